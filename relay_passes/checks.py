@@ -8,34 +8,25 @@ import tvm
 
 from relay_passes.dialect import Dialect, DialectError
 from relay_passes.prepared import Prepared
-from runtime_ext.ir_form import output_names
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Schedule
 
 
-def require_computed_outputs(prepared: Prepared) -> None:
+def require_numpy_types(prepared: Prepared) -> None:
     """Refuse a module of which TVM alone can make a program.
 
     Raises
     ------
     DialectError
-        If an output is a constant, nothing is computed, or values are of a type that NumPy lacks.
+        If values are of a type that NumPy lacks.
     """
-    module, graph = prepared.module, prepared.outliner.extraction.graph
+    graph = prepared.outliner.extraction.graph
     for tensor in graph.tensors:
         if tensor.dtype == "bfloat16":
             raise DialectError(
                 f"value {tensor.name!r} of {graph.name} is of type bfloat16, which TVM alone can "
                 "run: export the model in float32 or float16"
             )
-    names = output_names(module, len(graph.outputs))
-    for place, tensor in enumerate(graph.outputs):
-        if graph.tensors[tensor].constant:
-            raise DialectError(
-                f"output {names[place]!r} of {graph.name} is a constant, the same for every input: "
-                "remove it from the model's outputs"
-            )
-    if not graph.operators:
-        raise DialectError(f"{graph.name} computes nothing: its outputs are its inputs")
 
 
 def require_same_interface(dialect: Dialect, before: tvm.IRModule, after: tvm.IRModule) -> None:
@@ -53,6 +44,18 @@ def _described(entry: tuple[str, tuple[int, ...], str] | None) -> str:
         return "nothing"
     name, shape, dtype = entry
     return f"{name} of shape {list(shape)} and type {dtype}"
+
+
+def without_elements(graph: OpGraph) -> str | None:
+    """Why all outputs of a graph have no elements; None if some have any. One sentence."""
+    empty = [graph.tensors[t] for t in graph.inputs if 0 in graph.tensors[t].shape]
+    if not empty or not all(0 in graph.tensors[t].shape for t in graph.outputs):
+        return None
+    name, extents = empty[0].name, ",".join(str(extent or "N") for extent in empty[0].shape)
+    return (
+        f"the outputs have no elements, because input {name!r} of shape {list(empty[0].shape)} has "
+        f"none: if its 0 stands for any extent, give --shape {name}:{extents} with a number for N"
+    )
 
 
 def left_out_of(schedule: Schedule, dialect: Dialect) -> str | None:

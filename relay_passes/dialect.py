@@ -14,6 +14,7 @@ import tvm
 
 from relay_passes.reordering import Reordering
 from tvm_ios.errors import UserError
+from tvm_ios.graph.elements import Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Schedule, Stage
 
@@ -28,6 +29,27 @@ Interface = list[tuple[str, tuple[int, ...], str]]
 
 class DialectError(UserError):
     """A module that cannot be scheduled, with one sentence that names what stands in the way."""
+
+
+def require_elements(kind: str, tensors: Sequence[Tensor]) -> None:
+    """Refuse an operator that reads or makes a tensor without elements: there is no kernel of it.
+
+    Parameters
+    ----------
+    kind, tensors
+        Of the operator; its results are the last ones.
+
+    Raises
+    ------
+    DialectError
+        Naming the operator.
+    """
+    for tensor in tensors:
+        if 0 in tensor.shape:
+            raise DialectError(
+                f"the operator {kind} that makes {tensors[-1].name!r} reads or makes a tensor of "
+                f"shape {list(tensor.shape)}, which has no elements: export the model without it"
+            )
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,11 @@ import onnx
 import tvm
 
 from relay_passes.dialect import Dialect, named_dialect
+from runtime_ext.verification.expected import Original
 from tvm_ios.errors import ModelError
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import AnyModel, Form, ModelSource
+from tvm_ios.onnx.tail import Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +28,22 @@ class LoadedModel:
     module
         Canonical, weights as constants.
     onnx
-        The simplified ONNX model, where it was read from one.
+        The simplified ONNX model, where it was read from one, without its tail.
     original
-        That as it is written.
+        The model as it is written in its own framework, without its tail; None where that is TVM.
+    tail
+        What runs after the program.
+    whole
+        The model as it is written where it has a tail.
     """
 
     dialect: Dialect
     name: str
     module: tvm.IRModule
     onnx: onnx.ModelProto | None
-    original: onnx.ModelProto | None = None
+    original: Original | None = None
+    tail: Tail | None = None
+    whole: onnx.ModelProto | None = None
 
 
 def load_model(model: AnyModel) -> LoadedModel:
@@ -49,9 +57,13 @@ def load_model(model: AnyModel) -> LoadedModel:
     source = ModelSource.of(model)
     form, dialect = source.form, named_dialect(source.dialect)
     if form in (Form.ZOO, Form.ONNX):
-        original = read_model(source)
-        simple = simplified(source, original)
-        return LoadedModel(dialect, source.name, dialect.import_onnx(simple), simple, original)
+        written = read_model(source)
+        simple = simplified(source, written)
+        module = dialect.import_onnx(simple.model)
+        whole = written if simple.tail is not None else None
+        return LoadedModel(
+            dialect, source.name, module, simple.model, simple.written, simple.tail, whole
+        )
     if form not in (Form.TORCH, Form.MODULE):
         raise ModelError(
             f"{source.model} is {form.value}, of which nothing can be run or measured: give a "
@@ -72,7 +84,8 @@ def load_model(model: AnyModel) -> LoadedModel:
     if form is Form.TORCH:
         from relay_passes.relax.torch_importer import import_torch
 
-        return LoadedModel(dialect, source.name, import_torch(source.path, source.shapes), None)
+        module = import_torch(source.path, source.shapes)
+        return LoadedModel(dialect, source.name, module, None, source.path)
     from relay_passes.saved_module import load_saved_module
 
     module = load_saved_module(source.path, dialect, source.shapes)

@@ -61,6 +61,8 @@ class Explanation:
         The units whose code takes most of the time.
     timeline
         The timeline of the fastest run.
+    tail
+        What runs after the program, a sentence; None where nothing does.
     """
 
     policy: str
@@ -78,6 +80,7 @@ class Explanation:
     advice: tuple[str, ...]
     hot: tuple[HotUnits, ...]
     timeline: Timeline
+    tail: str | None = None
 
 
 def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
@@ -110,7 +113,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
     # Before the runs, because it leaves the caches full of its own data.
     peak = measured_peak(lanes)
     peaks = Peaks(peak.gflops * 1e9, peak.gbps * 1e9, last_level_cache())
-    session = executable.session()
+    session = executable.program_session()
     session.run(**session.random_inputs(seed))
     interruptions = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
     samples = session.benchmark(number=1, repeat=repeat)
@@ -148,6 +151,7 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation:
         advice=tuple(advise(region, names, peaks, lanes, searched) for region in regions),
         hot=hot_units(work, runs, flops)[:_HOTTEST],
         timeline=min(runs, key=lambda run: run.seconds),
+        tail=None if executable.tail is None else executable.tail.sentence,
     )
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,11 +20,17 @@ from tvm_ios.progress import Progress, silent
 _PR_SET_PDEATHSIG = 1
 
 
+class ProcessTimeLimit(UserError):
+    """A process that was ended because it took too long."""
+
+
 def run_fresh_process(
     command: Sequence[str],
     task: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
     progress: Progress = silent,
+    *,
+    limit: float | None = None,
 ) -> dict[str, Any]:
     """Run a program that measures.
 
@@ -39,13 +46,18 @@ def run_fresh_process(
         Environment variables in addition to those of this process.
     progress
         Called with (what, done, total).
+    limit
+        Seconds after which it is ended.
 
     Raises
     ------
     UserError
         If it fails; says the last line of its errors.
+    ProcessTimeLimit
+        If it was ended.
     """
     result: dict[str, Any] | None = None
+    late = threading.Event()
     with (
         tempfile.TemporaryFile("w+", errors="replace") as errors,
         subprocess.Popen(
@@ -59,6 +71,14 @@ def run_fresh_process(
     ):
         assert process.stdin is not None
         assert process.stdout is not None
+
+        def end() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(limit or 0, end)
+        if limit is not None:
+            timer.start()
         try:
             _send(task, process.stdin)
             for line in process.stdout:
@@ -69,9 +89,13 @@ def run_fresh_process(
         except BaseException:
             process.kill()
             raise
+        finally:
+            timer.cancel()
         code = process.wait()
         errors.seek(0)
         complaints = [f"it ended with code {code}", *errors.read().strip().splitlines()]
+    if late.is_set() and result is None:
+        raise ProcessTimeLimit(f"a fresh process took more than {limit:g} s")
     if code or result is None:
         raise UserError(f"the measurement in a fresh process failed: {complaints[-1]}")
     return result

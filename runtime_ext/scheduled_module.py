@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
+from runtime_ext.allocated import empty_constant, is_allocation
 from runtime_ext.called_unit import called_unit
 from runtime_ext.ir_form import (
     GROUP,
@@ -71,6 +72,7 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
         functions=tuple(reader.functions),
         constants=tuple(reader.constants),
         schedule=schedule,
+        constant_outputs=reader.constant_outputs,
         output_names=names,
         kernels={
             i: str(function.attrs[KERNEL])
@@ -88,6 +90,7 @@ class _Reader:
         self.operators: list[Operator] = []
         self.functions: list[relax.Function] = []
         self.constants: list[tuple[GenericConst, ...]] = []
+        self.constant_outputs: dict[int, GenericConst] = {}
         self.places: list[tuple[int, int]] = []
         self._number: dict[Any, int] = {}
         self._tuples: dict[Any, tuple[int, ...]] = {}
@@ -97,7 +100,7 @@ class _Reader:
         self._number[variable] = number
         return number
 
-    def _add_type(self, name: str, kind: Any) -> int:
+    def _add_type(self, name: str, kind: Any, *, constant: bool = False) -> int:
         extents = kind.shape if isinstance(kind, relax.TensorType) else None
         if extents is None or not all(isinstance(extent, tvm.tirx.IntImm) for extent in extents):
             raise ModuleError(
@@ -106,7 +109,7 @@ class _Reader:
             )
         if any(name == tensor.name for tensor in self.tensors[-64:]):
             name = f"{name}.{len(self.tensors)}"
-        self.tensors.append(Tensor(name, tuple(map(int, extents)), str(kind.dtype)))
+        self.tensors.append(Tensor(name, tuple(map(int, extents)), str(kind.dtype), constant))
         return len(self.tensors) - 1
 
     def rename(self, tensor: int, name: str) -> None:
@@ -120,16 +123,27 @@ class _Reader:
             return self._tuples[expression]
         if expression in self._number:
             return (self._number[expression],)
+        if isinstance(expression, GenericConst):
+            return (self._constant(expression),)
         raise ModuleError(
-            "the module returns something other than results of units: remove outputs that are "
-            "constants"
+            f"main returns {expression}, which is no tensor of a unit: run IOSSchedule() again"
         )
+
+    def _constant(self, constant: GenericConst) -> int:
+        number = self._add_type(f"constant{len(self.tensors)}", constant.ty, constant=True)
+        self._number[constant] = number
+        self.constant_outputs[number] = constant
+        return number
+
+    def _constant_of(self, expression: Any) -> GenericConst | None:
+        """The constant that a variable is another name of."""
+        return self.constant_outputs.get(self._number.get(expression, -1))
 
     def read(self, binding: relax.Binding) -> None:
         value, variable = binding.value, binding.var
         if isinstance(binding, relax.MatchCast):
             raise ModuleError("main casts shapes (match_cast): run IOSSchedule() on it again")
-        if isinstance(value, relax.Var | relax.Tuple):
+        if isinstance(value, relax.Var | relax.Tuple | GenericConst):
             numbers = self.numbers_of(value)
             if isinstance(value, relax.Tuple) or value in self._tuples:
                 self._tuples[variable] = numbers
@@ -137,6 +151,8 @@ class _Reader:
                 self._number[variable] = numbers[0]
         elif isinstance(value, relax.TupleGetItem):
             self._number[variable] = self.numbers_of(value.tuple_value)[value.index]
+        elif is_allocation(value):
+            self._number[variable] = self._constant(empty_constant(value))
         elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
             self._read_call(value, variable)
         else:
@@ -146,7 +162,8 @@ class _Reader:
             )
 
     def _read_call(self, call: relax.Call, variable: relax.Var) -> None:
-        function, data, constants = called_unit(call, self.module)
+        arguments = [self._constant_of(argument) or argument for argument in call.args]
+        function, data, constants = called_unit(relax.Call(call.op, arguments), self.module)
         if isinstance(variable.ty, relax.TupleType):
             outputs = tuple(
                 self._add_type(f"{variable.name}.{i}", field)

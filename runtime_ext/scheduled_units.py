@@ -30,8 +30,10 @@ class ScheduledUnits:
         For each operator TVM's constants of its parameters after the data, in the IR's layout.
     schedule
         The schedule as plain data, which an executable keeps.
+    constant_outputs
+        For each output of the graph that is a constant TVM's constant.
     output_names
-        The model's names of its outputs, which may be one tensor twice, or an input.
+        The model's names of its outputs, which may be one tensor twice, an input or a constant.
     kernels
         For each operator that does not run in its usual way the name of its rKernel.
     unit_latencies
@@ -44,6 +46,7 @@ class ScheduledUnits:
     functions: tuple[Any, ...]
     constants: tuple[tuple[Any, ...], ...]
     schedule: Mapping[str, Any]
+    constant_outputs: Mapping[int, Any]
     output_names: tuple[str, ...]
     kernels: Mapping[int, str]
     unit_latencies: Mapping[int, tuple[float, ...]]

@@ -54,8 +54,9 @@ def build_units(
     def weights(members: tuple[int, ...]) -> list[Array]:
         return [constant.value.numpy() for constant in units.constants[members[0]]]
 
+    constant_outputs = {t: value.value.numpy() for t, value in units.constant_outputs.items()}
     program, constants = lower_units(
-        ModelUnits(graph, memory.parts, source, weights),
+        ModelUnits(graph, memory.parts, source, weights, constant_outputs),
         units,
         compiler,
         lanes=lanes,

@@ -9,6 +9,7 @@ from tvm_ios.errors import SearchError
 from tvm_ios.ios.memory_front import FrontPoint, descend
 from tvm_ios.policies.policy import Found, Limits, Policy, Problem, Request
 from tvm_ios.policies.registry import OURS, policy_named
+from tvm_ios.policies.sequential import SEQUENTIAL
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
 
@@ -128,7 +129,9 @@ class Search:
         return replace(self.limits, memory_budget=memory_budget)
 
     def _search(self, policy: Policy, limits: Limits) -> Found:
-        found = policy.find(self._request(policy, limits))
+        request = self._request(policy, limits)
+        # Without units there is only one schedule.
+        found = policy.find(request) if len(self.problem.units) else SEQUENTIAL.find(request)
         statistics = found.statistics
         if limits.budget.time_limit is not None and statistics is not None:
             self.out_of_time |= not statistics.complete

@@ -11,8 +11,8 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
+from relay_passes.dialect import DialectError, require_elements
 from relay_passes.relax.expressions import (
-    DialectError,
     Leaf,
     bindings_of,
     data_type,
@@ -106,7 +106,11 @@ class _Extractor:
         for field in returned:
             if not isinstance(field, relax.Var | GenericConst):
                 raise DialectError(f"the model returns {field}, which is no tensor: leave it out")
-        outputs = [self._number(leaf) for leaf in leaves(result)]
+        # A constant that is also a bias has another shape there.
+        outputs = [
+            self._number(leaf) if isinstance(leaf, relax.Var) else self._add(leaf)
+            for leaf in leaves(result)
+        ]
         graph = OpGraph(
             self.name, tuple(self.operators), tuple(self.tensors), tuple(inputs), tuple(outputs)
         )
@@ -139,6 +143,7 @@ class _Extractor:
                 self.tensors[numbers[1]].name, (max(size, default=1),), data_type(reads[1]), True
             )
         results = tuple(self._add(variable) for variable in outputs)
+        require_elements(kind, [self.tensors[t] for t in (*numbers, *results)])
         read, written = ([self.tensors[t] for t in side] for side in (numbers, results))
         flops = operator_flops(kind, attrs, read, written)
         frozen = MappingProxyType(attrs)
@@ -148,12 +153,6 @@ class _Extractor:
     def _add(self, leaf: Leaf) -> int:
         constant = not isinstance(leaf, relax.Var)
         shape = static_shape(leaf)
-        if 0 in shape:
-            name = "a constant" if constant else f"value {leaf.name!r}"
-            raise DialectError(
-                f"{name} of shape {list(shape)} has no elements: export the model for inputs with "
-                "some, and without operators that make or read none"
-            )
         number = len(self.tensors)
         name = f"constant{number}" if constant else leaf.name
         if name in self.names:

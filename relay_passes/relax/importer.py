@@ -10,14 +10,15 @@ import warnings
 
 import onnx
 import tvm
-from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
+from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes.dialect import DialectError
 from relay_passes.node_names import node_names
 from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.expressions import unprinted
+from relay_passes.relax.onnx_converters import converters, more_converters
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
-from tvm_ios.onnx.file import node_text
+from tvm_ios.onnx.file import input_shapes, node_text
 
 
 def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
@@ -36,11 +37,12 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     _require_importable(model)
     said = io.StringIO()
     # The importer prints what it fails at, to where a command's result goes.
-    with warnings.catch_warnings(), contextlib.redirect_stdout(said):
+    with warnings.catch_warnings(), contextlib.redirect_stdout(said), more_converters():
         # It also checks models strictly and only warns; the simplifier has checked already.
         warnings.simplefilter("ignore")
         try:
-            module = from_onnx(model, keep_params_in_input=False)
+            # Inputs keep their names, also those that are no identifiers.
+            module = from_onnx(model, input_shapes(model), sanitize_input_names=False)
         except Exception as error:
             # TVM complains about what it had begun when that goes: now, not after our sentence.
             traceback.clear_frames(error.__traceback__)
@@ -54,7 +56,7 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
 
 
 def _require_importable(model: onnx.ModelProto) -> None:
-    supported = onnx_frontend._get_convert_map()  # pyright: ignore[reportPrivateUsage]
+    supported = converters()
     for node in model.graph.node:
         if node.op_type not in supported:
             raise DialectError(

@@ -11,6 +11,7 @@ from relay_passes.relax.calls import emit_calls
 from relay_passes.relax.expressions import constant, with_functions
 from relay_passes.relax.merge import merged_function
 from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner, identifier
+from runtime_ext.allocated import allocated_if_empty
 from runtime_ext.ir_form import GROUP, KERNEL, STAGE, UNIT
 from runtime_ext.kernels.function_builder import FunctionBuilder
 from tvm_ios.graph.merge_rule import MergePlan
@@ -98,7 +99,10 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
                     continue
                 for field, tensor in enumerate(unit.outputs):
                     value[tensor] = builder.emit(relax.TupleGetItem(result, field))
-            results = [value.get(tensor, outliner.value(tensor)) for tensor in units.outputs]
+            for tensor in units.outputs:
+                if tensor not in value:
+                    value[tensor] = builder.emit(allocated_if_empty(outliner.value(tensor)))
+            results = [value[tensor] for tensor in units.outputs]
             whole = results[0]
             if len(results) > 1 or isinstance(old.ret_ty, relax.TupleType):
                 whole = relax.Tuple(results)

@@ -8,7 +8,7 @@ from typing import Any
 from relay_passes.dialect import DialectError
 from relay_passes.prepared import Applied
 from relay_passes.unit_outliner import UnitFunction
-from runtime_ext.ir_form import ModuleError, output_names
+from runtime_ext.ir_form import output_names
 from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.scheduled_units import (
     ScheduledUnits,
@@ -27,8 +27,6 @@ def scheduled_units(applied: Applied) -> ScheduledUnits:
     ------
     ScheduleError
         If units are to be merged that cannot be.
-    ModuleError
-        If an output is a constant.
     """
     prepared, schedule, attached = applied
     units, module = prepared.units, prepared.module
@@ -49,8 +47,8 @@ def scheduled_units(applied: Applied) -> ScheduledUnits:
         data = tuple(numbers[tensor] for tensor in function.data)
         outputs = tuple(map(add, function.outputs))
         operators.append(Operator(function.name, "unit", data, outputs))
-    if any(units.tensors[tensor].constant for tensor in units.outputs):
-        raise ModuleError(f"{units.name} returns a constant: remove it from the model's outputs")
+    constants = [t for t in dict.fromkeys(units.outputs) if units.tensors[t].constant]
+    constant_outputs = {add(tensor): prepared.outliner.value(tensor) for tensor in constants}
     outputs = tuple(numbers[tensor] for tensor in units.outputs)
     names = output_names(module, len(outputs))
     for tensor, name in zip(outputs, names, strict=True):
@@ -66,6 +64,7 @@ def scheduled_units(applied: Applied) -> ScheduledUnits:
         functions=tuple(with_tir(call.function.function, module) for call in calls),
         constants=tuple(call.function.constants for call in calls),
         schedule=attached,
+        constant_outputs=constant_outputs,
         output_names=names,
         kernels={place: call.kernel for place, call in enumerate(calls) if call.kernel is not None},
         unit_latencies=latencies_of_calls(schedule, alone),

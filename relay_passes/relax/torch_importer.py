@@ -22,6 +22,7 @@ from relay_passes.node_names import UNKNOWN
 from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.fix_inputs import fix_inputs
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
+from runtime_ext.verification.torch_outputs import load_program
 from tvm_ios.errors import ModelError
 from tvm_ios.models.torch_archive import read_torch_archive
 
@@ -44,7 +45,7 @@ def import_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) 
         If TVM's importer does not support the program.
     """
     archive = read_torch_archive(path)
-    program = _load(path, archive.content)
+    program = load_program(path, archive.content)
     if archive.conditions and program.range_constraints:
         raise ModelError(
             f"{path} was exported with conditions on its dynamic dimensions: "
@@ -94,22 +95,6 @@ def _refusal(path: Path, error: Exception) -> str:
             "it to ONNX"
         )
     return f"TVM's importer refuses {path}, so export it to ONNX: {reason[:300]}"
-
-
-def _load(path: Path, content: bytes) -> Any:
-    try:
-        import torch.export
-    except ImportError as error:
-        raise ModelError(f"{path} needs torch: pip install 'tvm-ios[torch]'") from error
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return torch.export.load(io.BytesIO(content))
-        except Exception as error:
-            reason = " ".join(str(error).split()) or repr(error)
-            raise ModelError(
-                f"{path} cannot be read by torch {torch.__version__}: {reason[:300]}"
-            ) from error
 
 
 def _safe_softmax(node: Any, importer: Any) -> relax.Var:

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from relay_passes.dialect import DialectError
+from relay_passes.dialect import DialectError, require_elements
 from relay_passes.relay.expressions import (
     arguments,
     operator_name,
@@ -89,7 +89,11 @@ class _Extractor:
                 raise DialectError(
                     f"the model has control flow ({name}), which cannot be scheduled"
                 )
-        outputs = [self._read(leaf) for leaf in self._results()]
+        # A constant that is also a weight has another shape there.
+        outputs = [
+            self._constant(leaf) if isinstance(leaf, relay.Constant) else self._read(leaf)
+            for leaf in self._results()
+        ]
         graph = OpGraph(
             self.name, tuple(self.operators), tuple(self.tensors), tuple(inputs), tuple(outputs)
         )
@@ -150,6 +154,7 @@ class _Extractor:
                 for place, field in enumerate(fields)
             )
         tensors = [self.tensors[t] for t in (*numbers, *results)]
+        require_elements(kind, tensors)
         flops = operator_flops(kind, attrs, tensors[: len(numbers)], tensors[len(numbers) :])
         frozen = MappingProxyType(dict(attrs))
         self.operators.append(Operator(name, kind, numbers, results, frozen, flops))
@@ -187,11 +192,14 @@ class _Extractor:
         self.number[key] = number
         return number
 
+    def _constant(self, leaf: relay.Constant) -> int:
+        return self._add(leaf, leaf.checked_type, f"constant{len(self.tensors)}")
+
     def _read(self, leaf: Any) -> int:
         if leaf in self.number:
             return self.number[leaf]
         if isinstance(leaf, relay.Constant):
-            return self._add(leaf, leaf.checked_type, f"constant{len(self.tensors)}")
+            return self._constant(leaf)
         raise DialectError(
             f"the tuple of {operator_name(leaf)} is passed on whole; take its fields"
         )

@@ -17,6 +17,7 @@ from relay_passes.relay.canonical.canonicalise import canonicalise
 from relay_passes.relay.frontend import visiting_once
 from relay_passes.relay.plain_onnx import written_plainly
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
+from tvm_ios.onnx.file import input_shapes
 
 
 def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
@@ -39,7 +40,9 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     ):
         warnings.simplefilter("ignore")
         try:
-            module, _ = relay.frontend.from_onnx(written_plainly(model), freeze_params=True)
+            module, _ = relay.frontend.from_onnx(
+                written_plainly(model), input_shapes(model), freeze_params=True
+            )
         except Exception as error:
             reason = " ".join(str(error).strip().split("\n")[-1].split()) or repr(error)
             raise DialectError(

@@ -13,7 +13,8 @@ def written_plainly(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy with both bounds given to each ``Clip`` and constant axes as attributes of reductions.
 
     The copy is for TVM's importer alone: since opset 13 (``ReduceSum``) and 18 ONNX wants the axes
-    as an input. Of such an input the importer reads the first axis only, or none.
+    as an input. Of such an input the importer reads the first axis only, or none. Modes of
+    ``GridSample`` are called as before opset 20.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -24,6 +25,8 @@ def written_plainly(model: onnx.ModelProto) -> onnx.ModelProto:
             _give_both_bounds(graph, node, initializers, f"clip{number}.limit")
         elif node.op_type.startswith("Reduce") and len(node.input) == 2:
             _give_axes_as_attribute(node, initializers.get(node.input[1]))
+        elif node.op_type == "GridSample":
+            _name_mode_as_before(node)
     return copy
 
 
@@ -42,6 +45,13 @@ def _give_both_bounds(graph: Any, node: Any, initializers: dict[str, Any], name:
                 numpy_helper.from_array(np.array(limit, bound.dtype), bounds[place])
             )
     node.input[1:] = bounds
+
+
+def _name_mode_as_before(node: Any) -> None:
+    names = {b"linear": b"bilinear", b"cubic": b"bicubic"}
+    for attribute in node.attribute:
+        if attribute.name == "mode":
+            attribute.s = names.get(attribute.s, attribute.s)
 
 
 def _give_axes_as_attribute(node: Any, tensor: onnx.TensorProto | None) -> None:

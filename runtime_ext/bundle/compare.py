@@ -14,7 +14,7 @@ from runtime_ext.execution.session import Session
 from runtime_ext.fresh_process import run_fresh_process
 from tvm_ios.contest import rules
 from tvm_ios.contest.contest import hold_contest
-from tvm_ios.contest.outputs import Reference
+from tvm_ios.contest.outputs import Reference, Sample
 from tvm_ios.contest.rounds import Samples, run_in_turn
 from tvm_ios.contest.verdict import Verdict
 from tvm_ios.measuring.stage_timer import StageTimer
@@ -82,4 +82,5 @@ def time_saved(
 
 def reference_of(bundle: Bundle) -> Reference:
     """The inputs and outputs that the bundle's programs are compared with."""
-    return Reference(bundle.reference_inputs, bundle.reference_outputs, bundle.about["precision"])
+    sample = Sample(bundle.reference_inputs, bundle.reference_outputs)
+    return Reference([sample], bundle.about["precision"], bundle.about["reference"])

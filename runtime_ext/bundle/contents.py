@@ -57,6 +57,8 @@ class Bundle:
         For each tensor that lies in another one's memory, its part of that.
     constants
         For each unit the content keys of its function's parameters after the data.
+    constant_outputs
+        For each output of the graph that is a constant its content key.
     weights
         The constants by content key.
     inputs
@@ -75,6 +77,7 @@ class Bundle:
     forms: UnitForms
     parts: Mapping[int, Part]
     constants: tuple[tuple[str, ...], ...]
+    constant_outputs: Mapping[int, str]
     weights: Weights
     inputs: Mapping[str, str]
     outputs: tuple[tuple[str, int], ...]
@@ -97,8 +100,8 @@ class Bundle:
 
     @property
     def reference_outputs(self) -> list[Array]:
-        """Reference outputs in the model's order."""
-        return [self.reference[f"output/{place}"] for place in range(len(self.outputs))]
+        """Reference outputs in the model's order; none if programs are not compared."""
+        return [self.reference[f"output/{place}"] for place in range(len(self.reference))]
 
 
 def read_bundle(folder: Path) -> Bundle:
@@ -129,6 +132,8 @@ def read_bundle(folder: Path) -> Bundle:
             forms=UnitForms.from_json(units),
             parts={natural(t): Part(*naturals(place)) for t, place in units["parts"]},
             constants=tuple(tuple(map(str, keys)) for keys in units["constants"]),
+            # Bundles of older versions have none.
+            constant_outputs={natural(t): str(k) for t, k in units.get("constant_outputs", [])},
             weights=load_weights(folder, about["drawn"]),
             inputs={str(name): str(key) for name, key in about["inputs"]},
             outputs=tuple((str(name), natural(tensor)) for name, tensor in about["outputs"]),

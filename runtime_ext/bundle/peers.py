@@ -64,7 +64,8 @@ def compare_peers(
         try:
             schedule = for_this_batch(Schedule.load(path), bundle.graph)
             session = backend.session(bundled_program(bundle, backend, timer, schedule))
-            errors[name] = verified(name, session, reference_of(bundle))[1]
+            if (error := verified(name, session, reference_of(bundle))) is not None:
+                errors[name] = error[1]
             runners[name] = session.run
         except UserError as error:
             skipped[name] = str(error)
@@ -74,7 +75,8 @@ def compare_peers(
     network = BundledNetwork(bundle, backend.device.lanes)
     peers, outputs, failed = start_peers(names, network, progress)
     runners |= {name: peer.run for name, peer in peers.items()}
-    errors |= {n: output_errors(o, bundle.reference_outputs)[1] for n, o in outputs.items()}
+    if expected := bundle.reference_outputs:
+        errors |= {name: output_errors(o, expected)[1] for name, o in outputs.items()}
     limits = rules.BUNDLE_PEERS
     samples = run_in_turn(runners, limits, lambda n: progress("beside peers", n, limits.rounds))
     return {

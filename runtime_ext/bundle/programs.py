@@ -34,7 +34,13 @@ def bundled_program(
         # Of several forms the one that takes the least time is kept.
         timer.forms(units)
     program, constants = lower_units(
-        ModelUnits(graph, bundle.parts, lambda units: units, bundle.function_weights),
+        ModelUnits(
+            graph,
+            bundle.parts,
+            lambda units: units,
+            bundle.function_weights,
+            {tensor: bundle.weights[key] for tensor, key in bundle.constant_outputs.items()},
+        ),
         schedule,
         backend.compiler,
         lanes=backend.device.lanes,

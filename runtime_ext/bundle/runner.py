@@ -133,6 +133,7 @@ def _results(
         "policies": [result.to_json() for result in verdict.results],
         "library_units": {name: _library_units(r.schedule) for name, r in found.items()},
         "kept": verdict.kept,
+        "reference": verdict.reference,
         "confirmed": {name: asdict(ratio) for name, ratio in verdict.confirmed.items()},
         "search": {
             "units": len(bundle.graph),
@@ -153,10 +154,12 @@ def _print(results: Mapping[str, Any]) -> None:
     print(f"{results['model']}, batch {results['batch']}, on {results['device']}")
     print(f"{'policy':14} {'stages':>6} {'latency':>12} {'to sequential':>14} {'error':>9}")
     for row in results["policies"]:
+        error = "" if row["max_rel_error"] is None else f"{row['max_rel_error']:9.1e}"
         print(
             f"{row['policy']:14} {row['stages']:6} {row['latency_ms']:9.3f} ms "
-            f"{row['ratio']:14.3f} {row['max_rel_error']:9.1e}"
+            f"{row['ratio']:14.3f} {error}"
         )
+    print(f"errors: to the outputs of {results['reference'] or 'nobody (--verify off)'}")
     for policy, reason in results["skipped"].items():
         print(f"{policy}: skipped: {reason}")
     if by_cudnn := results["library_units"][results["kept"]]:

@@ -12,7 +12,7 @@ from runtime_ext.bundle.kernels import BundledKernels
 from tvm_ios.costs.log import LogHeader, MeasurementLog
 from tvm_ios.errors import UnfusedError
 from tvm_ios.graph.blocks import cut_blocks
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.measuring.measured_costs import measured_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits

@@ -21,7 +21,7 @@ def object_code(library: Any) -> bytes:
 
 
 def link(path: Path, objects: Sequence[Path]) -> None:
-    """Link object files into a shared library.
+    """Link object files into a shared library; without any it is empty.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def link(path: Path, objects: Sequence[Path]) -> None:
     if cc.get_cc() is None:
         raise UserError("kernels are linked by a C++ compiler and there is none: install g++")
     try:
-        cc.create_shared(str(path), [str(o) for o in objects])
+        cc.create_shared(str(path), [str(o) for o in objects] or ["-xc", os.devnull])
     except (RuntimeError, ValueError, OSError) as error:
         # The linker's own complaint is the second line; the first is TVM's heading.
         lines = [line for line in str(error).splitlines() if line.strip()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from runtime_ext.execution.executable import PACKAGES, Executable
 from runtime_ext.execution.model_program import ModelProgram
@@ -13,6 +13,9 @@ from runtime_ext.execution.session import Session
 from runtime_ext.machine.cpu_features import required_features
 from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.files.atomic import temporary_folder
+
+if TYPE_CHECKING:
+    from tvm_ios.onnx.tail import Tail
 
 
 class BuiltKernels(Protocol):
@@ -54,7 +57,9 @@ class BuiltModel(ModelProgram):
             options = {"executor": "cuda", **options}
         return self.open(self.kernels.function, **options)
 
-    def save(self, path: Path, notes: Mapping[str, Any] | None = None) -> None:
+    def save(
+        self, path: Path, notes: Mapping[str, Any] | None = None, tail: Tail | None = None
+    ) -> None:
         """Write an executable; see :meth:`runtime_ext.execution.executable.Executable.save`."""
         target = self.kernels.target
         arch = cuda_arch(target)
@@ -75,4 +80,5 @@ class BuiltModel(ModelProgram):
                 fingerprint=self.schedule["fingerprint"],
                 notes=notes or {},
                 packages=self.packages,
+                tail=tail,
             ).save(path)

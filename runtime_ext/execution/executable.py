@@ -4,7 +4,8 @@ It holds ``program.json``, ``memory.json`` (where its buffers lie in one arena),
 (for a GPU ``kernels.safetensors``), ``params.safetensors`` (constants as the kernels want them,
 each content once), ``schedule.json``, ``meta.json`` (versions, target, inputs and outputs) and
 ``SHA256SUMS``. ``model.tvm_ios`` is the file by whose name TVM's runtime loads the folder as a
-module.
+module. Where the end of the model runs after the program there is ``tail.onnx``, of which only
+:meth:`Executable.session` knows: for other loaders the inputs and outputs are the program's.
 
 The C++ loader (``runtime_ext/native/executable.cc``) reads and checks all of it, from here too;
 what is added here are the proofs that the program is free of races and its memory plan safe. What
@@ -21,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import safetensors.numpy
@@ -41,10 +42,15 @@ from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, Role
 from tvm_ios.schedule.schedule import Schedule
 
+if TYPE_CHECKING:
+    from runtime_ext.execution.tailed_session import TailedSession
+    from tvm_ios.onnx.tail import Tail
+
 #: Packages whose interface the kernels are compiled for; those of Relay need only the last one.
 PACKAGES = ("apache-tvm", "apache-tvm-ffi")
 #: TVM's runtime chooses the loader of a module by what follows the last dot.
 _MODULE_FILE = "model.tvm_ios"
+_TAIL = "tail.onnx"
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,8 @@ class Executable:
         The CUDA architecture of the kernels, such as ``sm_90``; None for a CPU's.
     packages
         Packages whose versions the kernels depend on: :data:`PACKAGES`, or the last of them.
+    tail
+        The end of the model, which runs after the program.
     """
 
     program: Program
@@ -94,6 +102,7 @@ class Executable:
     notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     arch: str | None = None
     packages: tuple[str, ...] = PACKAGES
+    tail: Tail | None = None
     #: Keeps the unpacked files of a tar for as long as this object lives.
     _keeper: object = field(default=None, repr=False, compare=False)
 
@@ -110,7 +119,7 @@ class Executable:
         }
 
         def fill(folder: Path) -> None:
-            params = {key: np.ascontiguousarray(self.constants[name]) for name, key in keys.items()}
+            params = {k: np.asarray(self.constants[name], order="C") for name, k in keys.items()}
             safetensors.numpy.save_file(params, folder / "params.safetensors")
             (folder / "program.json").write_text(json.dumps(self.program.to_json()))
             plan = self.plan.to_json(self.program)
@@ -118,6 +127,8 @@ class Executable:
             (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
             shutil.copyfile(self.kernels, folder / _kernel_file(self.arch))
             (folder / _MODULE_FILE).write_text("The executable in this folder, as a module.\n")
+            if self.tail is not None:
+                (folder / _TAIL).write_bytes(self.tail.model.SerializeToString())
 
         meta = {
             "versions": {name: metadata.version(name) for name in self.packages},
@@ -129,6 +140,7 @@ class Executable:
             "inputs": [_port_json(port) for port in self.inputs],
             "outputs": [_port_json(port) for port in self.outputs],
             "constants": keys,
+            "tail": None if self.tail is None else _TAIL,
             "notes": self.notes,
         }
         write_package(Path(path), meta, fill)
@@ -150,8 +162,25 @@ class Executable:
 
     def session(
         self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool | None = None
+    ) -> Session | TailedSession:
+        """A new session of the whole model; as :meth:`program_session`.
+
+        Raises
+        ------
+        UserError
+            Also if the tail's runtime refuses it.
+        """
+        program = self.program_session(executor, device=device, pin=pin)
+        if self.tail is None:
+            return program
+        from runtime_ext.execution.tailed_session import TailedSession
+
+        return TailedSession(program, self.tail)
+
+    def program_session(
+        self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool | None = None
     ) -> Session:
-        """A new session; constants are shared with every other one of this process.
+        """A new session of the program; constants are shared with all others of this process.
 
         Parameters
         ----------
@@ -228,6 +257,7 @@ def load(path: Path | str) -> Executable:
             notes=meta["notes"],
             arch=arch,
             packages=tuple(name for name in PACKAGES if name in meta["versions"]),
+            tail=_read_tail(folder / _TAIL) if meta.get("tail") else None,
             _keeper=keeper,
         )
     except ExecutableError:
@@ -240,6 +270,15 @@ def load(path: Path | str) -> Executable:
 
 def _kernel_file(arch: str | None) -> str:
     return "kernels.so" if arch is None else "kernels.safetensors"
+
+
+def _read_tail(path: Path) -> Tail:
+    # Executables without a tail run where ONNX is not installed.
+    import onnx
+
+    from tvm_ios.onnx.tail import Tail
+
+    return Tail(onnx.load_from_string(path.read_bytes()))
 
 
 def _check_tvm(path: Path, versions: Mapping[str, str]) -> None:

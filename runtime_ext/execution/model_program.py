@@ -16,7 +16,7 @@ from tvm_ios.program.arena.planner import PlannedMemory
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.lower import UnitLatency, lower_stages
 from tvm_ios.program.program import Part, Program
-from tvm_ios.program.program_builder import ConstantName
+from tvm_ios.program.program_builder import ConstantName, tensor_names
 from tvm_ios.progress import Steps
 from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import Stage, Strategy
@@ -86,12 +86,15 @@ class ModelUnits:
         Gives the compiler's source of a unit, or of merged units.
     weights
         Gives the values of their function's parameters after the data.
+    constant_outputs
+        For each output of the graph that is a constant its value.
     """
 
     graph: OpGraph
     parts: Mapping[int, Part]
     source: Callable[[Units], Any]
     weights: Callable[[Units], Sequence[Array]]
+    constant_outputs: Mapping[int, Array]
 
 
 class Stages(Protocol):
@@ -180,7 +183,7 @@ def lower_units(
     """
     graph = units.graph
     compiled = _compiled(units, schedule, compiler, progress)
-    constants: dict[str, Array] = {}
+    constants = constant_outputs(graph, units.constant_outputs)
     names: dict[tuple[Units, int], str] = {}
     for members, unit in compiled.items():
         weights = units.weights(members) if unit.constants else ()
@@ -217,6 +220,12 @@ def lower_units(
         placements=schedule.placements,
     )
     return program, constants
+
+
+def constant_outputs(graph: OpGraph, values: Mapping[int, Array]) -> dict[str, Array]:
+    """Outputs of a graph that are constants, by the names of their buffers."""
+    names = tensor_names(graph)
+    return {names[tensor]: value for tensor, value in values.items()}
 
 
 def compiled_pieces(stages: Sequence[Stage]) -> list[Units]:

@@ -86,7 +86,7 @@ class Session:
         _check_constants(program, constants)
         self._unset = {port.name for port in self.inputs}
         self._ran = False
-        self._one_thread = _OneThread()
+        self._one_thread = OneThread()
         self._memory: Memory
         self._executor: Executor
         if executor in ("cuda", "cuda-streams"):
@@ -192,15 +192,7 @@ class Session:
 
     def random_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Random inputs: normal numbers, or zeros and ones for integers."""
-        generator = np.random.default_rng(seed)
-        values: dict[str, Array] = {}
-        for port in self.inputs:
-            if np.issubdtype(np.dtype(port.dtype), np.floating):
-                value = generator.standard_normal(port.shape)
-            else:
-                value = generator.integers(0, 2, port.shape)
-            values[port.name] = np.asarray(value).astype(port.dtype)
-        return values
+        return random_values(self.inputs, seed)
 
     def close(self) -> None:
         """End the executor's threads; the last outputs can still be read."""
@@ -218,7 +210,20 @@ class Session:
         self._ran = False
 
 
-class _OneThread:
+def random_values(ports: Sequence[Port], seed: int = 0) -> dict[str, Array]:
+    """Random values of ports: normal numbers, or zeros and ones for integers."""
+    generator = np.random.default_rng(seed)
+    values: dict[str, Array] = {}
+    for port in ports:
+        if np.issubdtype(np.dtype(port.dtype), np.floating):
+            value = generator.standard_normal(port.shape)
+        else:
+            value = generator.integers(0, 2, port.shape)
+        values[port.name] = np.asarray(value).astype(port.dtype)
+    return values
+
+
+class OneThread:
     """Refuses a second thread while one is inside; a generator would cost a microsecond."""
 
     def __init__(self) -> None:

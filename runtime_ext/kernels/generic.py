@@ -124,7 +124,9 @@ def _refusal(function: Any, reason: str) -> str:
 
 
 def _name(function: Any) -> str:
-    call = function.body.blocks[0].bindings[0].value
+    calls = [binding.value for binding in function.body.blocks[0].bindings]
+    # Casts can stand around the operator.
+    call = next((c for c in calls if operator_name(c) != "relax.astype"), calls[0])
     name = operator_name(call)
     return f"tir.{call.args[0].name_hint}" if name == "relax.call_tir" else name
 

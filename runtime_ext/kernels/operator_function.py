@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
 from runtime_ext.kernels.function_builder import FunctionBuilder
+
+#: Operators that sum products, and whose result's type can be chosen.
+_PRODUCTS = frozenset(
+    {
+        "relax.matmul",
+        *(f"relax.nn.conv{rank}d{way}" for rank in (1, 2, 3) for way in ("", "_transpose")),
+    }
+)
+#: Operators that sum otherwise, and whose result has the type of what they read.
+_SUMS = frozenset(
+    {
+        *(f"relax.{name}" for name in ("mean", "std", "sum", "variance")),
+        *(f"relax.nn.{name}" for name in ("softmax", "log_softmax")),
+        *(f"relax.nn.{name}_norm" for name in ("group", "instance", "layer", "rms")),
+        *(f"relax.nn.avg_pool{rank}d" for rank in (1, 2, 3)),
+    }
+)
 
 
 def outlined(call: Any, arguments: list[Any]) -> Any:
@@ -17,12 +35,31 @@ def outlined(call: Any, arguments: list[Any]) -> Any:
     params = [relax.Var(f"p{i}", a.ty) for i, a in enumerate(arguments)]
     with builder.function("kernel", params, private=True):
         with builder.dataflow():
-            result = builder.emit(
-                replace_variables(call, dict(zip(arguments, params, strict=True)))
-            )
-            result = builder.emit_output(result)
+            replaced = replace_variables(call, dict(zip(arguments, params, strict=True)))
+            if _sums_narrow(call):
+                replaced = relax.op.astype(_wide(builder, replaced), call.ty.dtype)
+            result = builder.emit_output(builder.emit(replaced))
         builder.emit_func_output(result)
     return builder.finalize()["kernel"]
+
+
+def _sums_narrow(call: Any) -> bool:
+    """Whether an operator would sum in float16, where ONNX Runtime and NumPy do in float32."""
+    is_tensor = isinstance(call, relax.Call) and isinstance(call.ty, relax.TensorType)
+    if not is_tensor or str(call.ty.dtype) != "float16" or not isinstance(call.op, tvm.ir.Op):
+        return False
+    return str(call.op.name) in _PRODUCTS | _SUMS
+
+
+def _wide(builder: relax.BlockBuilder, call: Any) -> Any:
+    """What an operator makes, in float32."""
+    if str(call.op.name) in _SUMS:
+        wide = [builder.emit(relax.op.astype(value, "float32")) for value in call.args]
+        return builder.emit(relax.Call(call.op, wide, call.attrs, call.ty_args))
+    info = type(call.attrs).__tvm_ffi_type_info__
+    fields = {field.name: getattr(call.attrs, field.name) for field in info.fields}
+    attrs = tvm.ir.make_node(info.type_key, **{**fields, "out_dtype": "float32"})
+    return builder.emit(relax.Call(call.op, call.args, attrs, call.ty_args))
 
 
 def astype(shape: Sequence[int], dtype: str, to: str) -> Any:

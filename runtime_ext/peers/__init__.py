@@ -2,8 +2,6 @@
 
 ``model_files.py``
     A model as peers of ``bench`` read it; that of a bundle is ``runtime_ext/bundle/network.py``.
-``onnx_outputs.py``
-    What an ONNX model computes by ONNX Runtime: what verification compares with.
 ``onnxruntime_peer.py``
     ONNX Runtime.
 ``peer.py``

@@ -49,7 +49,7 @@ class SideBySide:
     onnx, tvm
         The files that the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
     precision
-        The key of :data:`LARGEST_ERRORS` by which outputs may differ.
+        The key of :data:`LARGEST_ERRORS` by which outputs may differ; None if they may in any way.
     """
 
     executables: Mapping[str, Path]
@@ -58,7 +58,7 @@ class SideBySide:
     peers: Sequence[str] = ()
     onnx: Path | None = None
     tvm: Path | None = None
-    precision: str = "float32"
+    precision: str | None = "float32"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of :meth:`from_json`."""
@@ -145,7 +145,7 @@ def _compete(runners: SideBySide) -> Outcome:
     reference = next(iter(peers), next(iter(started)))
     errors = {name: output_errors(o, outputs[reference])[1] for name, o in outputs.items()}
     for name, error in errors.items():
-        if not error <= LARGEST_ERRORS[runners.precision]:
+        if runners.precision is not None and not error <= LARGEST_ERRORS[runners.precision]:
             raise UserError(
                 f"{name} and {reference} differ by {error:.1e} of the largest output, so nothing "
                 "was timed; find out which of them is wrong with --against one peer at a time"
@@ -166,7 +166,7 @@ def _start_executables(paths: Mapping[str, Path]) -> tuple[dict[str, Started], d
     inputs: dict[str, Array] = {}
     for name, path in paths.items():
         try:
-            session = load(path).session()
+            session = load(path).program_session()
             inputs = inputs or session.random_inputs(0)
             session.set_input(**inputs)
         except Exception as error:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 
+from runtime_ext.allocated import allocated_if_empty
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
@@ -36,13 +38,22 @@ def compile_tvm_build(
         If the disk has too little room.
     """
     with target:
-        lowered = relax.get_pipeline("zero")(module)
+        lowered = relax.get_pipeline("zero")(_without_empty_constants(module))
         if database is not None:
             lowered = relax.transform.MetaScheduleApplyDatabase(str(database))(lowered)
     built = relax.build(lowered, target=target)
     _require_room(path.parent, module)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
         built.export_library(str(path), workspace_dir=str(folder))
+
+
+def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with memory allocated for constants without elements."""
+    main = module["main"]
+    body = tvm_ffi.structural_map(main.body, (GenericConst, allocated_if_empty))
+    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    functions = {v: function if v.name_hint == "main" else f for v, f in module.functions_items()}
+    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 
 
 def _require_room(folder: Path, module: tvm.IRModule) -> None:

@@ -6,6 +6,8 @@
     Tune AutoTVM's tasks with its ``XGBTuner``: rounds of trials where the model gains most.
 ``build.py``
     From a scheduled Relay module to something that runs: kernels, program, constants.
+``build_information.py``
+    What TVM's libraries were built with, asked for once.
 ``cuda_launches.py``
     Which CUDA kernels a function of ``relay.build`` launches, read where TVM splits them from
     it.

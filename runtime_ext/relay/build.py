@@ -12,6 +12,7 @@ import tvm
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import PACKAGES
+from runtime_ext.execution.model_program import constant_outputs
 from runtime_ext.execution.ports import ports
 from runtime_ext.ir_form import attached_schedule, output_names
 from runtime_ext.machine.this_machine import available_lanes
@@ -141,7 +142,10 @@ def build_calls(
         # As in the build of Relax modules.
         memory=plan_lane_memory(program) if UNROLLED_FROM in schedule else plan_memory(program),
         kernels=replace(library, sliced=memory.sliced) if on_cpu else library,
-        constants={keys[name]: value for name, value in weights.items()},
+        constants={keys[name]: value for name, value in weights.items()}
+        | constant_outputs(
+            graph, {t: weights[name] for t, name in unit_graph.constant_outputs.items()}
+        ),
         inputs=ports(program, graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
         outputs=ports(program, graph, graph.outputs, names),
         schedule=schedule,

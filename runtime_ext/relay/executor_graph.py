@@ -41,12 +41,15 @@ class UnitGraph:
         For each unit the names of the constants among its parameters.
     places
         For each unit its stage and group.
+    constant_outputs
+        For each output that is a constant its name.
     """
 
     graph: OpGraph
     code: tuple[UnitCode, ...]
     constants: tuple[tuple[str, ...], ...]
     places: tuple[tuple[int, int], ...]
+    constant_outputs: Mapping[int, str]
 
 
 def read_executor_graph(
@@ -74,7 +77,7 @@ def read_executor_graph(
     Raises
     ------
     ModuleError
-        If a later pass changed the calls, or an output is a constant.
+        If a later pass changed the calls.
     """
     return _Reader(json.loads(text), frozenset(constants), forms).read(calls, name)
 
@@ -129,12 +132,15 @@ class _Reader:
             operators.append(operator)
             code.append(unit_code)
             constants.append(names)
-        if any(head not in self.number for head in self.heads):
-            raise ModuleError("main returns a constant: remove it from the model's outputs")
+        constant_outputs = {
+            self._tensor(head, constant=True): self.nodes[head[0]]["name"]
+            for head in dict.fromkeys(self.heads)
+            if self._is_constant(head)
+        }
         outputs = tuple(self.number[head] for head in self.heads)
         graph = OpGraph(name, tuple(operators), tuple(self.tensors), inputs, outputs)
         places = tuple((stage, group) for (_, stage, group), _ in units)
-        return UnitGraph(graph, tuple(code), tuple(constants), places)
+        return UnitGraph(graph, tuple(code), tuple(constants), places, constant_outputs)
 
     def _unit(
         self,
@@ -186,9 +192,9 @@ class _Reader:
         row = self.rows[entry[0]] + entry[1]
         return BufferType(tuple(self.shapes[row]), self.types[row])
 
-    def _tensor(self, entry: _Entry) -> int:
+    def _tensor(self, entry: _Entry, *, constant: bool = False) -> int:
         buffer_type = self._type(entry)
         name = self.nodes[entry[0]]["name"] + (f".{entry[1]}" if entry[1] else "")
         self.number[entry] = len(self.tensors)
-        self.tensors.append(Tensor(name, buffer_type.shape, buffer_type.dtype))
+        self.tensors.append(Tensor(name, buffer_type.shape, buffer_type.dtype, constant))
         return self.number[entry]

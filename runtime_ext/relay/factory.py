@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
+from runtime_ext.relay.build_information import keep_build_information
 from runtime_ext.relay.tuning_log import AutotvmLog
 
 
@@ -35,6 +36,7 @@ def make_factory(
     instruments
         Instruments that watch TVM's passes.
     """
+    keep_build_information()
     pass_context = tvm.transform.PassContext(
         opt_level=3,
         disabled_pass=["EliminateCommonSubexpr", *disabled],

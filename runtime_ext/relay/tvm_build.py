@@ -12,6 +12,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor as executor
 
+from runtime_ext.relay.build_information import keep_build_information
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.files.atomic import temporary_folder
 
@@ -32,10 +33,32 @@ def compile_tvm_build(
     log
         Tuned kernels, which TVM applies as it does on its own.
     """
+    keep_build_information()
     with log.applied() if log else nullcontext(), tvm.transform.PassContext(opt_level=3):
-        factory = relay.build(module, target=target)
+        factory = relay.build(_without_empty_constants(module), target=target)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
         factory.export_library(str(path), workspace_dir=str(folder))
+
+
+def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with inputs that nobody sets in the place of results without elements.
+
+    TVM saves such constants, but does not load them.
+    """
+    main = module["main"]
+    fields = main.body.fields if isinstance(main.body, relay.Tuple) else [main.body]
+    empty = {
+        place: relay.var(f"no elements {place}", shape=field.data.shape, dtype=field.data.dtype)
+        for place, field in enumerate(fields)
+        if isinstance(field, relay.Constant) and 0 in field.data.shape
+    }
+    if not empty:
+        return module
+    results = [empty.get(place, field) for place, field in enumerate(fields)]
+    body = relay.Tuple(results) if isinstance(main.body, relay.Tuple) else results[0]
+    function = relay.Function([*main.params, *empty.values()], body, attrs=main.attrs)
+    functions = {v: function if v.name_hint == "main" else f for v, f in module.functions.items()}
+    return tvm.IRModule(functions, attrs=module.attrs)
 
 
 def graph_executor(

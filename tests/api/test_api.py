@@ -16,7 +16,7 @@ from tests.onnx_sketch import run as run_onnxruntime
 from tests.refusals import refused
 from tvm_ios.api import load_units, optimize
 from tvm_ios.errors import ModelError, UserError
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.load import load_onnx
 from tvm_ios.policies.policy import Limits

@@ -16,7 +16,7 @@ from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.model_tasks import tuning_tasks
 from tvm_ios.api.tune import model_to_tune
 from tvm_ios.graph.merge_rule import mergeable
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.policies.policy import Limits
 
 

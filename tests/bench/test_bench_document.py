@@ -29,6 +29,7 @@ def result(model: str, ratio: float, failed: dict[str, str] | None = None) -> Ne
         ratio={"torch": PairedRatio(ratio, ratio, ratio, 6)},
         max_rel_error={"ours": 1e-7, "torch": 0.0},
         reference="torch",
+        verified="PyTorch 2",
         failed=failed or {},
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 from relay_passes.search_options import SearchOptions
 from tvm_ios.api.bundle import bundle_model
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.policies.policy import Limits
 
 

@@ -25,7 +25,7 @@ from relay_passes.search_options import SearchOptions
 from runtime_ext.bundle.contents import BundleError, read_bundle
 from tests.refusals import refused
 from tvm_ios.costs.log import MeasurementLog, read_header
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.policies.policy import Limits
 from tvm_ios.schedule.schedule import Schedule, Strategy
 

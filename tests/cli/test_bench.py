@@ -47,6 +47,7 @@ def test_the_document(measured: Outcome, folder: Path) -> None:
         assert 0 < ratio["low"] <= ratio["median"] <= ratio["high"]
         assert ratio["pairs"] == 6
     assert network["reference"] == "onnxruntime"
+    assert network["verified"].startswith("ONNX Runtime 1")
     assert network["max_rel_error"]["onnxruntime"] == 0
     assert max(network["max_rel_error"].values()) <= 1e-5
     assert network["max_rel_error"]["tvm"] > 0, "different kernels round differently"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.random_dags import graph_of
 from tests.refusals import refused
-from tvm_ios.contest.outputs import Reference, VerificationError, verify_outputs
+from tvm_ios.contest.outputs import Reference, Sample, VerificationError, verify_outputs
 from tvm_ios.contest.verdict import (
     PolicyResult,
     first_with_equal_schedule,
@@ -109,7 +109,7 @@ def test_policies_of_one_schedule_share_their_measurement() -> None:
 
 def errors(outputs: Any, reference: Any) -> tuple[float, float]:
     ours, theirs = ([np.asarray(x, np.float32) for x in part] for part in (outputs, reference))
-    return verify_outputs("greedy", ours, Reference({}, theirs))
+    return verify_outputs("greedy", ours, Sample({}, theirs), Reference([]))
 
 
 def test_errors_are_relative_to_the_largest_of_each_output() -> None:

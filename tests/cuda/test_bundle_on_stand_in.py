@@ -29,7 +29,7 @@ from runtime_ext.kernels.library_convolution import LibraryConvolution
 from tests.cuda.emulator import for_stand_in
 from tests.cuda.stand_in.build import build_stand_in
 from tvm_ios.api.bundle import model_to_bundle
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.policies.policy import Limits
 from tvm_ios.schedule.schedule import Schedule
 

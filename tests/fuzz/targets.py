@@ -19,7 +19,7 @@ from tvm_ios.devices.device import load_device
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.network import search_graph
 from tvm_ios.models.bare_graph import load_bare_graph
 from tvm_ios.models.load import load_graph

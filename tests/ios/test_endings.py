@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,11 +8,14 @@ from hypothesis import strategies as st
 import tvm_ios.ios.endings as endings_module
 from tests.fast_run import examples
 from tests.ios.brute_force import all_endings, all_states, groups_of
-from tests.random_dags import dags
+from tests.random_dags import dags, graph_of
 from tests.refusals import refused
 from tvm_ios.errors import SearchError
 from tvm_ios.graph.down_sets import down_sets
-from tvm_ios.ios.endings import EndingSpace, Pruning, enumerate_endings
+from tvm_ios.ios.dynamic_program import solve_space
+from tvm_ios.ios.ending_space import EndingSpace, Pruning
+from tvm_ios.ios.endings import enumerate_endings, enumerate_runs
+from tvm_ios.policies.greedy import greedy_schedule
 
 limits = st.none() | st.integers(1, 4)
 
@@ -47,6 +51,24 @@ def test_endings_equal_brute_force(
     predecessors: tuple[int, ...], r: int | None, s: int | None
 ) -> None:
     check(predecessors, r, s)
+
+
+@given(dags(7), limits)
+@examples(80)
+def test_runs_are_endings_of_one_order(predecessors: tuple[int, ...], s: int | None) -> None:
+    space = enumerate_runs(predecessors, Pruning(None, s))
+    expected = all_endings(predecessors, 1, s)
+    for state, endings in by_state(space).items():
+        assert set(endings) <= expected[state]
+    assert space.states[-1] == (1 << len(predecessors)) - 1
+    assert all(space.index_of(1 << unit) >= 0 for unit in range(len(predecessors)))
+    for i, ending in enumerate(space.endings.tolist()):
+        assert tuple(sorted(space.groups[i])) == groups_of(predecessors, ending)
+    # Where every stage takes as long, the fewest stages of units that do not wait for each other.
+    ones, first = np.ones(len(space.endings)), np.zeros(len(space.endings), np.int64)
+    longest_path = len(greedy_schedule(graph_of(predecessors)).stages)
+    stages = len(solve_space(space, ones, first).stages)
+    assert stages == longest_path if s is None else stages >= longest_path
 
 
 @given(dags(6), st.integers(1, 4), limits)

@@ -16,7 +16,7 @@ from tvm_ios.graph.op_graph import bits, mask_of
 from tvm_ios.ios.block import Block
 from tvm_ios.ios.counts import count_block
 from tvm_ios.ios.dynamic_program import Groups, Solution, solve
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.priced_block import PricedBlock
 from tvm_ios.policies.ios import IOS_POLICIES
 from tvm_ios.schedule.schedule import Stage, Strategy

@@ -10,7 +10,7 @@ from tests.fast_run import examples
 from tests.random_dags import all_on_one_lane, dags, graph_of
 from tests.refusals import refused
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.ios.endings import UNPRUNED, Pruning
+from tvm_ios.ios.ending_space import UNPRUNED, Pruning
 from tvm_ios.ios.lazy import Budget, lazy_search
 from tvm_ios.ios.network import search_graph
 from tvm_ios.policies.ios import IOS_POLICIES
@@ -129,6 +129,17 @@ def test_a_spent_budget_still_gives_a_measured_schedule(
     assert full * (1 - 1e-9) <= schedule.latency <= sequential * (1 + 1e-9)
     if statistics.complete:
         assert math.isclose(schedule.latency, full, rel_tol=1e-9)
+
+
+@given(dags(6), st.integers(0, 2**32), st.booleans())
+@examples(40)
+def test_without_time_single_units_are_measured_still(
+    predecessors: tuple[int, ...], seed: int, alike: bool
+) -> None:
+    budget = Budget(time_limit=0.0)
+    schedule, statistics, _, sequential, _ = run(predecessors, seed, alike=alike, budget=budget)
+    assert math.isclose(schedule.latency, sequential)
+    assert (statistics.complete, statistics.lower_bound) == (False, None)
 
 
 def test_few_stages_are_measured() -> None:

@@ -18,7 +18,7 @@ from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.graph.elements import Tensor
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.ios.counts import count_block
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import lazy_search
 from tvm_ios.ios.memory_front import pareto_front
 from tvm_ios.ios.network import search_graph

@@ -27,7 +27,7 @@ from runtime_ext.tuning_log.folder import open_log
 from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.tuning_log.workload import contraction_workload
 from tvm_ios.api.tune import model_to_tune
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.policies.policy import Limits
 from tvm_ios.program.program import Program
 

@@ -10,9 +10,10 @@ from tvm_ios.graph.input_shapes import Extent, InputShapeError, parse_shapes, re
 
 
 def test_shapes_as_they_are_written() -> None:
-    assert parse_shapes(["input:1,3,224,224", "a:0:7", "scalar:"]) == {
+    assert parse_shapes(["input:1,3,224,224", "a:0:7", "past:2,0", "scalar:"]) == {
         "input": (1, 3, 224, 224),
         "a:0": (7,),
+        "past": (2, 0),
         "scalar": (),
     }
 
@@ -24,8 +25,7 @@ def test_shapes_as_they_are_written() -> None:
         ([":1,3"], "':1,3' is no shape: write NAME:1,3,224,224"),
         (["x:1,three"], "'x:1,three' is no shape: write whole numbers, as in x:1,3,224,224"),
         (["x:1,,2"], "'x:1,,2' is no shape: write whole numbers, as in x:1,3,224,224"),
-        (["x:1,0"], "the shape 1,0 of input 'x' holds a number below one"),
-        (["x:-1,3"], "the shape -1,3 of input 'x' holds a number below one"),
+        (["x:-1,3"], "the shape -1,3 of input 'x' holds a negative number"),
         (["x:1", "x:2"], "the shape of input 'x' is given twice"),
     ],
 )
@@ -48,6 +48,26 @@ def test_one_name_is_one_number_everywhere() -> None:
     assert resolve_shapes(declared, {"a": (4, 3)}) == {"a": (4, 3), "b": (1, 4), "c": (7,)}
 
 
+@pytest.mark.parametrize("mark", ["?", "unk__7", "None", "-1", "unknown", "", -1])
+def test_marks_of_unknown_dimensions_name_none(mark: Extent) -> None:
+    declared: dict[str, list[Extent] | None] = {"x": [mark, 3, mark, mark], "y": [mark]}
+    shapes = {"x": (1, 3, 48, 192), "y": (7,)}
+    assert resolve_shapes(declared, shapes) == shapes
+    with pytest.raises(InputShapeError, match="input 'y' has the dynamic dimension 0: "):
+        resolve_shapes(declared, {"x": (1, 3, 1, 1)})
+
+
+@pytest.mark.parametrize("name", ["unk_batch", "nonempty", "N", "-12", "batch?"])
+def test_names_that_are_no_marks(name: str) -> None:
+    with pytest.raises(InputShapeError, match="is 1 by the shape of 'x' and 2 by that of 'x'"):
+        resolve_shapes({"x": [name, name]}, {"x": (1, 2)})
+
+
+def test_an_extent_of_zero_is_one_unless_another_is_given() -> None:
+    assert resolve_shapes({"x": [0, 3]}, {}) == {"x": (0, 3)}
+    assert resolve_shapes({"x": [0, 3]}, {"x": (2, 3)}) == {"x": (2, 3)}
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -56,7 +76,7 @@ def test_one_name_is_one_number_everywhere() -> None:
         ({"image": (2, 4, 8, 8)}, "dimension 1 of input 'image' is 3 in the model, not 4"),
         ({"image": (2, 3, 8, 9)}, "the dimension 'height' is 8 by the shape of 'image' and 9 by"),
         ({"scale": (3, 5)}, "the dimension 'batch' is 2 by the shape of 'image' and 3 by that of"),
-        ({"scale": (2, 0)}, "the shape 2,0 of input 'scale' holds a number below one"),
+        ({"scale": (2, -1)}, "the shape 2,-1 of input 'scale' holds a negative number"),
         (
             {"scale": None},
             "input 'scale' has the dynamic dimension 1: give --shape scale:2,N1 ",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 from tests.onnx_sketch import Sketch, kinds, relative_error, run, run_on
 from tvm_ios.onnx.simplify import simplify
@@ -50,6 +51,55 @@ def test_attention_is_products_and_a_softmax() -> None:
     assert relative_error(run(simplified), run(model)) < 1e-5
 
 
+@pytest.mark.parametrize("mask", [None, "bool", "float"])
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention_with_omitted_inputs(causal: int, mask: str | None) -> None:
+    """The lengths of what is not padding come after inputs that are left out."""
+    s = Sketch(2, 3, 4, 8, opset=24)
+    keys = [s.normal(2, 3, 6, 8), s.normal(2, 3, 6, 8)]
+    masks = {None: "", "bool": s.const(s.rng.random((2, 1, 4, 6)) < 0.8), "float": s.normal(4, 6)}
+    inputs = ["x", *keys, masks[mask], "", "", s.const(np.array([5, 6]))]
+    model = s.model(s.op("Attention", *inputs, is_causal=causal))
+    require_reference(model, "Attention")
+
+
+@pytest.mark.parametrize("rotated", [0, 4])
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("placed", [False, True])
+def test_rotary_embedding(placed: bool, interleaved: int, rotated: int) -> None:
+    s = Sketch(2, 3, 5, 8, opset=23)
+    angles = s.rng.uniform(
+        0, 3, (9 if placed else 2, *(() if placed else (5,)), (rotated or 8) // 2)
+    )
+    inputs = ["x", s.const(np.cos(angles)), s.const(np.sin(angles))]
+    if placed:
+        inputs.append(s.const(s.rng.integers(0, 9, (2, 5))))
+    attributes = {"interleaved": interleaved, "rotary_embedding_dim": rotated}
+    model = s.model(s.op("RotaryEmbedding", *inputs, **attributes))
+    require_reference(model, "RotaryEmbedding")
+
+
+@pytest.mark.parametrize("state", [False, True])
+@pytest.mark.parametrize("activation", ["none", "silu"])
+def test_causal_convolution_with_a_state(activation: str, state: bool) -> None:
+    s = Sketch(2, 3, 5, opset=27)
+    inputs = ["x", s.normal(3, 1, 4), s.normal(3)]
+    if state:
+        inputs.append(s.normal(2, 3, 3))
+    outputs = s.op("CausalConvWithState", *inputs, outputs=2, activation=activation)
+    require_reference(s.model(*outputs), "CausalConvWithState")
+
+
+def require_reference(model: Any, kind: str) -> None:
+    """Other operators make what ONNX's reference says; newer ones ONNX Runtime lacks."""
+    simplified = simplify(model)
+    assert kind not in kinds(simplified)
+    extents = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+    feeds = {"x": np.random.default_rng(1).standard_normal(extents).astype(np.float32)}
+    expected = ReferenceEvaluator(model).run(None, feeds)
+    assert relative_error(ReferenceEvaluator(simplified).run(None, feeds), expected) < 1e-5
+
+
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 def test_one_hot_keeps_the_type_of_its_values(axis: int) -> None:
     s = Sketch(2, 3)
@@ -78,3 +128,18 @@ def test_an_output_of_a_known_shape_is_no_constant_node() -> None:
     assert kinds(simplified) == ["Identity", "Relu"]
     feeds = {"x": np.ones((3, 4), np.float32)}
     assert run_on(simplified, feeds)[1].tolist() == [3, 4]
+
+
+@pytest.mark.parametrize(("sizes", "opset"), [(None, 18), ([2, 3], 18), ([4, 1], 11)])
+def test_parts_of_a_constant_are_constants(sizes: list[int] | None, opset: int) -> None:
+    s = Sketch(2, 5, opset=opset)
+    whole = s.const(np.arange(5.0))
+    if opset < 13:
+        parts = s.op("Split", whole, outputs=2, axis=0, split=sizes)
+    elif sizes is None:
+        parts = s.op("Split", whole, outputs=2, axis=0, num_outputs=2)
+    else:
+        parts = s.op("Split", whole, s.const(np.array(sizes)), outputs=2, axis=0)
+    # What is made of the parts is a constant, too.
+    row = s.op("Concat", *(s.op("Neg", part) for part in reversed(parts)), axis=0)
+    assert kinds(require_same(s.model(s.op("Add", "x", row)), "Split")) == ["Add"]

@@ -30,26 +30,22 @@ def _tvm_ios(
     from relay_passes.load import load_model
     from relay_passes.pipeline import apply_schedule, prepare
     from runtime_ext.build import build
+    from tvm_ios.errors import UserError
     from tvm_ios.models.source import ModelSource
     from tvm_ios.policies.sequential import sequential_schedule
 
     source = ModelSource(str(path), shapes=_open_shapes(model, feeds), dialect=dialect)
-    prepared = prepare(load_model(source).module)
+    loaded = load_model(source)
+    if loaded.tail is not None:
+        # What others compute is nothing that we pass.
+        raise UserError(loaded.tail.sentence)
+    prepared = prepare(loaded.module)
     module = apply_schedule(prepared, sequential_schedule(prepared.units))
     # Every kernel's tiles are divided among the lanes.
     session = build(module, lanes=lanes).session()
     with contextlib.closing(session):
-        session.run(**_by_port([port.name for port in session.inputs], feeds))
+        session.run(**{port.name: feeds[port.name] for port in session.inputs})
         return [session.get_output(place) for place in range(len(session.outputs))]
-
-
-def _by_port(ports: Sequence[str], feeds: Mapping[str, Array]) -> Mapping[str, Array]:
-    """The inputs by the names of a session's ports, which are other ones where TVM's importer
-    met names that are no identifiers; an input that nothing reads has no port.
-    """
-    if len(ports) == len(feeds):
-        return dict(zip(ports, feeds.values(), strict=True))
-    return {name: value for name, value in feeds.items() if name in ports}
 
 
 def _open_shapes(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:

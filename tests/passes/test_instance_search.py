@@ -21,7 +21,7 @@ from runtime_ext.build import build
 from tests.forced_schedules import merge_first
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
 from tvm_ios.contest import rules
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies import holistic as policies
 from tvm_ios.policies.policy import Found, Limits

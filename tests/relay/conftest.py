@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,10 +18,8 @@ collect_ignore_glob = [] if _has_relay() else ["*.py"]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def build_information() -> Iterator[None]:
-    """Kept: TVM compiles it anew, in milliseconds, for every shape that it lowers."""
-    from tvm.relay.backend import te_compiler
+def build_information() -> None:
+    """Kept from the beginning: TVM's own builds ask for it, too."""
+    from runtime_ext.relay.build_information import keep_build_information
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(te_compiler, "libinfo", cache(te_compiler.libinfo))
-        yield
+    keep_build_information()

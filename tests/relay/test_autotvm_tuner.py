@@ -29,7 +29,7 @@ from tests.relay.relay_commands import RELAY, command
 from tests.relay.relay_sketch import RelaySketch, module_of
 from tests.relay.small_models import write_small_model
 from tvm_ios.api.tune import model_to_tune, tune_module
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.measuring.tuning import TuningLimits
 from tvm_ios.policies.policy import Limits
 

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.relay.backend import te_compiler
 
 import runtime_ext
 from relay_passes import IOSSchedule, SearchOptions, schedule_of
 from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.ir_form import ModuleError
+from runtime_ext.relay.build_information import keep_build_information
 from runtime_ext.relay.library import RelayBuildError
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
@@ -192,3 +194,13 @@ def test_a_measured_schedule(built: Any, tmp_path: Path) -> None:
     assert relative_error(results(session, module), run(module)) <= 1e-5
     with refused(SearchError, "'rammer'", "rTasks"):
         IOSSchedule("rammer", options=options)(module)
+
+
+def test_tvm_is_asked_once_what_it_was_built_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(te_compiler, "libinfo", lambda: asked.append("asked") or {})
+    keep_build_information.cache_clear()
+    keep_build_information()
+    keep_build_information()
+    assert te_compiler.libinfo() is te_compiler.libinfo()
+    assert asked == ["asked"]

@@ -24,7 +24,7 @@ from tests.refusals import refused
 from tests.region_check import check_regions
 from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm_ios.errors import UserError
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies.policy import Limits
 from tvm_ios.schedule.instance_plan import (

@@ -8,6 +8,8 @@
     Load a model as operators, or as units.
 ``tune.py``, ``bundle.py``
     Tune a model's kernels; pack a model for other machines.
+``tails.py``
+    Whether a model that was cut in two computes the same.
 ``candidates.py``, ``contests.py``, ``optimized.py``
     What ``optimize`` tries, how it compares, and what it gives.
 """
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tvm_ios.api.measured import optimize
-    from tvm_ios.api.units import load_operators, load_units
+    from tvm_ios.api.units import load_operators, load_units, units_and_tail
     from tvm_ios.api.unmeasured import compile_unmeasured
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "load_operators",
     "load_units",
     "optimize",
+    "units_and_tail",
 ]
 
 _MODULES = {
@@ -34,6 +37,7 @@ _MODULES = {
     "load_operators": "units",
     "load_units": "units",
     "optimize": "measured",
+    "units_and_tail": "units",
 }
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tvm_ios.contest.outputs import Verify
+from tvm_ios.errors import UserError
 from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress, silent
 
@@ -25,7 +27,8 @@ def bundle_model(
     draw_weights: bool = False,
     max_merges: int = 300,
     max_fused: int = 12,
-    reference: str = "tvm",
+    reference: str | None = None,
+    verify: Verify = Verify.onnx,
     with_tvm: bool = False,
     progress: Progress = silent,
 ) -> BundleSummary:
@@ -44,7 +47,7 @@ def bundle_model(
     draw_weights
         Put other random weights in the place of the model's, which are drawn again there, with
         the seed of the source, and need not travel.
-    max_merges, max_fused, reference, with_tvm
+    max_merges, max_fused, reference, verify, with_tvm
         As of :func:`runtime_ext.bundle.writing.write.write_bundle`.
     progress
         Called with (what, done, total).
@@ -60,6 +63,10 @@ def bundle_model(
     require_replaceable(path)
     source = ModelSource.of(model)
     loaded = load_model(source)
+    if loaded.tail is not None:
+        raise UserError(
+            f"{loaded.tail.sentence}; a bundle has no runtime for it: export the model without it"
+        )
     seed = (source.random_weights or 0) if draw_weights else None
     return write_bundle(
         model_to_bundle(loaded, options, seed=seed, progress=progress),
@@ -68,6 +75,7 @@ def bundle_model(
         max_merges=max_merges,
         max_fused=max_fused,
         reference=reference,
+        verify=verify,
         with_tvm=with_tvm,
         progress=progress,
     )
@@ -98,7 +106,7 @@ def model_to_bundle(
     UserError
         If the model cannot be scheduled, or TVM alone can make a program of it.
     """
-    from relay_passes.checks import require_computed_outputs
+    from relay_passes.checks import require_numpy_types
     from relay_passes.pipeline import prepare
     from relay_passes.relax.redraw import redraw_weights
     from relay_passes.relax.target_units import RelaxUnits
@@ -109,7 +117,7 @@ def model_to_bundle(
     if seed is not None:
         module, drawn = redraw_weights(module, seed)
     prepared = prepare(module, loaded.name)
-    require_computed_outputs(prepared)
+    require_numpy_types(prepared)
     units = RelaxUnits(prepared, options)
     outliner = prepared.outliner
     return ModelToBundle(
@@ -118,6 +126,11 @@ def model_to_bundle(
         graph=prepared.units,
         source=units.source,
         unit_constants=lambda unit: [c.value.numpy() for c in outliner.unit(unit).constants],
+        constant_outputs={
+            tensor: outliner.value(tensor).value.numpy()
+            for tensor in prepared.units.outputs
+            if prepared.units.tensors[tensor].constant
+        },
         parts=units.parts,
         operators=outliner.extraction.graph,
         operator_constant=lambda tensor: outliner.extraction.values[tensor].value.numpy(),
@@ -126,5 +139,7 @@ def model_to_bundle(
         precision=options.precision or "float32",
         pruning=options.limits.pruning,
         max_block=options.limits.max_block,
+        # Other weights are those of the module alone.
+        original=loaded.original if seed is None else None,
         drawn=drawn,
     )

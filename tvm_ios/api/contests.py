@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import Candidates
+from tvm_ios.api.verification import located, reference_of, second_opinion
 from tvm_ios.contest import rules
 from tvm_ios.contest.contest import hold_contest
-from tvm_ios.contest.outputs import LARGEST_ERRORS, Reference, output_errors
+from tvm_ios.contest.outputs import Reference, VerificationError, Verify
 from tvm_ios.contest.rounds import Samples
 from tvm_ios.contest.verdict import TVM, Verdict
 from tvm_ios.errors import UserError
@@ -19,12 +20,12 @@ from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-
+    from relay_passes.load import LoadedModel
     from relay_passes.search_options import SearchOptions
 
 
 def compare_policies(
+    loaded: LoadedModel,
     candidates: Candidates,
     tvm_build: Path,
     options: SearchOptions,
@@ -33,14 +34,16 @@ def compare_policies(
     lap: Callable[[str], None],
     *,
     beside_tvm: bool,
-    model: ModelProto | None = None,
+    verify: Verify,
 ) -> Verdict:
     """Verify and time the policies' programs, and say which to keep.
 
     Parameters
     ----------
+    loaded
+        The model.
     candidates
-        The programs.
+        Its programs.
     tvm_build
         What TVM made of the unscheduled model for this CPU, a ``.so``.
     options
@@ -51,35 +54,69 @@ def compare_policies(
         As of :func:`tvm_ios.contest.contest.hold_contest`.
     beside_tvm
         Whether TVM's own build is timed too, not only compared with.
-    model
-        The ONNX model as it is written: what ONNX Runtime makes of it is what is right, and else
-        what TVM does.
+    verify
+        What the programs are compared with.
 
     Raises
     ------
     VerificationError
-        If a program computes something else.
+        If a program computes something else; says where that begins, as far as it can be told.
     """
-    from runtime_ext.peers.onnx_outputs import onnx_outputs
+    with closing(candidates.built["sequential"].session()) as session:
+        inputs = session.random_inputs(0)
+    precision = options.precision or "float32"
+    reference = reference_of(loaded, inputs, tvm_build, precision, verify, on_cpu=beside_tvm)
+
+    def contest(reference: Reference) -> Verdict:
+        # What computes something else is not compared with.
+        beside = beside_tvm and reference.tvm_agrees
+        return _contest(
+            candidates, tvm_build, options, allowed, progress, lap, reference, beside_tvm=beside
+        )
+
+    try:
+        try:
+            verdict = contest(reference)
+        except VerificationError:
+            if (other := second_opinion(loaded.original, reference)) is None:
+                raise
+            reference = other
+            verdict = contest(reference)
+    except VerificationError as error:
+        raise located(
+            error,
+            loaded,
+            candidates.built,
+            reference,
+            options,
+            verify,
+            progress,
+            on_cpu=beside_tvm,
+        ) from error
+    if reference.tvm_errors is None or reference.tvm_agrees:
+        return verdict
+    sentence = (
+        f"TVM's own build differs from the result of {reference.source} by "
+        f"{reference.tvm_errors[1]:.1e} of the largest output, so it was not compared with"
+    )
+    return replace(verdict, skipped={**verdict.skipped, TVM: sentence})
+
+
+def _contest(
+    candidates: Candidates,
+    tvm_build: Path,
+    options: SearchOptions,
+    allowed: Collection[str],
+    progress: Progress,
+    lap: Callable[[str], None],
+    reference: Reference,
+    *,
+    beside_tvm: bool,
+) -> Verdict:
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
     from runtime_ext.peers.tvm_peer import start_library
 
-    precision = options.precision or "float32"
-    with closing(candidates.built["sequential"].session()) as session:
-        inputs = session.random_inputs(0)
-    # In float16 only what a GPU stores is so; TVM computes the model as it is.
-    widened = {"float16": "float32"} if precision == "float16" else {}
-    tvm_inputs = {n: v.astype(widened.get(str(v.dtype), v.dtype)) for n, v in inputs.items()}
-    tvm = start_library(tvm_build, tvm_inputs)
-    reference = Reference(inputs, tvm.outputs(tvm.run()), precision)
-    if model is not None and (result := onnx_outputs(model, [*tvm_inputs.values()])) is not None:
-        outputs, source = result
-        errors = output_errors(reference.outputs, outputs)
-        reference = Reference(inputs, outputs, precision, source, errors)
-    tvm_error = reference.tvm_errors[1]
-    tvm_agrees = tvm_error <= LARGEST_ERRORS[precision]
-    # What computes something else is not compared with.
-    beside_tvm = beside_tvm and tvm_agrees
+    tvm = start_library(tvm_build, reference.samples[0].inputs).run if beside_tvm else None
     with temporary_folder() as folder:
 
         def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
@@ -95,27 +132,20 @@ def compare_policies(
                     rules.CONFIRMATION,
                     peers,
                     tvm=tvm_build,
-                    precision=precision,
+                    precision=None if reference.source is None else reference.precision,
                 )
             )
             if TVM in outcome.failed:
                 raise UserError(f"TVM's own build failed: {outcome.failed[TVM]}")
             return outcome.samples
 
-        verdict = hold_contest(
+        return hold_contest(
             candidates.schedules,
             lambda policy: candidates.built[policy].session(),
             reference,
             time_elsewhere,
             progress,
-            tvm=tvm.run if beside_tvm else None,
+            tvm=tvm,
             allowed=allowed,
             lap=lap,
         )
-    if tvm_agrees:
-        return verdict
-    sentence = (
-        f"TVM's own build differs from the result of {reference.source} by {tvm_error:.1e} of the "
-        "largest output, so it was not compared with"
-    )
-    return replace(verdict, skipped={**verdict.skipped, TVM: sentence})

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from tvm_ios.api.candidates import build_candidates, find_schedules, fitting
 from tvm_ios.api.contests import compare_policies
 from tvm_ios.api.optimized import Optimized
+from tvm_ios.api.tails import require_same_tail
+from tvm_ios.contest.outputs import Verify
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
@@ -30,6 +32,7 @@ def optimize(
     sequential: Path | None = None,
     tvm_build: Path | None = None,
     memory_budget: int | None = None,
+    verify: Verify = Verify.onnx,
     progress: Progress | None = None,
 ) -> Optimized:
     """Schedule a model, and keep the fastest program that was measured.
@@ -61,6 +64,8 @@ def optimize(
         then look for schedules that fit, and ``memory``, one unit after another in the order of
         the least memory, is tried too; where the sequential program does not fit, the fastest
         that does is kept.
+    verify
+        What the programs' outputs are compared with.
     progress
         Called with (what, done, total).
 
@@ -70,11 +75,12 @@ def optimize(
         If the model cannot be read or scheduled, or the schedule is of another graph; one
         sentence says why.
     VerificationError
-        If a scheduled model computes something else.
+        If a scheduled model computes something else; names the first operator whose output
+        differs, as far as it can be told.
     MemoryBudgetError
         If no program fits into the memory budget.
     """
-    from relay_passes.checks import left_out_of, require_computed_outputs
+    from relay_passes.checks import left_out_of, require_numpy_types, without_elements
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
@@ -87,11 +93,13 @@ def optimize(
     report = progress or silent
     loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
-    require_computed_outputs(prepared)
+    require_numpy_types(prepared)
     schedule_of_file: dict[str, Schedule] = {}
     if schedule is not None:
         schedule_of_file["given"] = Schedule.load(schedule)
         schedule_of_file["given"].validate(prepared.units)
+    if loaded.tail is not None:
+        require_same_tail(loaded)
     watch.lap("import")
     module = measured_module(prepared, options, progress)
     tried, broken = (
@@ -111,6 +119,7 @@ def optimize(
         report("building TVM's own", 1, 1)
         watch.lap("tvm")
         verdict = compare_policies(
+            loaded,
             candidates,
             tvm_build,
             options,
@@ -118,21 +127,23 @@ def optimize(
             report,
             watch.lap,
             beside_tvm=on_cpu,
-            model=loaded.original,
+            verify=verify,
         )
     results, kept = verdict.results, verdict.kept
     notes = {
         "model": loaded.name,
         "policies": [{"policy": r.policy, "latency": r.latency} for r in results],
         "kept": kept,
+        "reference": verdict.reference,
     }
-    candidates.built[kept].save(output, notes)
+    candidates.built[kept].save(output, notes, loaded.tail)
     if sequential is not None:
         candidates.built["sequential"].save(sequential)
     module.end_run()
     watch.lap("save")
     statistics = [f.statistics for f in searches.values() if f.statistics is not None]
-    unfit = (left_out_of(s, loaded.dialect) for s in schedule_of_file.values())
+    unfit = [left_out_of(s, loaded.dialect) for s in schedule_of_file.values()]
+    unfit.append(without_elements(prepared.units))
     return Optimized(
         model=loaded.name,
         policies=results,
@@ -151,7 +162,12 @@ def optimize(
         stages_measured=module.timer.stages_measured,
         complete=all(s.complete for s in statistics),
         left_out=tuple(dict.fromkeys(reason for f in searches.values() for reason in f.left_out)),
-        notes=(*filter(None, unfit), *broken, *verdict.skipped.values()),
+        notes=(
+            *([] if loaded.tail is None else [loaded.tail.sentence]),
+            *filter(None, unfit),
+            *broken,
+            *verdict.skipped.values(),
+        ),
         tuned=module.units.log_use(),
         seconds=watch.laps,
     )

@@ -28,7 +28,7 @@ class Optimized:
     kept
         The policy of the executable.
     reference
-        Whose outputs those of the policies' programs were compared with.
+        Whose outputs those of the policies' programs were compared with; None if they were not.
     confirmed
         The kept one against ``sequential`` and ``tvm``, in pairs in fresh processes.
     memory
@@ -55,7 +55,7 @@ class Optimized:
     model: str
     policies: tuple[PolicyResult, ...]
     kept: str
-    reference: str
+    reference: str | None
     confirmed: Mapping[str, PairedRatio]
     memory: PlannedMemory
     executable: Path

@@ -54,7 +54,7 @@ def compile_unmeasured(
     MemoryBudgetError
         If no program fits into the memory budget.
     """
-    from relay_passes.checks import left_out_of, require_computed_outputs
+    from relay_passes.checks import left_out_of, require_numpy_types, without_elements
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
@@ -65,7 +65,7 @@ def compile_unmeasured(
     report = progress or silent
     loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
-    require_computed_outputs(prepared)
+    require_numpy_types(prepared)
     module = measured_module(prepared, options, progress)
     target: Any = module.units.backend.compiler.target
     broken: tuple[str, ...] = ()
@@ -97,7 +97,8 @@ def compile_unmeasured(
     built = {policy: module.build(schedules[policy], compiling) for policy in compiled}
     allowed = fitting(built, memory_budget)
     kept = min((p for p in built if p in allowed), key=lambda policy: expected[policy])
-    built[kept].save(output, {"model": loaded.name, "kept": kept, "cost": cost})
+    unfit = [left_out_of(schedules[kept], loaded.dialect), without_elements(prepared.units)]
+    built[kept].save(output, {"model": loaded.name, "kept": kept, "cost": cost}, loaded.tail)
     return Compiled(
         model=loaded.name,
         expected=expected,
@@ -107,5 +108,9 @@ def compile_unmeasured(
         target=cuda_arch(target) or str(target.attrs["mcpu"]),
         memory=built[kept].memory,
         executable=output,
-        notes=(*filter(None, [left_out_of(schedules[kept], loaded.dialect)]), *broken),
+        notes=(
+            *([] if loaded.tail is None else [loaded.tail.sentence]),
+            *filter(None, unfit),
+            *broken,
+        ),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.bench.material import ONNX, TVM_BUILD, prepare_material
+from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.verdict import ratio_of
@@ -43,6 +44,8 @@ class NetworkResult:
         For each runner the largest difference to ``reference``, relative to the largest output.
     reference
         The runner whose outputs the others were compared with.
+    verified
+        Whose outputs those of our programs were compared with before; None if they were not.
     failed
         Peers that could not run the model, with a sentence each.
     """
@@ -54,6 +57,7 @@ class NetworkResult:
     ratio: Mapping[str, PairedRatio]
     max_rel_error: Mapping[str, float]
     reference: str
+    verified: str | None
     failed: Mapping[str, str]
 
 
@@ -65,6 +69,7 @@ def bench(
     rules: Rules,
     options: SearchOptions | None = None,
     policies: Sequence[str] | None = None,
+    verify: Verify = Verify.onnx,
     progress: Progress | None = None,
 ) -> NetworkResult:
     """Optimise a model and time it beside peers on as many threads.
@@ -81,7 +86,7 @@ def bench(
         Where executables go; what it holds of an equal earlier call is used again.
     rules
         How long to time.
-    options, policies, progress
+    options, policies, verify, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -100,6 +105,7 @@ def bench(
         folder,
         options,
         policies=policies,
+        verify=verify,
         progress=progress,
     )
     outcome = run_side_by_side(
@@ -110,6 +116,7 @@ def bench(
             tuple(peer.name for peer in peers),
             folder / ONNX,
             folder / TVM_BUILD,
+            precision=None if verify is Verify.off else "float32",
         ),
         progress or silent,
     )
@@ -125,6 +132,7 @@ def bench(
         },
         max_rel_error=outcome.errors,
         reference=outcome.reference,
+        verified=material.verified,
         failed=outcome.failed,
     )
 

@@ -69,6 +69,7 @@ class BenchDocument:
             "ratio": {name: asdict(ratio) for name, ratio in result.ratio.items()},
             "max_rel_error": dict(result.max_rel_error),
             "reference": result.reference,
+            "verified": result.verified,
         }
         for runner, error in result.failed.items():
             self.add_failure(result.model, runner, error)

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api import optimize
+from tvm_ios.contest.outputs import Verify
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import write_atomically
+from tvm_ios.files.json_text import json_object
 from tvm_ios.models.source import ModelSource
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
@@ -38,11 +40,14 @@ class Material:
         The policy of ``ours``.
     batch
         The model's batch size.
+    verified
+        Whose outputs those of the programs were compared with; None if they were not.
     """
 
     model: str
     kept: str
     batch: int
+    verified: str | None
 
 
 def prepare_material(
@@ -51,6 +56,7 @@ def prepare_material(
     options: SearchOptions,
     *,
     policies: Sequence[str] | None,
+    verify: Verify,
     progress: Progress | None,
 ) -> Material:
     """Make what is compared of a model; what an equal call left there is not made again.
@@ -62,7 +68,7 @@ def prepare_material(
     folder
         Where to; it may hold the material of an earlier call, which is replaced if it is of
         another model, machine or search.
-    options, policies, progress
+    options, policies, verify, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -71,13 +77,14 @@ def prepare_material(
         If the model cannot be read or scheduled, or is no ONNX model.
     """
     from relay_passes.load import load_model
+    from runtime_ext.execution.package import META
 
     loaded = load_model(source)
     if loaded.onnx is None:
         raise UserError(f"{source.model} is no ONNX model, which peers read: export it to .onnx")
     folder.mkdir(parents=True, exist_ok=True)
     content = loaded.onnx.SerializeToString()
-    request = _request(content, options, policies, source.dialect)
+    request = _request(content, options, policies, source.dialect, verify)
     if not _is_there(folder, request):
         # Written last again: a kill leaves nothing that would be taken for whole.
         (folder / _REQUEST).unlink(missing_ok=True)
@@ -88,12 +95,14 @@ def prepare_material(
             policies=policies,
             sequential=folder / "sequential",
             tvm_build=folder / TVM_BUILD,
+            verify=verify,
             progress=progress,
         )
         write_atomically(folder / ONNX, content)
         write_atomically(folder / _REQUEST, json.dumps(request, indent=1).encode())
     schedule = Schedule.load(folder / "ours" / "schedule.json")
-    return Material(loaded.name, schedule.policy, schedule.batch)
+    notes = json_object((folder / "ours" / META).read_bytes())["notes"]
+    return Material(loaded.name, schedule.policy, schedule.batch, notes["reference"])
 
 
 def log_digest(database: Path | None) -> str | None:
@@ -113,12 +122,17 @@ def log_digest(database: Path | None) -> str | None:
 
 
 def _request(
-    content: bytes, options: SearchOptions, policies: Sequence[str] | None, dialect: str
+    content: bytes,
+    options: SearchOptions,
+    policies: Sequence[str] | None,
+    dialect: str,
+    verify: Verify,
 ) -> dict[str, object]:
     """All that the executables depend on, as plain data."""
     tvm, limits = importlib.import_module("tvm"), options.limits
     return {
         "dialect": dialect,
+        "verify": verify.value,
         "model": hashlib.sha256(content).hexdigest(),
         "lanes": options.lanes,
         "target": str(options.resolved_target),

@@ -39,11 +39,13 @@ from tvm_ios.cli.search_options import (
     Policies,
     TimeLimit,
     TuningLog,
+    Verification,
     chosen_policies,
     names_in,
     require_known,
     search_options,
 )
+from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.rules import BENCH
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
@@ -107,14 +109,16 @@ def bench(
     r: OperatorsAGroup = 3,
     s: GroupsAStage = 8,
     max_block: MaxBlock = 40,
+    verify: Verification = Verify.onnx,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Optimise models and time them beside peers on as many threads.
 
-    All read the same simplified model and the same inputs. Their outputs are compared
-    before anything is timed; then they run in turn, in a fresh process for each model. A model
-    or a peer that fails is reported, and the others go on.
+    Our programs are verified as `optimize` does. All read the same simplified model and the same
+    inputs, and their outputs are compared before anything is timed; then they run in turn, in a
+    fresh process for each model. A model or a peer that fails is reported, and the others go on. Of
+    a model whose end runs after the program, what is before this end is compared and timed.
     """
     against_names, policies = names_in(against), chosen_policies(policy)
     shapes = input_shapes(shape)
@@ -144,6 +148,8 @@ def bench(
         "seconds": seconds,
         "search": [measure.value, max_measurements, time_limit, r, s, max_block],
         "log": log_digest(log),
+        # Of documents that were begun before there was a choice.
+        **({} if verify is Verify.onnx else {"verify": verify.value}),
     }
     if output is not None and output.is_dir():
         raise UserError(f"{output} is a folder: name a file for the results")
@@ -170,6 +176,7 @@ def bench(
                     rules=rules,
                     options=options,
                     policies=policies,
+                    verify=verify,
                     progress=lambda what, done, total, name=name: update(
                         f"{name}: {what}", done, total
                     ),
@@ -223,3 +230,6 @@ def _print(document: dict[str, Any]) -> None:
         table.add_row("geometric mean", runner, "", f"{mean:.3f}", "", "", "")
     out.print(table)
     out.print("Ratios below 1: ours is faster. Errors are relative to the largest output.")
+    # Documents that were begun earlier do not say it.
+    for source in dict.fromkeys(n["verified"] for n in document["networks"] if n.get("verified")):
+        out.print(escape(f"Before, ours and sequential were compared with {source}."))

@@ -35,9 +35,11 @@ from tvm_ios.cli.search_options import (
     Target,
     TargetKind,
     TuningLog,
+    Verification,
     chosen_policies,
     search_options,
 )
+from tvm_ios.contest.outputs import Verify
 
 if TYPE_CHECKING:
     from runtime_ext.bundle.writing.write import BundleSummary
@@ -101,9 +103,12 @@ def bundle(
         ),
     ] = 12,
     reference: Annotated[
-        ReferenceRuntime,
-        typer.Option(help="Whose outputs run.py compares with; torch is faster on large batches."),
-    ] = ReferenceRuntime.tvm,
+        ReferenceRuntime | None,
+        typer.Option(
+            help="Who computes the outputs instead: tvm, or torch, which is fast on large batches."
+        ),
+    ] = None,
+    verify: Verification = Verify.onnx,
     with_tvm: Annotated[
         bool, typer.Option("--with-tvm", help="TVM's own build, too, for run.py --peers tvm.")
     ] = False,
@@ -120,7 +125,7 @@ def bundle(
     """Compile a model here, to search, verify and measure it on a machine without a compiler.
 
     The folder holds the kernels of all units, of their rKernels and of what may be merged, the
-    weights, an input with the output that TVM's own build makes of it, and run.py, which needs
+    weights, an input with the output that it should have, and run.py, which needs
     Python 3.11, NumPy, and apache-tvm-ffi for a CPU or cuda-bindings for a GPU. What run.py brings
     back in results/ is a log for --cost, schedules for --schedule, and the measurements.
     """
@@ -129,6 +134,8 @@ def bundle(
 
     tried, _ = tried_policies({Offer.STAGES, Offer.RTASKS})
     policies, shapes = chosen_policies(policy, tried), input_shapes(shape)
+    if verify is Verify.off and reference is not None:
+        raise typer.BadParameter("nothing is compared by --verify off", param_hint="'--reference'")
     options = search_options(
         lanes,
         None,
@@ -157,7 +164,8 @@ def bundle(
             draw_weights=weights is Ship.drawn,
             max_merges=max_merges,
             max_fused=max_fused,
-            reference=reference.value,
+            reference=None if reference is None else reference.value,
+            verify=verify,
             with_tvm=with_tvm,
             progress=update,
         )
@@ -189,6 +197,8 @@ def _print(done: BundleSummary) -> None:
             f"kernels of the tuning log: {done.tuned.found}, which run.py measures beside the "
             f"default ones; {done.tuned.missing} are not in it"
         )
+    compared = "nothing (--verify off)" if done.reference is None else done.reference
+    out.print(escape(f"programs will be compared with: {compared}"))
     if done.glibc:
         out.print(f"runs with glibc {done.glibc} or newer")
     out.print(escape(f"there: python {done.path}/run.py"))

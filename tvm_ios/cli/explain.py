@@ -85,6 +85,7 @@ def _json(explanation: Explanation) -> dict[str, Any]:
             "gbps": explanation.peaks.bandwidth / 1e9,
             "cache_bytes": explanation.peaks.cache,
         },
+        "tail": explanation.tail,
         "total": total,
         "blocks": blocks,
         "hot": [
@@ -133,6 +134,8 @@ def _print(path: Path, explanation: Explanation) -> None:
         f"tensors between units share {explanation.arena / 2**20:.2f} MiB, apart they would take "
         f"{explanation.unshared / 2**20:.2f} MiB"
     )
+    if explanation.tail is not None:
+        out.print(f"[yellow]not in the table: {escape(explanation.tail)}[/yellow]")
     if explanation.measured:
         latencies = (
             f"{policy} {seconds * 1e3:.3f}" for policy, seconds in explanation.measured.items()

@@ -70,7 +70,10 @@ PANELS: Mapping[str, str] = MappingProxyType(
             "Limits",
         ),
         **dict.fromkeys(
-            ("lanes", "log", "against", "reference", "with_tvm", "repeat", "rounds", "seconds"),
+            (
+                *("lanes", "log", "against", "verify", "reference", "with_tvm"),
+                *("repeat", "rounds", "seconds"),
+            ),
             "Running and measuring",
         ),
         **dict.fromkeys(

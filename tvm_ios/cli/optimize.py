@@ -40,10 +40,12 @@ from tvm_ios.cli.search_options import (
     TargetKind,
     TimeLimit,
     TuningLog,
+    Verification,
     bytes_of,
     chosen_policies,
     search_options,
 )
+from tvm_ios.contest.outputs import Verify
 
 if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
@@ -99,15 +101,18 @@ def optimize(
     r: OperatorsAGroup = 3,
     s: GroupsAStage = 8,
     max_block: MaxBlock = 40,
+    verify: Verification = Verify.onnx,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Find the fastest schedule of a model, check it, and save an executable.
 
-    Every policy's schedule is searched with measured stages, built, compared with ONNX Runtime
-    where that is installed (else with TVM's own build), and timed beside TVM's own. It is kept
-    only if the 95 % interval of its time over that of one unit after another lies below one; else
-    that is. With a memory budget, only what fits into it.
+    Every policy's schedule is searched with measured stages, built, compared with what the model
+    is by ONNX, and timed beside TVM's own build. It is kept only if the 95 % interval of its time
+    over that of one unit after another lies below one; else that is. With a memory budget, only
+    what fits into it. Where results differ, the first wrong operator is named. The end of a model
+    whose shapes depend on the data, such as NonMaxSuppression, runs after the program, on ONNX
+    Runtime.
     """
     policies, shapes = chosen_policies(policy), input_shapes(shape)
     budget = bytes_of(memory_budget, "--memory-budget")
@@ -156,6 +161,7 @@ def optimize(
             policies=policies,
             schedule=schedule,
             memory_budget=budget,
+            verify=verify,
             progress=update,
         )
     print_optimized(done, as_json)

@@ -48,7 +48,9 @@ def print_optimized(done: Optimized, as_json: bool) -> None:
         "latency",
         "to sequential",
         "largest error",
-        caption=f"errors: to the outputs of {done.reference}",
+        caption="not verified: --verify off"
+        if done.reference is None
+        else f"errors: to the outputs of {done.reference}",
     )
     for row in done.policies:
         style = "bold green" if row.policy == done.kept else ""
@@ -57,7 +59,7 @@ def print_optimized(done: Optimized, as_json: bool) -> None:
             "" if row.stages is None else str(row.stages),
             f"{row.latency * 1e3:.3f} ms",
             f"{row.ratio:.3f}",
-            f"{row.max_rel_error:.1e}",
+            "" if row.max_rel_error is None else f"{row.max_rel_error:.1e}",
             style=style,
         )
     out.print(table)

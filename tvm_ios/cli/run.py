@@ -47,7 +47,9 @@ def run(
     refuse_models(executable)
     if output is not None:
         require_writable(output)
-    session = load(executable).session()
+    loaded = load(executable)
+    session = loaded.session()
+    tail = None if loaded.tail is None else loaded.tail.sentence
     arrays = read_arrays(inputs) if inputs is not None else session.random_inputs(seed)
     session.set_input(**arrays)
     session.run()
@@ -69,13 +71,15 @@ def run(
             }
             for name, array in results.items()
         }
-        print_json({"latency_ms": latency, "outputs": digests})
+        print_json({"latency_ms": latency, "outputs": digests, "tail": tail})
         return
     table = Table("output", "shape", "type", "smallest", "largest", title=escape(str(executable)))
     for name, array in results.items():
         shape = "x".join(map(str, array.shape))
         table.add_row(escape(name), shape, str(array.dtype), *_range(array))
     console().print(table)
+    if tail is not None:
+        console().print(f"[yellow]{escape(tail)}[/yellow]")
     console().print(
         f"latency of {repeat} runs: median {latency['median']:.3f} ms, "
         f"min {latency['min']:.3f}, max {latency['max']:.3f}"

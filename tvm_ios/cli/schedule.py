@@ -195,7 +195,7 @@ def _described(
 ) -> Search:
     from tvm_ios.api import load_units
     from tvm_ios.costs.named import costs_named
-    from tvm_ios.ios.endings import Pruning
+    from tvm_ios.ios.ending_space import Pruning
     from tvm_ios.policies.policy import Limits, Problem
     from tvm_ios.search import Search
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tvm_ios.cli.completion import complete_policies
+from tvm_ios.contest.outputs import Verify
 from tvm_ios.errors import UserError
 from tvm_ios.files.byte_sizes import ByteSizeError, parse_bytes
 from tvm_ios.policies.registry import policy_names
@@ -103,6 +104,14 @@ MemoryBudget = Annotated[
     typer.Option(metavar="BYTES", help="What tensors between units may take: 800000, 512K, 1.5M."),
 ]
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds of a policy's search, at most.")]
+Verification = Annotated[
+    Verify,
+    typer.Option(
+        "--verify",
+        help="Compare with: onnx: ONNX Runtime or onnx.reference (for .pt2 PyTorch), else TVM's "
+        "own build; tvm: this alone; off: nothing.",
+    ),
+]
 OperatorsAGroup = Annotated[int, typer.Option("-r", min=1, help="Units a group, at most.")]
 GroupsAStage = Annotated[int, typer.Option("-s", min=1, help="Groups a stage, at most.")]
 MaxBlock = Annotated[int, typer.Option(min=1, help="Units a block, at most.")]
@@ -168,7 +177,7 @@ def search_options(
     # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
     os.environ["TVM_NUM_THREADS"] = str(lanes)
     from relay_passes.search_options import SearchOptions
-    from tvm_ios.ios.endings import Pruning
+    from tvm_ios.ios.ending_space import Pruning
     from tvm_ios.ios.lazy import Budget
     from tvm_ios.policies.policy import Limits
 

@@ -87,7 +87,7 @@ def stats(
     With --policy graphturbo the coarse sub-graphs of a batch are shown instead.
     """
     from runtime_ext.machine.this_machine import available_lanes
-    from tvm_ios.api import load_operators, load_units
+    from tvm_ios.api import load_operators, units_and_tail
     from tvm_ios.ios.counts import BlockCounts, count_block
     from tvm_ios.models.load import blocks_of, load_blocks
     from tvm_ios.models.source import Form, ModelSource
@@ -103,9 +103,10 @@ def stats(
         graph = load_operators(source)
         return print_sub_graphs(graph, size, lanes or available_lanes(), as_json)
     if source.form is Form.BARE and not shapes and batch is None:
-        name, blocks = load_blocks(source, max_block)
+        tail, (name, blocks) = None, load_blocks(source, max_block)
     else:
-        graph = load_units(source)
+        graph, end = units_and_tail(source)
+        tail = None if end is None else end.sentence
         name, blocks = graph.name, blocks_of(graph, max_block)
     counts: list[BlockCounts] = []
     with progress_bars() as update:
@@ -117,6 +118,7 @@ def stats(
         print_json(
             {
                 "model": name,
+                "tail": tail,
                 "groups": groups.value,
                 "blocks": [asdict(c) for c in counts],
                 "total": {
@@ -139,3 +141,5 @@ def stats(
             f"{c.schedules:.1e}" if c.schedules >= 1e6 else str(c.schedules),
         )
     console().print(table)
+    if tail is not None:
+        console().print(f"[yellow]not counted: {escape(tail)}[/yellow]")

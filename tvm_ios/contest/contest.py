@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from typing import Any, Protocol
 
 from tvm_ios.contest import rules
-from tvm_ios.contest.outputs import Reference, verify_outputs
+from tvm_ios.contest.outputs import Errors, Reference, largest_errors, verify_outputs
 from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.rounds import Runner, Samples, run_in_turn
 from tvm_ios.contest.verdict import (
@@ -90,7 +90,7 @@ def hold_contest(
     measured_as = first_with_equal_schedule(schedules)
     with ExitStack() as opened:
         sessions: dict[str, AnySession] = {}
-        errors = {TVM: reference.tvm_errors}
+        errors: dict[str, Errors | None] = {TVM: reference.tvm_errors}
         skipped: dict[str, str] = {}
         different = list(dict.fromkeys(measured_as.values()))
         for done, policy in enumerate(different):
@@ -118,17 +118,23 @@ def hold_contest(
     return Verdict(results, kept, confirmed, skipped, reference.source)
 
 
-def verified(policy: str, session: AnySession, reference: Reference) -> tuple[float, float]:
-    """Largest absolute and relative error of one run.
+def verified(policy: str, session: AnySession, reference: Reference) -> Errors | None:
+    """The errors of a program on all samples; None if nothing is compared.
+
+    The inputs of the first sample stay.
 
     Raises
     ------
     VerificationError
-        If the relative one is not that of rounding.
+        If one is not that of rounding.
     """
-    session.run(**reference.inputs)
-    outputs = [session.get_output(place) for place in range(len(reference.outputs))]
-    return verify_outputs(policy, outputs, reference)
+    errors: list[Errors] = []
+    for sample in reversed(reference.samples):
+        session.run(**sample.inputs)
+        if reference.source is not None:
+            outputs = [session.get_output(place) for place in range(len(sample.outputs))]
+            errors.append(verify_outputs(policy, outputs, sample, reference))
+    return largest_errors(errors) if errors else None
 
 
 def _confirmed(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 
 import numpy as np
@@ -18,8 +19,57 @@ LARGEST_ERRORS: Mapping[str, float] = MappingProxyType(
 )
 
 
+#: Largest absolute error, and largest error relative to an output's largest value.
+Errors = tuple[float, float]
+
+
+class Verify(StrEnum):
+    """What programs are compared with."""
+
+    #: What the framework that the model came from makes of it, where that is here.
+    onnx = "onnx"
+    #: TVM's own build of the unscheduled model.
+    tvm = "tvm"
+    #: Nothing.
+    off = "off"
+
+
 class VerificationError(UserError):
-    """A scheduled model that does not compute what the unscheduled one does."""
+    """A program that does not compute what it should.
+
+    Parameters
+    ----------
+    difference
+        Which program differs from what, and how much.
+    policy
+        The policy of the program.
+    where
+        What is known of where the difference arises.
+    """
+
+    def __init__(self, difference: str, policy: str, where: str = "") -> None:
+        super().__init__(f"{difference}{where and f', {where}'}; please report this model")
+        self.difference = difference
+        self.policy = policy
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Inputs of a model and what it makes of them.
+
+    Attributes
+    ----------
+    inputs
+        Arrays by the names of the inputs.
+    outputs
+        In the model's order, in float32 where a GPU computes in less.
+    kind
+        What is special about the inputs, as a part of a sentence.
+    """
+
+    inputs: Mapping[str, Array]
+    outputs: Sequence[Array] = ()
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -28,45 +78,75 @@ class Reference:
 
     Attributes
     ----------
-    inputs
-        The arrays of the inputs, by name.
-    outputs
-        In the model's order, of the unscheduled model in float32.
+    samples
+        At least one; programs are timed on the inputs of the first.
     precision
         The precision of the programs, one of :data:`LARGEST_ERRORS`.
     source
-        Whose outputs they are.
-    tvm_errors
-        Largest absolute and relative error of TVM's own build.
+        Whose outputs they are; None if nothing is compared, and the samples have no outputs.
+    tvm_outputs
+        What TVM's own build computes of the samples, if it is compared too.
     """
 
-    inputs: Mapping[str, Array]
-    outputs: Sequence[Array]
+    samples: Sequence[Sample]
     precision: str = "float32"
-    source: str = "TVM's own build"
-    tvm_errors: tuple[float, float] = (0.0, 0.0)
+    source: str | None = "TVM's own build"
+    tvm_outputs: Sequence[Sequence[Array]] = ()
+
+    @property
+    def tvm_errors(self) -> Errors | None:
+        """The errors of TVM's own build; None if it was not compared."""
+        errors = [
+            output_errors(outputs, sample.outputs)
+            for outputs, sample in zip(self.tvm_outputs, self.samples, strict=False)
+        ]
+        return largest_errors(errors) if errors else None
+
+    @property
+    def tvm_agrees(self) -> bool:
+        """Whether TVM's own build differs by rounding only, as far as that is known."""
+        errors = self.tvm_errors
+        return errors is None or is_rounding(errors, self.precision)
+
+
+def is_rounding(errors: Errors, precision: str) -> bool:
+    """Whether errors are as small as those of rounding; NaN is not."""
+    return errors[1] <= LARGEST_ERRORS[precision]
+
+
+def precision_of(outputs: Iterable[Array], precision: str) -> str:
+    """The precision of programs with these outputs: no more than the types of these have."""
+    narrow = any(str(output.dtype) in ("float16", "bfloat16") for output in outputs)
+    return "float16" if narrow else precision
+
+
+def largest_errors(errors: Iterable[Errors]) -> Errors:
+    """The largest absolute and the largest relative one."""
+    absolute, relative = zip(*errors, strict=True)
+    return max(absolute), max(relative)
 
 
 def verify_outputs(
-    policy: str, outputs: Sequence[Array], reference: Reference
-) -> tuple[float, float]:
-    """Largest absolute and relative error of a policy's outputs.
+    policy: str, outputs: Sequence[Array], sample: Sample, reference: Reference
+) -> Errors:
+    """The errors of a policy's outputs for one sample.
 
     Raises
     ------
     VerificationError
         If the relative one is not that of rounding; names the policy.
     """
-    absolute, relative = output_errors(outputs, reference.outputs)
-    if not relative <= LARGEST_ERRORS[reference.precision]:
+    errors = output_errors(outputs, sample.outputs)
+    if not is_rounding(errors, reference.precision):
         raise VerificationError(
-            f"the {policy} schedule differs from the result of {reference.source} by "
-            f"{relative:.1e} of the largest output; please report this model"
+            f"the {policy} schedule differs from the result of {reference.source} "
+            f"{sample.kind and f'{sample.kind} '}by {errors[1]:.1e} of the largest output",
+            policy,
         )
-    return absolute, relative
+    return errors
 
 
-def output_errors(outputs: Sequence[Array], reference: Sequence[Array]) -> tuple[float, float]:
+def output_errors(outputs: Sequence[Array], reference: Sequence[Array]) -> Errors:
     """Largest absolute error, and largest error relative to an output's largest value.
 
     Infinities and NaN agree with the same in the same places, as masks and logarithms make them;

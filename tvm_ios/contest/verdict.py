@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tvm_ios.contest.outputs import Errors
 from tvm_ios.contest.pairs import PairedRatio, paired_ratio
 from tvm_ios.contest.rounds import Samples
 from tvm_ios.schedule.schedule import Schedule
@@ -31,15 +32,15 @@ class PolicyResult:
         How many; None for ``tvm``.
     max_abs_error, max_rel_error
         Largest difference to the reference over all outputs; relative to the output's largest
-        value.
+        value. None if nothing was compared.
     """
 
     policy: str
     latency: float
     ratio: float
     stages: int | None
-    max_abs_error: float
-    max_rel_error: float
+    max_abs_error: float | None
+    max_rel_error: float | None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, with the latency in milliseconds."""
@@ -62,14 +63,14 @@ class Verdict:
     skipped
         Policies without a program here, with a sentence each.
     reference
-        Whose outputs all were compared with.
+        Whose outputs all were compared with; None if they were not.
     """
 
     results: tuple[PolicyResult, ...]
     kept: str
     confirmed: Mapping[str, PairedRatio]
     skipped: Mapping[str, str]
-    reference: str
+    reference: str | None
 
 
 def first_with_equal_schedule(schedules: Mapping[str, Schedule]) -> dict[str, str]:
@@ -88,7 +89,7 @@ def policy_results(
     stages: Mapping[str, int],
     measured_as: Mapping[str, str],
     samples: Samples,
-    errors: Mapping[str, tuple[float, float]],
+    errors: Mapping[str, Errors | None],
 ) -> tuple[PolicyResult, ...]:
     """One row a policy, ``tvm`` first where it ran.
 
@@ -104,14 +105,15 @@ def policy_results(
     rows: list[PolicyResult] = []
     for policy in (TVM, *stages) if TVM in samples else stages:
         runner = measured_as.get(policy, policy)
+        absolute, relative = errors[runner] or (None, None)
         rows.append(
             PolicyResult(
                 policy=policy,
                 latency=statistics.median(samples[runner]),
                 ratio=ratio_of(samples, runner, "sequential").median,
                 stages=stages.get(policy),
-                max_abs_error=errors[runner][0],
-                max_rel_error=errors[runner][1],
+                max_abs_error=absolute,
+                max_rel_error=relative,
             )
         )
     return tuple(rows)

@@ -65,7 +65,7 @@ class _Boundaries:
             for tensor, readers in enumerate(graph.consumers)
             if readers and not graph.tensors[tensor].constant
         ]
-        self._predecessors = graph.predecessors
+        self._predecessors, self._successors = graph.predecessors, graph.successors
         self._ideals = [mask | 1 << unit for unit, mask in enumerate(graph.ancestors)]
         # A branch that is cut before it joins others leaves blocks that differ for no reason.
         joins = (mask.bit_count() > 1 for mask in graph.predecessors)
@@ -88,12 +88,17 @@ class _Boundaries:
 
     def joints(self) -> list[int]:
         """Nested sets of which what follows reads but the last unit, smallest first."""
+        of_inputs = 0
+        for maker, readers in self._readers:
+            of_inputs |= readers if maker is None else 0
+        #: Of each unit what reads an input or a result of a unit that it depends on.
+        reading: list[int] = []
+        for before in self._predecessors:
+            reading.append(of_inputs)
+            for unit in bits(before):
+                reading[-1] |= reading[unit] | self._successors[unit]
         return _by_size(
-            {
-                below
-                for unit, below in enumerate(self._ideals)
-                if all(maker == unit for maker in self._makers(below))
-            }
+            {below for unit, below in enumerate(self._ideals) if not reading[unit] & ~below}
         )
 
     def between(self, below: int, above: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tvm_ios.errors import UserError
@@ -11,6 +12,10 @@ Shapes = Mapping[str, Sequence[int]]
 
 #: A number, the name of a dimension that the model leaves open, or None for one without a name.
 Extent = int | str | None
+
+
+#: What exporters write for whatever dimension they do not know: it tells nothing of another one.
+_UNKNOWN = re.compile(r"|\?|-1|none|unk(nown)?(_*\d+)?", re.IGNORECASE)
 
 
 class InputShapeError(UserError):
@@ -38,7 +43,7 @@ def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
             raise InputShapeError(
                 f"{text!r} is no shape: write whole numbers, as in {name}:1,3,224,224"
             ) from None
-        _require_positive(name, shapes[name])
+        _require_extents(name, shapes[name])
     return shapes
 
 
@@ -46,6 +51,8 @@ def resolve_shapes(
     declared: Mapping[str, Sequence[Extent] | None], fixed: Mapping[str, Sequence[int]]
 ) -> dict[str, tuple[int, ...]]:
     """The static shape of every input; a name of a dimension is one number wherever it stands.
+
+    An extent of 0 is one, unless the user gives another: some exporters write it for unknown ones.
 
     Parameters
     ----------
@@ -60,12 +67,16 @@ def resolve_shapes(
         If an input is unknown, the number of dimensions differs, a given number contradicts the
         model or another one, or a dimension is still open; the last says what to give.
     """
+    declared = {
+        name: None if extents is None else list(map(_as_meant, extents))
+        for name, extents in declared.items()
+    }
     symbols: dict[str, tuple[int, str]] = {}
     for name, shape in fixed.items():
         if name not in declared:
             names = ", ".join(declared) or "none"
             raise InputShapeError(f"there is no input {name!r} to give a shape; there are: {names}")
-        _require_positive(name, shape)
+        _require_extents(name, shape)
         extents = declared[name]
         if extents is None:
             continue
@@ -92,6 +103,13 @@ def resolve_shapes(
     }
 
 
+def _as_meant(extent: Extent) -> Extent:
+    """None for what only says that an extent is unknown."""
+    if isinstance(extent, str):
+        return None if _UNKNOWN.fullmatch(extent) else extent
+    return None if extent is None or extent < 0 else extent
+
+
 def _static(
     name: str,
     extents: Sequence[Extent] | None,
@@ -107,7 +125,7 @@ def _static(
         )
     resolved = [numbers.get(e, e) if isinstance(e, str) else e for e in extents]
     for axis, extent in enumerate(resolved):
-        if not isinstance(extent, int) or extent < 1:
+        if not isinstance(extent, int):
             label = f" ({extent!r})" if isinstance(extent, str) else ""
             raise InputShapeError(
                 f"input {name!r} has the dynamic dimension {axis}{label}: {_advice(name, resolved)}"
@@ -119,7 +137,7 @@ def _advice(name: str, extents: Sequence[Extent]) -> str:
     """What to give; an open first dimension is nearly always the batch."""
     words = [
         str(extent)
-        if isinstance(extent, int) and extent > 0
+        if isinstance(extent, int)
         else "1"
         if axis == 0
         else extent
@@ -134,11 +152,9 @@ def _advice(name: str, extents: Sequence[Extent]) -> str:
     return f"give --shape {name}:{','.join(words)}{numbers}"
 
 
-def _require_positive(name: str, shape: Sequence[int]) -> None:
-    if any(extent < 1 for extent in shape):
-        raise InputShapeError(
-            f"the shape {_text(shape)} of input {name!r} holds a number below one"
-        )
+def _require_extents(name: str, shape: Sequence[int]) -> None:
+    if any(extent < 0 for extent in shape):
+        raise InputShapeError(f"the shape {_text(shape)} of input {name!r} holds a negative number")
 
 
 def _text(extents: Sequence[Extent]) -> str:

@@ -11,7 +11,7 @@ from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.ios.block import Block
 from tvm_ios.ios.dynamic_program import STRATEGIES, Solution, solve_space
-from tvm_ios.ios.endings import EndingSpace
+from tvm_ios.ios.ending_space import EndingSpace
 from tvm_ios.ios.strategies import Mergeable, candidate_stages
 from tvm_ios.ios.twin_stages import TwinStages
 from tvm_ios.schedule.schedule import Stage, Strategy

@@ -12,13 +12,8 @@ import numpy.typing as npt
 from tvm_ios.errors import SearchError
 from tvm_ios.graph.down_sets import positions, sizes_of
 from tvm_ios.graph.op_graph import mask_of
-from tvm_ios.ios.endings import (
-    UNPRUNED,
-    EndingSpace,
-    Integers,
-    Pruning,
-    enumerate_endings,
-)
+from tvm_ios.ios.ending_space import UNPRUNED, EndingSpace, Integers, Pruning
+from tvm_ios.ios.endings import enumerate_endings
 from tvm_ios.schedule.schedule import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
 

@@ -9,6 +9,7 @@ optimistic cost, which is no less.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import Block, block_key, cut_into_blocks
 from tvm_ios.ios.block_costs import BlockCosts
-from tvm_ios.ios.endings import EndingSpace, Pruning, enumerate_endings
+from tvm_ios.ios.ending_space import EndingSpace, Pruning
+from tvm_ios.ios.endings import endings_until
 from tvm_ios.ios.network import renumbered
 from tvm_ios.ios.stage_memory import budgeted_blocks, within_budget
 from tvm_ios.ios.statistics import SearchStatistics
@@ -98,10 +100,11 @@ def lazy_search(
     """
     begin = time.perf_counter()
     parts = cut_into_blocks(graph, blocks)
+    until = math.inf if budget.time_limit is None else begin + budget.time_limit
     keys: list[str] = []
     originals: dict[str, Block] = {}
-    all_spaces: dict[tuple[int, ...], EndingSpace] = {}
-    spaces: dict[str, EndingSpace] = {}
+    costs: dict[str, BlockCosts] = {}
+    spaces: dict[tuple[int, ...], EndingSpace] = {}
     for block, (around, left) in zip(
         parts, budgeted_blocks(graph, parts, memory_budget), strict=True
     ):
@@ -110,16 +113,16 @@ def lazy_search(
         if key in originals:
             continue
         originals[key] = block
-        if block.predecessors not in all_spaces:
-            all_spaces[block.predecessors] = enumerate_endings(block.predecessors, pruning)
-        spaces[key] = all_spaces[block.predecessors]
+        if block.predecessors not in spaces:
+            spaces[block.predecessors] = endings_until(block.predecessors, pruning, until)
+        space = spaces[block.predecessors]
         if around is not None and left is not None:
-            spaces[key] = within_budget(spaces[key], around.needs(spaces[key]), left)
-    costs = {
-        key: BlockCosts.of(graph, block, spaces[key], optimistic, strategies, mergeable, stage_key)
-        for key, block in originals.items()
-    }
+            space = within_budget(space, around.needs(space), left)
+        costs[key] = BlockCosts.of(
+            graph, block, space, optimistic, strategies, mergeable, stage_key
+        )
 
+    all_searched = all(space.complete for space in spaces.values())
     measuring = _Measuring(measure, budget, begin, progress)
     for block_costs in costs.values():
         measuring.settle(block_costs, block_costs.single_units(), always=True)
@@ -155,8 +158,9 @@ def lazy_search(
         candidates=sum(block_costs.candidates for block_costs in costs.values()),
         stages_measured=len(measuring.seconds),
         rounds=rounds,
-        complete=all(not block_costs.unmeasured_of_optimum() for block_costs in costs.values()),
-        lower_bound=sum(costs[key].lower_bound() for key in keys),
+        complete=all_searched
+        and all(not block_costs.unmeasured_of_optimum() for block_costs in costs.values()),
+        lower_bound=sum(costs[key].lower_bound() for key in keys) if all_searched else None,
         blocks=len(parts),
         blocks_searched=len(costs),
     )

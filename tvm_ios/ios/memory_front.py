@@ -10,7 +10,7 @@ from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import block_key, cut_into_blocks
 from tvm_ios.ios.dynamic_program import Solution
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.network import renumbered
 from tvm_ios.ios.priced_block import PricedBlock
 from tvm_ios.ios.stage_memory import blocks_memory, stages_peak

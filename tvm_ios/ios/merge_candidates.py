@@ -9,7 +9,8 @@ import numpy as np
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import Block, block_key, cut_into_blocks
-from tvm_ios.ios.endings import Pruning, enumerate_endings
+from tvm_ios.ios.ending_space import Pruning
+from tvm_ios.ios.endings import enumerate_endings
 
 
 def merge_candidates(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import Block, block_key, cut_into_blocks
 from tvm_ios.ios.dynamic_program import Solution
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.priced_block import PricedBlock
 from tvm_ios.ios.stage_memory import budgeted_blocks
 from tvm_ios.ios.statistics import SearchStatistics
@@ -30,6 +31,7 @@ def search_graph(
     reuse: bool = True,
     progress: Steps | None = None,
     memory_budget: int | None = None,
+    time_limit: float | None = None,
 ) -> tuple[Schedule, SearchStatistics]:
     """Find the fastest schedule of a graph of units by IOS.
 
@@ -55,6 +57,8 @@ def search_graph(
     memory_budget
         Bytes that the tensors between units may take at any time, as
         :mod:`tvm_ios.ios.stage_memory` counts them; None for no limit.
+    time_limit
+        Seconds after which blocks get the best stages of one order each; None for no limit.
 
     Raises
     ------
@@ -64,7 +68,9 @@ def search_graph(
         If no schedule fits into the memory budget.
     """
     begin = time.perf_counter()
+    until = math.inf if time_limit is None else begin + time_limit
     solved: dict[str, tuple[Block, Solution]] = {}
+    complete = True
     stages: list[Stage] = []
     latencies: list[float] = []
     searched: list[Solution] = []
@@ -75,7 +81,10 @@ def search_graph(
         if around is not None:
             key += f"{around.key} {left}"
         if key not in solved:
-            priced = PricedBlock.of(graph, block, cost, strategies, pruning, mergeable, around)
+            priced = PricedBlock.of(
+                graph, block, cost, strategies, pruning, mergeable, around, until
+            )
+            complete &= priced.space.complete
             solved[key] = block, priced.solve(left)
             searched.append(solved[key][1])
         original, solution = solved[key]
@@ -90,6 +99,7 @@ def search_graph(
         states=sum(s.states for s in searched),
         transitions=sum(s.transitions for s in searched),
         endings=sum(s.endings for s in searched),
+        complete=complete,
         blocks=len(parts),
         blocks_searched=len(searched),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +11,8 @@ from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import Block
 from tvm_ios.ios.dynamic_program import STRATEGIES, Seconds, Solution, solve_space
-from tvm_ios.ios.endings import EndingSpace, Integers, Pruning, enumerate_endings
+from tvm_ios.ios.ending_space import EndingSpace, Integers, Pruning
+from tvm_ios.ios.endings import OutOfTimeError, enumerate_endings, enumerate_runs, require_time
 from tvm_ios.ios.stage_memory import BlockMemory, within_budget
 from tvm_ios.ios.strategies import Mergeable, candidate_stages, generate_stage
 from tvm_ios.schedule.schedule import Strategy
@@ -47,23 +49,43 @@ class PricedBlock:
         pruning: Pruning,
         mergeable: Mergeable,
         memory: BlockMemory | None = None,
+        until: float = math.inf,
     ) -> PricedBlock:
-        """Ask a cost model for every distinct ending once.
+        """Ask a cost model for every distinct ending once, or for those of one order.
+
+        Parameters
+        ----------
+        graph, block, cost, strategies, pruning, mergeable, memory
+            As in :func:`tvm_ios.ios.network.search_graph`, and of this block.
+        until
+            When time is up, by :func:`time.perf_counter`.
 
         Raises
         ------
         SearchError
             If the block is too large.
         """
-        space = enumerate_endings(block.predecessors, pruning)
-        latency = np.empty(len(space.endings))
-        chosen = np.zeros(len(space.endings), np.int64)
-        for ending, groups in enumerate(space.groups):
-            stages = candidate_stages(graph, block.groups(groups), strategies, mergeable)
-            latency[ending], strategy = generate_stage(graph, cost, stages)
-            chosen[ending] = STRATEGIES.index(strategy)
-        needs = None if memory is None else memory.needs(space)
-        return PricedBlock(block, space, latency, chosen, needs)
+
+        def priced(
+            space: EndingSpace, strategies: frozenset[Strategy], until: float
+        ) -> PricedBlock:
+            latency = np.empty(len(space.endings))
+            chosen = np.zeros(len(space.endings), np.int64)
+            for ending, groups in enumerate(space.groups):
+                require_time(until)
+                stages = candidate_stages(graph, block.groups(groups), strategies, mergeable)
+                latency[ending], strategy = generate_stage(graph, cost, stages)
+                chosen[ending] = STRATEGIES.index(strategy)
+            needs = None if memory is None else memory.needs(space)
+            return PricedBlock(block, space, latency, chosen, needs)
+
+        try:
+            space = enumerate_endings(block.predecessors, pruning, until)
+            return priced(space, strategies, until)
+        except OutOfTimeError:
+            # Estimating what is co-scheduled takes the most time.
+            simple = strategies - {Strategy.CO_SCHEDULE}
+            return priced(enumerate_runs(block.predecessors, pruning), simple, math.inf)
 
     @property
     def most(self) -> int:

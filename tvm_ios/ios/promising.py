@@ -9,7 +9,7 @@ from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.ios.block import Block, block_key, cut_into_blocks
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.network import renumbered
 from tvm_ios.ios.priced_block import PricedBlock
 from tvm_ios.ios.strategies import candidate_stages

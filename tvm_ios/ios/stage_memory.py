@@ -21,7 +21,7 @@ from tvm_ios.graph.down_sets import Masks
 from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.ios.block import Block
 from tvm_ios.ios.dynamic_program import levels
-from tvm_ios.ios.endings import EndingSpace, Integers
+from tvm_ios.ios.ending_space import EndingSpace, Integers
 from tvm_ios.schedule.schedule import Stage
 
 
@@ -170,6 +170,11 @@ def within_budget(space: EndingSpace, needs: Integers, budget: int) -> EndingSpa
     if (needs <= budget).all():
         return space
     if (least := least_need(space, needs)) > budget:
+        if not space.complete:
+            raise MemoryBudgetError(
+                "the time limit ended the search before a schedule within the memory budget was "
+                "found: give more time"
+            )
         raise MemoryBudgetError(
             "no schedule fits into the memory budget: the tensors between units need at least "
             f"{kib(least - budget)} KiB more"

@@ -118,6 +118,10 @@ class FusedGraph(StateGraph):
         """The transient footprint, in bytes, of a set of executed nodes."""
         return sum(b.nbytes for b in self.buffers if is_live(b, state))
 
+    def peak_from(self, state: int, nodes: Sequence[int]) -> int:
+        """The largest stable footprint, in bytes, while some nodes run in order after others."""
+        return self.live(state) + self.run(state, nodes)[1]
+
     def step(self, state: int, node: int) -> tuple[int, int]:
         """Bytes after a node and while its operators run, replayed once for each context."""
         context = state & self.contexts[node]

@@ -1,4 +1,4 @@
-"""Nodes whose executed sets are states, and the bytes that are live in each."""
+"""Nodes whose executed sets are states, and what running one more changes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from tvm_ios.memory.precedence import Precedence
 
 
 class StateGraph(Precedence, ABC):
-    """A graph that says what is live in a state, and what running one more node changes.
+    """A graph that says what running one more node changes in a state.
 
     A *state* is a bit set of executed nodes that holds with a node all that it depends on.
     """
-
-    @abstractmethod
-    def live(self, state: int) -> int:
-        """The transient footprint of a state: the bytes still needed after it."""
 
     @abstractmethod
     def step(self, state: int, node: int) -> tuple[int, int]:
@@ -37,20 +33,20 @@ class StateGraph(Precedence, ABC):
             executed before, the smaller both are.
         """
 
-    def peak_from(self, low: int, nodes: Sequence[int]) -> int:
-        """The largest stable footprint, in bytes, while some nodes run in order.
+    def run(self, state: int, nodes: Sequence[int]) -> tuple[int, int]:
+        """What running some nodes in order changes, as :meth:`step`.
 
         Parameters
         ----------
-        low
+        state
             The nodes executed before.
         nodes
             The nodes in the order in which they run.
         """
-        live, peak = self.live(low), 0
+        change = largest = 0
         for node in nodes:
-            change, rise = self.step(low, node)
-            peak = max(peak, live + rise)
-            live += change
-            low |= 1 << node
-        return peak
+            more, rise = self.step(state, node)
+            largest = max(largest, change + rise)
+            change += more
+            state |= 1 << node
+        return change, largest

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import onnx
 
 from tvm_ios import zoo
 from tvm_ios.errors import ModelError
 from tvm_ios.graph.blocks import cut_blocks
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.models.bare_graph import bare_graph
@@ -15,12 +18,13 @@ from tvm_ios.models.source import AnyModel, Form, ModelSource, read_json
 from tvm_ios.onnx.batch import with_batch
 from tvm_ios.onnx.file import read_onnx
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.onnx.simplify import simplify
-from tvm_ios.onnx.supported import require_supported
+from tvm_ios.onnx.simplify import before_tail, simplify
+from tvm_ios.onnx.supported import require_supported, require_tensors
+from tvm_ios.onnx.tail import Tail
 
 
 def load_onnx(model: AnyModel) -> onnx.ModelProto:
-    """A simplified ONNX model from a zoo name or a file, named after it.
+    """A simplified ONNX model from a zoo name or a file, named after it, without its tail.
 
     Raises
     ------
@@ -28,10 +32,30 @@ def load_onnx(model: AnyModel) -> onnx.ModelProto:
         If there is no such model, it is malformed, or it cannot be scheduled.
     """
     source = ModelSource.of(model)
-    return simplified(source, read_model(source))
+    return simplified(source, read_model(source)).model
 
 
-def simplified(source: ModelSource, model: onnx.ModelProto) -> onnx.ModelProto:
+@dataclass(frozen=True)
+class SimplifiedModel:
+    """What of a model is scheduled, and what runs after it.
+
+    Attributes
+    ----------
+    model
+        Simplified; without the tail if there is one.
+    written
+        What it was simplified from: the model as it is written, or what is before its tail with
+        constants folded.
+    tail
+        The end of the model whose shapes depend on the data; None where there is none.
+    """
+
+    model: onnx.ModelProto
+    written: onnx.ModelProto
+    tail: Tail | None = None
+
+
+def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
     """What a model that was read becomes before it is scheduled.
 
     Raises
@@ -39,9 +63,19 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> onnx.ModelProto:
     InputShapeError, GraphError
         If shapes are missing, or it cannot be scheduled.
     """
-    simple = simplify(model, source.shapes)
-    require_supported(source.model, simple)
-    return simple
+    require_tensors(source.name, model)
+    try:
+        simple = simplify(model, source.shapes)
+        require_supported(source.name, simple)
+        return SimplifiedModel(simple, model)
+    except GraphError:
+        cut = before_tail(model, source.shapes)
+        if cut is None:
+            raise
+    head, tail = cut
+    simple = simplify(head)
+    require_supported(source.name, simple)
+    return SimplifiedModel(simple, head, tail)
 
 
 def read_model(source: ModelSource) -> onnx.ModelProto:
@@ -67,13 +101,18 @@ def read_model(source: ModelSource) -> onnx.ModelProto:
 
 
 def load_operators(model: AnyModel) -> OpGraph:
-    """The graph of operators of a model, before units are formed, without TVM.
+    """The graph of operators of a model, before units are formed, without TVM and without its tail.
 
     Raises
     ------
     ModelError, InputShapeError, GraphError
         As :func:`load_onnx`; if only TVM can read the model, or it has no graph of operators.
     """
+    return operators_and_tail(model)[0]
+
+
+def operators_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
+    """The graph of operators of a model, and what runs after it; as :func:`load_operators`."""
     source = ModelSource.of(model)
     if source.form is Form.BARE:
         raise ModelError(
@@ -86,8 +125,9 @@ def load_operators(model: AnyModel) -> OpGraph:
             raise ModelError(
                 f"{source.model} is a graph, whose shapes are fixed: leave out {option}"
             )
-        return OpGraph.from_json(read_json(source.path))
-    return graph_from_onnx(load_onnx(source), already_simplified=True)
+        return OpGraph.from_json(read_json(source.path)), None
+    simple = simplified(source, read_model(source))
+    return graph_from_onnx(simple.model, already_simplified=True), simple.tail
 
 
 def load_graph(model: AnyModel) -> OpGraph:
@@ -95,9 +135,14 @@ def load_graph(model: AnyModel) -> OpGraph:
 
     A graph in a file of its own is taken for one of units.
     """
+    return graph_and_tail(model)[0]
+
+
+def graph_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
+    """The graph of units of a model, and what runs after it; as :func:`load_graph`."""
     source = ModelSource.of(model)
-    graph = load_operators(source)
-    return graph if source.form is Form.GRAPH else form_units(graph)
+    graph, tail = operators_and_tail(source)
+    return (graph if source.form is Form.GRAPH else form_units(graph)), tail
 
 
 def load_blocks(model: AnyModel, max_block: int) -> tuple[str, list[tuple[int, ...]]]:

@@ -70,6 +70,14 @@ def node_text(node: Any) -> str:
     return f"operator {node.op_type} ({name}output {next(iter(node.output), '')!r})"
 
 
+def input_shapes(model: Any) -> dict[str, list[int]]:
+    """The static shapes of the inputs; TVM's importers read an extent of 0 as an unknown one."""
+    return {
+        value.name: [extent.dim_value for extent in value.type.tensor_type.shape.dim]
+        for value in model.graph.input
+    }
+
+
 def _require_known_operators(path: Path, model: Any) -> None:
     """Name the first operator that neither ONNX nor the file itself defines."""
     versions = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}

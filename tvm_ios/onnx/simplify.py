@@ -6,7 +6,8 @@ Before these steps a model was read (:mod:`tvm_ios.onnx.file`) and given its bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import onnx_ir as ir
@@ -19,7 +20,10 @@ from tvm_ios.errors import UserError
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import drop_unused_initializers, free_weights_from_inputs
 from tvm_ios.onnx.rewrites.affine import fold_affine
+from tvm_ios.onnx.rewrites.compress import gather_what_is_kept
+from tvm_ios.onnx.rewrites.control_flow import write_control_flow_out
 from tvm_ios.onnx.rewrites.einsum import expand_einsum
+from tvm_ios.onnx.rewrites.empty import drop_empty, make_empty_constant
 from tvm_ios.onnx.rewrites.expand import (
     binary_sums,
     expand_hard_activation,
@@ -31,12 +35,25 @@ from tvm_ios.onnx.rewrites.functions import write_functions_out
 from tvm_ios.onnx.rewrites.gemm import canonical_gemms, matmul_bias_to_gemm
 from tvm_ios.onnx.rewrites.layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx.rewrites.layer_norm import fuse_layer_norms
-from tvm_ios.onnx.rewrites.misread import write_plainly
+from tvm_ios.onnx.rewrites.modernise import modernise
 from tvm_ios.onnx.rewrites.node_names import name_by_type
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
+from tvm_ios.onnx.rewrites.plainly import write_plainly
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
-from tvm_ios.onnx.rewrites.resize import explicit_sizes, modernise_resizes
+from tvm_ios.onnx.rewrites.resize import explicit_sizes
+from tvm_ios.onnx.rewrites.sequences import write_sequences_out
+from tvm_ios.onnx.rewrites.split_constants import split_constants
+from tvm_ios.onnx.tail import CONTROL_FLOW, Tail, cut_tail
+
+#: Operators that hold graphs, and that read what holds tensors.
+_HOLD_OTHERS = frozenset(
+    {
+        *CONTROL_FLOW,
+        *("ConcatFromSequence", "SequenceAt", "SequenceLength"),
+        *("OptionalGetElement", "OptionalHasElement"),
+    }
+)
 
 #: Changes a model in place.
 ModelStep = Callable[[Any], object]
@@ -74,20 +91,50 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         If a ``Resize`` is one that would be read wrongly, a recurrent layer cannot be unrolled, or
         the model is damaged.
     """
-    try:
-        # Resizes as newer opsets have them, and operators that ONNX defines by others written out.
-        work: Any = ir.serde.deserialize_model(write_functions_out(modernise_resizes(model)))
-        # Before version 4 every initializer had to be an input.
-        work.ir_version = max(work.ir_version, 4)
-        free_weights_from_inputs(work.graph)
-        fix_inputs(work.graph, shapes or {})
-        work = passes.InlinePass()(work).model
+    with _own_errors():
+        work = _folded(model, shapes or {})
         for step in steps():
             step(work)
         return ir.serde.serialize_model(work)
+
+
+def before_tail(
+    model: Any, shapes: Mapping[str, Sequence[int]] | None = None
+) -> tuple[Any, Tail] | None:
+    """Cut off the end of a model whose shapes depend on the data.
+
+    Parameters are those of :func:`simplify`, errors too.
+
+    Returns
+    -------
+    onnx.ModelProto, Tail, or None
+        What is before the end, static and with constants folded, but not simplified yet, and the
+        end; None if there is no such end.
+
+    Raises
+    ------
+    GraphError
+        Also if there would be nothing, or less than half of the work, before it.
+    """
+    with _own_errors():
+        work = _folded(model, shapes or {})
+        passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
+        tail = cut_tail(work)
+        if tail is None:
+            return None
+        passes.RemoveUnusedNodesPass()(work)
+        drop_unused_initializers(work.graph)
+        return ir.serde.serialize_model(work), tail
+
+
+@contextmanager
+def _own_errors() -> Generator[None, None, None]:
+    """Say in our words what the libraries raise about a damaged model, whatever that is."""
+    try:
+        yield
     except UserError:
         raise
-    except Exception as error:  # whatever the libraries raise about a damaged model
+    except Exception as error:
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
@@ -95,16 +142,53 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         raise GraphError(f"the ONNX model cannot be simplified: {text}") from error
 
 
-def steps() -> tuple[ModelStep, ...]:
-    """What is done to a model whose inputs are static, in order."""
-    infer_shapes = passes.ShapeInferencePass(check_type=False, strict_mode=False)
+def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
+    """A model of ``onnx_ir`` with static inputs, without functions and known control flow."""
+    # Newer opsets' resizes and slices, and operators that ONNX defines by others written out.
+    work: Any = ir.serde.deserialize_model(write_functions_out(modernise(model)))
+    # Before version 4 every initializer had to be an input.
+    work.ir_version = max(work.ir_version, 4)
+    free_weights_from_inputs(work.graph)
+    fix_inputs(work.graph, shapes)
+    work = passes.InlinePass()(work).model
+    if _unroll(work):
+        # Operators that ONNX defines by others were in the bodies, too.
+        work = ir.serde.deserialize_model(write_functions_out(ir.serde.serialize_model(work)))
     lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
+    for step in (lift_constants, _fold_constants, _fold_empty, lift_constants, _name_all):
+        step(work)
+    _each(gather_what_is_kept)(work)
+    return work
+
+
+def _unroll(model: Any) -> bool:
+    """Write control flow and sequences out, as far as constants and shapes say what is in them.
+
+    Returns whether there were any. What is inside them can be known when what is around is
+    written out and folded.
+    """
+    lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
+    infer_shapes = passes.ShapeInferencePass(check_type=False, strict_mode=False)
+    unrolled = False
+    while {node.op_type for node in model.graph} & _HOLD_OTHERS:
+        # Folding comes last: of some sequences it makes operators that no opset has.
+        for step in (_name_all, infer_shapes, lift_constants):
+            step(model)
+        written = write_sequences_out(model.graph, _opset(model))
+        written |= write_control_flow_out(model.graph, _opset(model))
+        unrolled |= written
+        before = [node.name for node in model.graph]
+        for step in (passes.RemoveUnusedNodesPass(), _name_all, lift_constants, _fold_constants):
+            step(model)
+        if not written and [node.name for node in model.graph] == before:
+            break
+    return unrolled
+
+
+def steps() -> tuple[ModelStep, ...]:
+    """What is done to a model whose constants are folded, in order."""
+    infer_shapes = passes.ShapeInferencePass(check_type=False, strict_mode=False)
     return (
-        # Constants and shapes.
-        lift_constants,
-        _fold_constants,
-        lift_constants,
-        _name_all,
         # One operator one meaning: what TVM misreads, recurrent layers as cells, sums of products.
         _each(write_plainly, unroll_recurrent, expand_einsum),
         _name_all,
@@ -158,13 +242,25 @@ def _opset(model: Any) -> int:
 
 
 def _fold_constants(model: Any) -> None:
-    _optimizer.fold_constants(
-        model,
-        onnx_shape_inference=True,
-        input_size_limit=_NO_LIMIT,
-        output_size_limit=_NO_LIMIT,
-        should_fold=_is_worth_folding,
-    )
+    unfolded = True
+    while unfolded:
+        _optimizer.fold_constants(
+            model,
+            onnx_shape_inference=True,
+            input_size_limit=_NO_LIMIT,
+            output_size_limit=_NO_LIMIT,
+            should_fold=_is_worth_folding,
+        )
+        # What reads these may be a constant, too.
+        unfolded = split_constants(model.graph, _opset(model))
+
+
+def _fold_empty(model: Any) -> None:
+    """What has no elements, of which more is known whenever something was folded."""
+    while make_empty_constant(model.graph):
+        _each(drop_empty)(model)
+        _fold_constants(model)
+    _each(drop_empty)(model)
 
 
 def _name_all(work: Any) -> None:
@@ -173,6 +269,9 @@ def _name_all(work: Any) -> None:
 
 
 def _is_worth_folding(node: Any) -> bool | None:
+    # A sequence is no constant.
+    if node.op_type.startswith(("Sequence", "SplitToSequence", "Optional")):
+        return False
     # Random values are not constants; everything else that reads only constants is one.
     return None if node.op_type.startswith("Random") or node.op_type == "Multinomial" else True
 

@@ -8,11 +8,37 @@ from onnx import TensorProto
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.file import node_text
+from tvm_ios.onnx.tail import CONTROL_FLOW, SELECT, sizes_of
 
 #: Types to and from which TVM's code generator, or DLPack, does not convert.
 _UNCONVERTIBLE = (TensorProto.FLOAT8E5M2, TensorProto.FLOAT4E2M1)
 
-_CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
+
+def require_tensors(name: str, model: Any) -> None:
+    """Refuse inputs and outputs that are no tensors of numbers.
+
+    Parameters
+    ----------
+    name
+        The model's name, for the message.
+    model
+        An ``onnx.ModelProto`` as it is written.
+
+    Raises
+    ------
+    GraphError
+        Naming the first of them.
+    """
+    for what, values in (("input", model.graph.input), ("output", model.graph.output)):
+        for value in values:
+            kind = value.type.WhichOneof("value")
+            strings = value.type.tensor_type.elem_type == TensorProto.STRING
+            if kind != "tensor_type" or strings:
+                held = "a tensor of strings" if strings else str(kind).replace("_type", "")
+                raise GraphError(
+                    f"{what} {value.name!r} of {name} is no tensor of numbers but {held}: export "
+                    "the model with tensors of numbers"
+                )
 
 
 def require_supported(name: str, model: Any) -> None:
@@ -32,6 +58,7 @@ def require_supported(name: str, model: Any) -> None:
     """
     graph = model.graph
     values = {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
+    weights = {tensor.name for tensor in graph.initializer}
     for value in values.values():
         if value.type.tensor_type.elem_type in _UNCONVERTIBLE:
             raise GraphError(
@@ -41,13 +68,15 @@ def require_supported(name: str, model: Any) -> None:
             )
     for node in graph.node:
         what = f"{node_text(node)} of {name}"
-        if node.op_type in _CONTROL_FLOW:
+        if node.op_type in CONTROL_FLOW:
             raise GraphError(
                 f"{what} is control flow, which cannot be scheduled: export the model without it, "
                 "with the branch taken or the loop unrolled"
             )
+        sizes = sizes_of(node.op_type, list(node.input))
+        by_data = node.op_type in SELECT or not weights.issuperset(sizes)
         for output in node.output:
-            if output and not _is_static(values.get(output)):
+            if output and (by_data or not _is_static(values.get(output))):
                 raise GraphError(
                     f"{what} makes {output!r}, whose shape depends on the data or is unknown: "
                     "export the model with fixed shapes and without this operator"

@@ -29,15 +29,15 @@ def greedy_schedule(graph: OpGraph, blocks: Sequence[int] | None = None) -> Sche
     masks = (graph.all_operators,) if blocks is None else tuple(blocks)
     cut_into_blocks(graph, masks)
     stages: list[Stage] = []
-    done = 0
     for mask in masks:
-        left = mask
-        while left:
-            ready = tuple(u for u in bits(left) if not graph.predecessors[u] & ~done)
+        wave: dict[int, int] = {}
+        waves: dict[int, list[int]] = {}
+        for unit in bits(mask):
+            sources = bits(graph.predecessors[unit] & mask)
+            wave[unit] = 1 + max((wave[source] for source in sources), default=-1)
+            waves.setdefault(wave[unit], []).append(unit)
+        for _, ready in sorted(waves.items()):
             stages.append(Stage(Strategy.CONCURRENT, tuple((unit,) for unit in ready)))
-            for unit in ready:
-                done |= 1 << unit
-            left &= ~done
     return Schedule(graph.fingerprint, tuple(stages), policy="greedy", batch=graph.batch)
 
 

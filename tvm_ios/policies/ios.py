@@ -65,6 +65,7 @@ def _search_all(
         reuse=limits.reuse,
         progress=partial(request.progress, "searching blocks"),
         memory_budget=limits.memory_budget,
+        time_limit=limits.budget.time_limit,
     )
 
 

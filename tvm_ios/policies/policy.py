@@ -9,7 +9,7 @@ from tvm_ios.costs.costs import Costs, Offer
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.graph.merge_rule import mergeable as any_mergeable
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.ios.memory_front import FrontPoint
 from tvm_ios.ios.statistics import SearchStatistics

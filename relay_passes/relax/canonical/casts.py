@@ -9,6 +9,7 @@ from tvm import relax
 
 from relay_passes.dialect import DialectError
 from relay_passes.relax.expressions import operator_name, with_functions
+from runtime_ext.allocated import empty_constant, is_allocation
 
 #: Where operators stand that TVM puts into a module on its way to the virtual machine.
 _LOWERED = ("relax.vm.", "relax.memory.", "relax.builtin.", "relax.null_value")
@@ -28,12 +29,12 @@ def without_casts(module: tvm.IRModule) -> tvm.IRModule:
     bindings = [binding for block in main.body.blocks for binding in block.bindings]
     for binding in bindings:
         name = operator_name(binding.value)
-        if name.startswith(_LOWERED):
+        if name.startswith(_LOWERED) and not is_allocation(binding.value):
             raise DialectError(
                 f"main is lowered for TVM's virtual machine already ({name}): schedule the module "
                 "from before that"
             )
-    if not any(isinstance(binding, relax.MatchCast) for binding in bindings):
+    if not any(isinstance(b, relax.MatchCast) or is_allocation(b.value) for b in bindings):
         return module
     blocks = [type(block)(list(map(_plain, block.bindings))) for block in main.body.blocks]
     body = relax.SeqExpr(blocks, main.body.body)
@@ -43,6 +44,8 @@ def without_casts(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _plain(binding: relax.Binding) -> relax.Binding:
+    if is_allocation(binding.value):
+        return relax.VarBinding(binding.var, empty_constant(binding.value))
     if not isinstance(binding, relax.MatchCast):
         return binding
     known, wanted = _described(binding.value.ty), _described(binding.ty)

@@ -12,10 +12,11 @@ import tvm
 from runtime_ext.backend import Backend
 from runtime_ext.bundle.weights import Draw
 from runtime_ext.units.unit import UnitSource
+from runtime_ext.verification.expected import Original
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.ios.endings import Pruning
+from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.program.program import Part
 
 
@@ -35,6 +36,8 @@ class ModelToBundle:
         The function and layouts of a unit, or of merged ones.
     unit_constants
         For a unit the values of its function's parameters after the data.
+    constant_outputs
+        For each output of the graph that is a constant its value.
     parts
         For each tensor of the graph that lies in another one's memory, its part of that.
     operators
@@ -49,6 +52,9 @@ class ModelToBundle:
         The precision of the programs: float32, tf32 or float16.
     pruning, max_block
         Limits of the searches that the bundle is for.
+    original
+        The model as it is written in its own framework; None where that is TVM, or where weights
+        are other ones.
     drawn
         How random constants are drawn again, by content key.
     """
@@ -58,6 +64,7 @@ class ModelToBundle:
     graph: OpGraph
     source: Callable[[tuple[int, ...]], UnitSource]
     unit_constants: Callable[[int], Sequence[Array]]
+    constant_outputs: Mapping[int, Array]
     parts: Mapping[int, Part]
     operators: OpGraph
     operator_constant: Callable[[int], Array]
@@ -66,6 +73,7 @@ class ModelToBundle:
     precision: str
     pruning: Pruning
     max_block: int
+    original: Original | None = None
     drawn: Mapping[str, Draw] = field(default_factory=dict[str, Draw])
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from runtime_ext.execution.buffers import content_key
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.peers.tvm_build import compile_tvm_build
 from runtime_ext.peers.tvm_peer import start_library
+from runtime_ext.verification.expected import expected_outputs
+from tvm_ios.contest.outputs import Verify
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
@@ -55,8 +57,10 @@ def reference_inputs(
     return keys
 
 
-def reference_outputs(model: ModelToBundle, inputs: Mapping[str, Array], by: str) -> list[Array]:
-    """The outputs of an independent build of the unscheduled model, in float32.
+def reference_outputs(
+    model: ModelToBundle, inputs: Mapping[str, Array], verify: Verify, by: str | None
+) -> tuple[Sequence[Array], str | None]:
+    """What the model should compute, in float32, and who says so.
 
     Parameters
     ----------
@@ -64,9 +68,11 @@ def reference_outputs(model: ModelToBundle, inputs: Mapping[str, Array], by: str
         The model to bundle, whose module is unscheduled.
     inputs
         The inputs by name, in the model's order.
+    verify
+        What programs are to be compared with; where they are not, there are no outputs.
     by
-        ``tvm``, whose own build has untuned loops, or ``torch``, which is faster by far where a
-        batch is large.
+        ``torch``: PyTorch, which is faster by far than TVM where a batch is large; ``tvm``: TVM's
+        own build, with untuned loops; or what ``verify`` says.
 
     Raises
     ------
@@ -78,11 +84,17 @@ def reference_outputs(model: ModelToBundle, inputs: Mapping[str, Array], by: str
         for name, value in inputs.items()
     }
     if by == "torch":
-        return _torch_outputs(model, wide)
-    with temporary_folder() as folder:
-        compile_tvm_build(model.module, host_target(1), folder / "tvm.so")
-        tvm = start_library(folder / "tvm.so", wide)
-        return tvm.outputs(tvm.run())
+        return _torch_outputs(model, wide), "PyTorch"
+
+    def tvm_outputs() -> list[list[Array]]:
+        with temporary_folder() as folder:
+            compile_tvm_build(model.module, host_target(1), folder / "tvm.so")
+            tvm = start_library(folder / "tvm.so", wide)
+            return [tvm.outputs(tvm.run())]
+
+    verify = Verify.tvm if by == "tvm" else verify
+    expected = expected_outputs(model.original, [wide], tvm_outputs, verify)
+    return expected.outputs[0], expected.source
 
 
 def _torch_outputs(model: ModelToBundle, inputs: Mapping[str, Array]) -> list[Array]:

@@ -33,6 +33,7 @@ from runtime_ext.bundle.writing.reference import reference_inputs, reference_out
 from runtime_ext.bundle.writing.tvm_build import compile_tvm_peer, gpu_compilers
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.tuning_log.use import LogUse
+from tvm_ios.contest.outputs import Verify
 from tvm_ios.files.array_files import Array, write_arrays
 from tvm_ios.files.atomic import make_folder, temporary_folder
 from tvm_ios.progress import Progress, silent
@@ -76,6 +77,8 @@ class BundleSummary:
         The oldest glibc that its libraries run with; empty where they need none.
     tuned
         How much of the tuning log is used; None without one.
+    reference
+        Whose outputs the bundle holds; None if programs are not compared.
     """
 
     model: str
@@ -88,6 +91,7 @@ class BundleSummary:
     nbytes: int
     glibc: str
     tuned: LogUse | None
+    reference: str | None
 
 
 def write_bundle(
@@ -97,7 +101,8 @@ def write_bundle(
     policies: Sequence[str],
     max_merges: int = 300,
     max_fused: int = 12,
-    reference: str = "tvm",
+    reference: str | None = None,
+    verify: Verify = Verify.onnx,
     with_tvm: bool = False,
     progress: Progress = silent,
 ) -> BundleSummary:
@@ -117,7 +122,9 @@ def write_bundle(
         For a GPU how many co-scheduled stages to compile ahead, at most: where there is no
         compiler, a search can use only these.
     reference
-        What computes the reference outputs: ``tvm`` or ``torch``.
+        What computes the reference outputs, ``tvm`` or ``torch``, if not what ``verify`` says.
+    verify
+        What programs are to be compared with.
     with_tvm
         Whether the bundle has TVM's own build, as a peer.
     progress
@@ -137,6 +144,9 @@ def write_bundle(
     constants = [
         [_add(arrays, value) for value in model.unit_constants(unit)] for unit in range(len(graph))
     ]
+    constant_outputs = [
+        [tensor, _add(arrays, value)] for tensor, value in model.constant_outputs.items()
+    ]
     operator_constants = [
         [number, _add(arrays, value)] for number, value in model.constant_operands.items()
     ]
@@ -144,7 +154,7 @@ def write_bundle(
     input_keys = reference_inputs(graph, model.precision, arrays, drawn)
     inputs = {name: arrays[key] for name, key in input_keys.items()}
     progress("computing the reference", 0, 1)
-    outputs = reference_outputs(model, inputs, reference)
+    outputs, source = reference_outputs(model, inputs, verify, reference)
     progress("computing the reference", 1, 1)
     with temporary_folder(path.parent, f".{path.name}.") as room:
         folder = room / "new"
@@ -153,13 +163,14 @@ def write_bundle(
             "graph": graph.to_json(),
             "parts": [[t, [p.of, p.axis, p.begin, p.end]] for t, p in model.parts.items()],
             "constants": constants,
+            "constant_outputs": constant_outputs,
             **forms.to_json(),
         }
         operators = {"graph": model.operators.to_json(), "constants": operator_constants}
         (folder / UNITS).write_text(json.dumps(units))
         (folder / OPERATORS).write_text(json.dumps(operators))
         write_arrays(folder / REFERENCE, {f"output/{n}": v for n, v in enumerate(outputs)})
-        facts: dict[str, Any] = {"reference": reference}
+        facts: dict[str, Any] = {"reference": source}
         if with_tvm:
             progress("compiling TVM's own build", 0, 1)
             weights = compile_tvm_peer(model.module, compiler.target, folder / TVM_LIBRARY)
@@ -199,6 +210,7 @@ def write_bundle(
         nbytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
         glibc=str(facts.get("glibc", "")),
         tuned=compiler.log_use(),
+        reference=source,
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_ext.execution.executable import load
+from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import Session
 from runtime_ext.native_errors import CudaError, ExecutableError, SessionError
 from tests.cuda.cuda_executables import add_two
@@ -18,6 +19,7 @@ from tests.random_units import Case, cases, random_inputs
 from tests.refusals import refused
 from tvm_ios.program.arena.planner import plan_memory
 from tvm_ios.program.lower import lower
+from tvm_ios.program.program import Buffer, BufferType, Program, Role
 
 
 def results(session: Session, runs: int = 3) -> list[bytes]:
@@ -46,6 +48,24 @@ def test_a_gpu_computes_what_the_reference_does(
     reference = Session(program, case.functions(), case.constants, executor="reference")
     reference.set_input(**inputs)
     assert outputs == [results(reference, 1)] * 2
+
+
+@pytest.mark.parametrize("on_gpu", ["cuda", "cuda-streams"])
+def test_a_program_that_launches_nothing(on_gpu: Any) -> None:
+    """What it returns are a constant, an input, and one without elements."""
+    constant = np.arange(3, dtype=np.float32)
+    types = {"c": BufferType((3,)), "x": BufferType((2,)), "e": BufferType((2, 0))}
+    roles = {"c": Role.CONSTANT, "x": Role.INPUT, "e": Role.INPUT}
+    buffers = tuple(Buffer(name, types[name], roles[name]) for name in types)
+    ports = {name: Port(name, name, types[name].shape, "float32") for name in types}
+    inputs = [ports["x"], ports["e"]]
+    program = Program(((), ()), (), buffers, ())
+    session = Session(program, {}, {"c": constant}, inputs, [*ports.values()], executor=on_gpu)
+    values = {"x": np.array([5, 6], np.float32), "e": np.zeros((2, 0), np.float32)}
+    for _ in range(2):
+        session.run(**values)
+    for name, expected in ({"c": constant} | values).items():
+        np.testing.assert_array_equal(session.get_output(name), expected)
 
 
 @pytest.mark.parametrize("name", ["out", "out.tar"])

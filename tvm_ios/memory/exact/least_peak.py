@@ -102,7 +102,7 @@ def _search(
     searches = [StateSearch(graph, low, high, backward=backward) for backward in (False, True)]
     while threshold < peak:
         for search in searches:
-            if search.run(threshold, _SLICE):
+            if search.run(threshold, _SLICE, until):
                 continue
             if search.finished:
                 return search.order(), threshold

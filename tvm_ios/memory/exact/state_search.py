@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -93,7 +94,7 @@ class StateSearch:
         """
         return self._refused[0][0] if self._refused else None
 
-    def run(self, threshold: int, most: int) -> bool:
+    def run(self, threshold: int, most: int, until: float) -> bool:
         """Look at states.
 
         Parameters
@@ -102,6 +103,8 @@ class StateSearch:
             Bytes that no footprint may exceed; never smaller than in an earlier call.
         most
             How many states to look at.
+        until
+            When to stop at the latest, by :func:`time.perf_counter`.
 
         Returns
         -------
@@ -117,6 +120,8 @@ class StateSearch:
             if state is None:
                 return False
             self._expand(state, threshold)
+            if time.perf_counter() > until:
+                return True
         return True
 
     def order(self) -> tuple[int, ...]:

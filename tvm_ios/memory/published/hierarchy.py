@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,15 +36,18 @@ class Hierarchy(StateGraph):
     @cached_property
     def predecessors(self) -> tuple[int, ...]:
         """For each group the bit set of groups that it reads from."""
-        return _quotient(self.graph, self.groups)
+        predecessors: list[int] = []
+        for group in self.groups:
+            before = 0
+            for sequence in bits(group):
+                for source in bits(self.graph.predecessors[sequence] & ~group):
+                    before |= 1 << self._place[source]
+            predecessors.append(before)
+        return tuple(predecessors)
 
     @cached_property
     def _orders(self) -> dict[tuple[int, int], tuple[tuple[int, ...], int, int]]:
         return {}
-
-    def live(self, state: int) -> int:
-        """The transient footprint of a set of executed groups, in bytes."""
-        return self.graph.live(self._sequences(state))
 
     def step(self, state: int, node: int) -> tuple[int, int]:
         """Bytes after a group and while it runs in the order for its context."""
@@ -54,21 +58,35 @@ class Hierarchy(StateGraph):
         return self._ordered(state, node)[0]
 
     def _ordered(self, state: int, node: int) -> tuple[tuple[int, ...], int, int]:
-        group, done = self.groups[node], self._sequences(state)
-        near = above = 0
-        for sequence in bits(group):
-            near |= self.graph.contexts[sequence]
-            above |= self.graph.ancestors[sequence]
-        key = (node, done & near & ~group)
+        groups, near, above = self._surroundings[node]
+        near &= self._sequences(state & groups)
+        key = (node, near)
         if key not in self._orders:
-            low = (done & near | above) & ~group
-            for sequence in bits(low):
-                low |= self.graph.ancestors[sequence] & ~group
+            low, group = above, self.groups[node]
+            for sequence in bits(near & ~above):
+                low |= 1 << sequence | self.graph.ancestors[sequence] & ~group
             answer = soft_budget(self.graph, low, tuple(bits(group)), self.until)
-            live = self.graph.live(low)
-            change = self.graph.live(low | group) - live
-            self._orders[key] = (answer.nodes, change, answer.peak - live)
+            self._orders[key] = (answer.nodes, *self.graph.run(low, answer.nodes))
         return self._orders[key]
+
+    @cached_property
+    def _surroundings(self) -> tuple[tuple[int, int, int], ...]:
+        """For each group the groups of its context, the sequences of its context, its ancestors."""
+        surroundings: list[tuple[int, int, int]] = []
+        for group in self.groups:
+            near = above = groups = 0
+            for sequence in bits(group):
+                near |= self.graph.contexts[sequence]
+                above |= self.graph.ancestors[sequence]
+            for sequence in bits(near & ~group):
+                groups |= 1 << self._place[sequence]
+            surroundings.append((groups, near & ~group, above & ~group))
+        return tuple(surroundings)
+
+    @cached_property
+    def _place(self) -> dict[int, int]:
+        """For each sequence its group."""
+        return {sequence: i for i, group in enumerate(self.groups) for sequence in bits(group)}
 
     def _sequences(self, state: int) -> int:
         sequences = 0
@@ -102,10 +120,18 @@ def hierarchy(problem: MemoryProblem, until: float) -> Hierarchy:
     """
     graph = fused(problem, _chains(problem))
     groups = tuple(1 << node for node in range(len(graph)))
-    for cell in _cells(graph):
-        others = [group for group in groups if not group & cell]
-        if cell.bit_count() > 1 and (ordered := _topological(graph, [*others, cell])) is not None:
+    # Each cell in turn becomes a group unless then two groups wait for each other. They do so with
+    # further groups too, which is why halves are tried only where all at once are too many.
+    trials = [[cell for cell in _cells(graph) if cell.bit_count() > 1]]
+    while trials and time.perf_counter() < until:
+        cells = trials.pop()
+        inside = sum(cells)
+        others = [group for group in groups if not group & inside]
+        if (ordered := _topological(graph, [*others, *cells])) is not None:
             groups = ordered
+        elif len(cells) > 1:
+            half = len(cells) // 2
+            trials += [cells[half:], cells[:half]]
     return Hierarchy(graph, groups, until)
 
 
@@ -152,19 +178,6 @@ def _cells(graph: FusedGraph) -> Iterator[int]:
                 break
             cell = sum(1 << node for node in staying)
         yield cell
-
-
-def _quotient(graph: FusedGraph, groups: Sequence[int]) -> tuple[int, ...]:
-    """For each group the bit set of the groups that it reads from."""
-    place = {node: i for i, group in enumerate(groups) for node in bits(group)}
-    predecessors: list[int] = []
-    for i, group in enumerate(groups):
-        before = 0
-        for node in bits(group):
-            for source in bits(graph.predecessors[node] & ~group):
-                before |= 1 << place[source]
-        predecessors.append(before & ~(1 << i))
-    return tuple(predecessors)
 
 
 def _topological(graph: FusedGraph, groups: Sequence[int]) -> tuple[int, ...] | None:

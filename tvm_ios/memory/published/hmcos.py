@@ -35,16 +35,15 @@ def schedule_hmcos(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
         if last is not None and answer.peak >= last:
             break
         last = answer.peak
-        state, sequences = 0, list[int]()
+        state, operators = 0, list[int]()
         begins: list[tuple[int, int]] = []
         for node in answer.nodes:
-            begins.append((len(level.graph.unfold(sequences)), node))
-            sequences += level.order(state, node)
+            begins.append((len(operators), node))
+            operators += level.graph.unfold(level.order(state, node))
             state |= 1 << node
-        operators = level.graph.unfold(sequences)
         steps = problem.footprints(operators)
         if steps.peak <= peak:
-            order, peak, nodes = operators, steps.peak, len(level.groups)
+            order, peak, nodes = tuple(operators), steps.peak, len(level.groups)
         where = steps.stable.index(steps.peak) if operators else 0
         at = next((n for b, n in reversed(begins) if b <= where), None)
         grouped = at is not None and level.groups[at].bit_count() > 1

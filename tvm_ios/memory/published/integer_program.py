@@ -229,55 +229,44 @@ class _Writer:
 
         Each as bytes when nothing parallel has run, and what is saved when something has.
         """
-        inner = self.graph.inner_steps(0, u)
-        levels = [(inner[k][1], tuple(self._savings(u, k))) for k in range(len(inner))]
+        savings = self._savings(u)
+        levels = [
+            (need, tuple(saving for places, saving in savings if k in places))
+            for k, (_, need) in enumerate(self.graph.inner_steps(0, u))
+        ]
         least = [need - sum(s.nbytes for s in saved) for need, saved in levels]
+        largest = max(least)
+        first = least.index(largest)
         for k, (need, saved) in enumerate(levels):
-            better = (
-                other
-                for other in range(len(levels))
-                if least[other] > need or (least[other] == need and other < k)
-            )
-            if next(better, None) is None:
+            if need > largest or (need == largest and k <= first):
                 yield need, saved
 
-    def _savings(self, u: int, k: int) -> Iterator[_Saving]:
-        """What an operator of a node saves if parallel nodes have run."""
+    def _savings(self, u: int) -> list[tuple[range, _Saving]]:
+        """What the operators of a node save if parallel nodes have run, by their places in it."""
         graph, problem = self.graph, self.graph.problem
         sequence, context = graph.sequences[u], graph.contexts[u]
-        ran = sequence[: k + 1]
-        touched = {b for op in ran for b in problem.touched[op]}
-        for b in touched:
+        place = {operator: k for k, operator in enumerate(sequence)}
+        savings: list[tuple[range, _Saving]] = []
+        #: Of each buffer that parallel nodes do not keep for ever: its last place, those nodes.
+        freed: dict[int, tuple[int, tuple[int, ...]]] = {}
+        for b in sorted({b for operator in sequence for b in problem.touched[operator]}):
             buffer = problem.memory.buffers[b]
-            users, writers = graph.nodes_of((buffer.users,)), graph.nodes_of((buffer.writers,))
+            used = [place[operator] for operator in bits(buffer.users & graph.members[u])]
+            writers, users = graph.nodes_of((buffer.writers,)), graph.nodes_of((buffer.users,))
             if not buffer.at_start and not writers & graph.ancestors[u] and writers & context:
-                yield _Saving(buffer.nbytes, (writers & context,), -1 - b)
-            if self._freed(u, b, sequence[:k]):
-                yield _Saving(buffer.nbytes, tuple(1 << n for n in bits(users & context)), -1 - b)
-        operator = sequence[k]
-        takes = problem.memory.takes[operator]
-        # What can always take one of them saves these bytes already.
-        for b in () if any(self._always_freed(u, b, ran) for b in takes) else takes:
-            if self._freed(u, b, ran):
-                buffer = problem.memory.buffers[b]
-                users = graph.nodes_of((buffer.users,)) & context
-                yield _Saving(buffer.nbytes, tuple(1 << n for n in bits(users)), operator)
-
-    def _freed(self, u: int, b: int, ran: tuple[int, ...]) -> bool:
-        """Whether some operators of a node free a buffer if, and only if, parallel nodes ran."""
-        others = self._other_users(u, b, ran)
-        return bool(others) and not others & ~self.graph.contexts[u]
-
-    def _always_freed(self, u: int, b: int, ran: tuple[int, ...]) -> bool:
-        """Whether some operators of a node free a buffer whatever ran."""
-        return self._other_users(u, b, ran) == 0
-
-    def _other_users(self, u: int, b: int, ran: tuple[int, ...]) -> int | None:
-        """The nodes beside a node's ancestors that use a buffer; None if it is not freed here."""
-        graph, buffer = self.graph, self.graph.problem.memory.buffers[b]
-        if buffer.at_end or not any(buffer.users >> op & 1 for op in ran):
-            return None
-        other_users = buffer.users
-        for op in ran:
-            other_users &= ~(1 << op)
-        return graph.nodes_of((other_users,)) & ~graph.ancestors[u]
+                saving = _Saving(buffer.nbytes, (writers & context,), -1 - b)
+                savings.append((range(min(used), len(sequence)), saving))
+            others = users & ~(graph.ancestors[u] | 1 << u)
+            if buffer.at_end or others & ~context:
+                continue
+            freed[b] = max(used), tuple(1 << n for n in bits(others))
+            if others:
+                saving = _Saving(buffer.nbytes, freed[b][1], -1 - b)
+                savings.append((range(max(used) + 1, len(sequence)), saving))
+        for k, operator in enumerate(sequence):
+            over = [b for b in problem.memory.takes[operator] if b in freed and freed[b][0] <= k]
+            # What can always take one of them saves these bytes already.
+            for b in over if all(freed[b][1] for b in over) else ():
+                saving = _Saving(problem.memory.buffers[b].nbytes, freed[b][1], operator)
+                savings.append((range(k, k + 1), saving))
+        return savings

@@ -36,7 +36,7 @@ def schedule_serenity(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
         part = [operator for operator in kahn if (state & ~low) >> operator & 1]
         answer = soft_budget(graph, low, part, until)
         order += answer.nodes
-        bound = max(bound, answer.bound)
+        bound = max(bound, graph.live(low) + answer.bound)
         low = state
     peak = problem.footprints(order).peak
     seconds = time.perf_counter() - begin

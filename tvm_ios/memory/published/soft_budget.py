@@ -38,15 +38,20 @@ def soft_budget(graph: StateGraph, low: int, start: Sequence[int], until: float)
         The nodes, in any order.
     until
         When to stop at the latest, by :func:`time.perf_counter`.
+
+    Returns
+    -------
+    Answer
+        Its bytes are above those that are live before.
     """
-    bound, peak = 0, graph.peak_from(low, start)
+    bound, peak = 0, graph.run(low, start)[1]
     limit = _STEP_LIMIT
     # A budget of `bound - 1` has no solution, one of `peak` has one.
     budget, too_slow = peak, peak + 1
     while bound < peak and time.perf_counter() < until:
         outcome = _dynamic_program(graph, low, mask_of(start), budget, limit, until)
         if isinstance(outcome, tuple):
-            peak = graph.peak_from(low, outcome)
+            peak = graph.run(low, outcome)[1]
             return Answer(outcome, peak, peak)
         if outcome is _Flag.NO_SOLUTION:
             bound = budget + 1
@@ -67,8 +72,8 @@ def _dynamic_program(
     Of every state the smallest peak of an order that leads to it, states of one size at a time.
     """
     ready = mask_of(n for n in bits(within) if not graph.predecessors[n] & ~low)
-    # Of every state: peak, live bytes, ready nodes, and which node was the last.
-    level = {low: (0, graph.live(low), ready, -1)}
+    # Of every state: peak and live bytes above those of the first one, ready nodes, the last node.
+    level = {low: (0, 0, ready, -1)}
     levels = [level]
     for _ in range(within.bit_count()):
         end = min(until, time.perf_counter() + limit)

@@ -30,8 +30,13 @@ def fix_inputs(graph: Any, shapes: Mapping[str, Sequence[int]]) -> None:
     # What was said of the other shapes is inferred anew from these.
     for node in graph:
         for value in node.outputs:
-            if value.shape is not None and not value.shape.is_static():
+            if value.shape is not None and not _is_known(value.shape):
                 value.shape = None
+
+
+def _is_known(shape: Any) -> bool:
+    """Whether extents are numbers that no exporter writes for unknown ones."""
+    return all(isinstance(extent, int) and extent > 0 for extent in shape)
 
 
 def _extent(extent: Any) -> Extent:

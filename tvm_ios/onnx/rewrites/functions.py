@@ -13,10 +13,14 @@ from tvm_ios.graph.elements import GraphError
 _WRITTEN_OUT = frozenset(
     {
         "Attention",
+        "CausalConvWithState",
         "Celu",
         "CenterCropPad",
+        "LinearAttention",
         "NegativeLogLikelihoodLoss",
+        "RotaryEmbedding",
         "SoftmaxCrossEntropyLoss",
+        "SwiGLU",
         "Swish",
     }
 )
@@ -53,6 +57,8 @@ def write_functions_out(model: Any) -> Any:
                 typed.graph.value_info.append(kind)
         _give_defaults(typed)
         typed = shape_inference.infer_shapes(typed)
+        # It asks for the type of every input, also of one that is omitted.
+        typed.graph.value_info.append(onnx.ValueInfoProto(type=onnx.TypeProto()))
         inlined = inliner.inline_selected_functions(typed, functions, False, True)
         if _functions_of(inlined) == functions:
             return inlined

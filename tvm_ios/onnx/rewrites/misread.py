@@ -10,19 +10,8 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.statistics import layer_norm_statistics
 from tvm_ios.onnx.rewrites.steps import Steps
-
-
-def write_plainly(graph: Any, node: Any, opset: int) -> None:
-    """Replace an operator of :data:`_PLAIN`, as far as TVM's importer misreads it.
-
-    Raises
-    ------
-    GraphError
-        If there is no other way to write it.
-    """
-    if node.op_type in _PLAIN and node.domain in ("", "ai.onnx"):
-        _PLAIN[node.op_type](Steps(graph, node, opset))
 
 
 def _output(steps: Steps) -> None:
@@ -56,16 +45,6 @@ def _one_hot(steps: Steps) -> None:
     counted = [steps.op("Equal", indices, steps.number(p)) for p in (places, places - places.size)]
     off, on = (steps.number(pair[i]) for i in range(2))
     steps.stand_for(steps.op("Where", steps.op("Or", *counted), on, off))
-
-
-def _constant_of_shape(steps: Steps) -> None:
-    """TVM's importer fails where the shape is an input; the result's own says the same."""
-    (shape,), result = steps.node.inputs, steps.node.outputs[0]
-    if constant(shape) is not None or result.shape is None or not result.shape.is_static():
-        return
-    value = steps.node.attributes.get("value")
-    number = np.zeros(1, np.float32) if value is None else value.value.numpy()
-    steps.stand_for(steps.op("Identity", steps.number(np.full(tuple(result.shape), number[0]))))
 
 
 def _is_inf(steps: Steps) -> None:
@@ -167,13 +146,13 @@ def _refusal(node: Any, reason: str) -> GraphError:
     )
 
 
-_PLAIN: Mapping[str, Callable[[Steps], None]] = {
+MISREAD: Mapping[str, Callable[[Steps], None]] = {
     "BitShift": _bit_shift,
     "Constant": _output,
-    "ConstantOfShape": _constant_of_shape,
     "Dropout": _dropout,
     "EyeLike": _eye_like,
     "IsInf": _is_inf,
+    "LayerNormalization": layer_norm_statistics,
     "Mod": _mod,
     "OneHot": _one_hot,
     "RoiAlign": _roi_align,

@@ -4,102 +4,116 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import ceil, floor
+from functools import reduce
+from math import floor
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import version_converter
+import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, new_constant
-from tvm_ios.onnx.rewrites.steps import Steps
-
-#: The first version whose ``Resize`` says how it maps coordinates.
-_MODERN = 11
-#: With these a size alone does not say which pixels are read.
-_SPECIAL = ("antialias", "exclude_outside", "keep_aspect_ratio_policy")
-
-#: The library's own types are incomplete.
-_onnx: Any = onnx
-_converter: Any = version_converter
-
-
-def modernise_resizes(model: Any) -> Any:
-    """The model in opset 11 if it resizes in an older one.
-
-    Raises
-    ------
-    GraphError
-        If it cannot be converted.
-    """
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if opset >= _MODERN or not any(n.op_type in ("Upsample", "Resize") for n in model.graph.node):
-        return model
-    try:
-        converted = _converter.convert_version(model, _MODERN)
-    except Exception as error:  # the converter's own error types are private
-        reason = (str(error).strip().splitlines() or [repr(error)])[0]
-        raise GraphError(
-            f"the model resizes by the rules of opset {opset}, and converting it fails ({reason}); "
-            f"export it with opset {_MODERN} or later"
-        ) from error
-    for node in converted.graph.node:
-        if node.op_type == "Resize":
-            # What the old versions meant; the converter leaves it out.
-            modes = [a for a in node.attribute if a.name == "mode"]
-            del node.attribute[:]
-            node.attribute.extend(modes)
-            for name, value in (
-                ("coordinate_transformation_mode", "asymmetric"),
-                ("nearest_mode", "floor"),
-            ):
-                node.attribute.append(_onnx.helper.make_attribute(name, value))
-    return converted
+from tvm_ios.onnx.rewrites.resample import Axis, Filter, is_misread, simplest, taps
+from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
 def explicit_sizes(graph: Any, node: Any, opset: int) -> None:
-    """Let a ``Resize`` by constant scales or sizes say its whole result's shape, or refuse it.
+    """Let a ``Resize`` say its whole result's shape, or write it as sums of pixels.
+
+    Readers know those forms that a size describes, of images alone: others, and those in which
+    floating-point numbers would choose the nearest pixel, become sums of gathered pixels.
 
     Raises
     ------
     GraphError
-        If the scales do not lead to whole sizes, so that the sizes alone would read other
-        pixels, or the operator resizes in a way that readers do not know.
+        If its scales or sizes depend on data, or do not say which pixels are read.
     """
     if node.op_type != "Resize" or node.domain not in ("", "ai.onnx"):
         return
-    source, result = node.inputs[0].shape, node.outputs[0].shape
     name = f"operator {node.name or node.outputs[0].name!r} (Resize)"
-    if source is None or result is None or not (source.is_static() and result.is_static()):
+    before, after = static_shape(node.inputs[0]), static_shape(node.outputs[0])
+    if before is None or after is None:
         raise GraphError(f"{name} has a size that depends on data; export it with constant sizes")
-    if any(len(node.inputs) > i and _varies(node.inputs[i]) for i in (1, 2)):
+    filter, axes = _filter(node), _axes(name, node, before, after)
+    if [axis.after for axis in axes] != after:
+        sizes = "x".join(str(axis.after) for axis in axes)
+        raise GraphError(f"{name} makes {sizes}, and the model says otherwise: export it again")
+    if _describes(node, filter, axes):
+        _say_sizes(graph, node, opset, after)
+    else:
+        _write_sums(name, Steps(graph, node, opset), filter, axes)
+
+
+def _filter(node: Any) -> Filter:
+    get = node.attributes.get_int
+    return Filter(
+        node.attributes.get_string("mode", "nearest"),
+        node.attributes.get_string("nearest_mode", "round_prefer_floor"),
+        simplest(node.attributes.get_float("cubic_coeff_a", -0.75)),
+        bool(get("antialias", 0)),
+        bool(get("exclude_outside", 0)),
+    )
+
+
+def _axes(name: str, node: Any, before: Sequence[int], after: Sequence[int]) -> list[Axis]:
+    """All axes of the data, with what the inputs and attributes say of some."""
+    roi, scales, sizes = (*node.inputs[1:], None, None, None)[:3]
+    coordinates = node.attributes.get_string("coordinate_transformation_mode", "half_pixel")
+    policy = node.attributes.get_string("keep_aspect_ratio_policy", "stretch")
+    cropped = coordinates == "tf_crop_and_resize"
+    if _varies(scales) or (_varies(roi) and cropped) or (_varies(sizes) and policy != "stretch"):
         raise GraphError(f"{name} has scales that are an input; export it with constant ones")
-    before, after = tuple(source), tuple(result)
-    if before[:2] != after[:2]:
-        raise GraphError(f"{name} resizes the batch or the channels; only images can be resized")
-    special = next((a for a in _SPECIAL if a in node.attributes), None)
-    if special is not None and node.attributes[special].value not in (0, "stretch"):
-        raise GraphError(f"{name} has the attribute {special}; export it without")
-    mode = node.attributes.get_string("coordinate_transformation_mode", "half_pixel")
-    scales = constant(node.inputs[2]) if len(node.inputs) > 2 else None
-    if scales is not None and scales.size:
-        axes = node.attributes.get_ints("axes", range(len(before)))
-        for axis, scale in zip(axes, scales.tolist(), strict=True):
+    rank = len(before)
+    stated = [axis % rank for axis in node.attributes.get_ints("axes", range(rank))]
+    factors = [Fraction(end, begin) for begin, end in zip(before, after, strict=True)]
+    extents = list(after)
+    numbers = constant(scales)
+    if numbers is not None and numbers.size:
+        for axis, scale in zip(stated, numbers.tolist(), strict=True):
+            # A scale that was rounded on its way into the model still means a whole number.
             if abs(before[axis] * scale - after[axis]) > 1e-4 * after[axis]:
-                raise GraphError(
-                    f"{name} scales {before[axis]} pixels by {scale:g}, to no whole number; "
-                    "export it with sizes instead of scales"
-                )
-    if node.attributes.get_string("mode", "nearest") == "nearest":
-        rounding = node.attributes.get_string("nearest_mode", "round_prefer_floor")
-        places = [nearest_places(*pair, mode, rounding) for pair in zip(before, after, strict=True)]
-        if any(tie for _, tie in places):
-            return _gather(Steps(graph, node, opset), [pixels for pixels, _ in places])
+                factors[axis] = simplest(scale)
+                extents[axis] = floor(before[axis] * factors[axis])
+    elif policy != "stretch":
+        numbers = constant(sizes).tolist()
+        wanted = [Fraction(size, before[axis]) for axis, size in zip(stated, numbers, strict=True)]
+        factor = min(wanted) if policy == "not_larger" else max(wanted)
+        for axis in stated:
+            factors[axis] = factor
+            extents[axis] = floor(factor * before[axis] + Fraction(1, 2))
+    crops = {axis: (Fraction(0), Fraction(1)) for axis in range(rank)}
+    if cropped and (bounds := constant(roi)) is not None:
+        begins, ends = bounds.reshape(2, -1).tolist()
+        for axis, *crop in zip(stated, begins, ends, strict=True):
+            crops[axis] = (simplest(crop[0]), simplest(crop[1]))
+    return [Axis(before[i], extents[i], factors[i], coordinates, *crops[i]) for i in range(rank)]
+
+
+def _varies(value: Any) -> bool:
+    return value is not None and constant(value) is None
+
+
+def _describes(node: Any, filter: Filter, axes: Sequence[Axis]) -> bool:
+    """Whether the size of the result says it all, to readers that know images alone."""
+    if filter.antialias or filter.exclude_outside or axes[0].coordinates == "tf_crop_and_resize":
+        return False
+    if not all(axis.is_same for axis in axes[:2]) or not all(axis.is_whole for axis in axes):
+        return False
+    return filter.mode != "nearest" or not any(is_misread(axis, filter) for axis in axes)
+
+
+def _say_sizes(graph: Any, node: Any, opset: int, after: Sequence[int]) -> None:
+    get = node.attributes.get_string
+    if get("coordinate_transformation_mode", "") == "half_pixel_symmetric":
+        # Of sizes that are not rounded it is the same.
+        node.attributes["coordinate_transformation_mode"] = ir.AttrString(
+            "coordinate_transformation_mode", "half_pixel"
+        )
+    scales = constant(node.inputs[2]) if len(node.inputs) > 2 else None
     # Before opset 13 scales cannot be left out, and an empty tensor stands for none.
-    if mode == "tf_crop_and_resize" or (opset < 13 and scales is not None and scales.size):
+    if opset < 13 and scales is not None and scales.size:
         return
-    for attribute in (*_SPECIAL, "axes"):
+    for attribute in ("antialias", "axes", "exclude_outside", "keep_aspect_ratio_policy"):
         node.attributes.pop(attribute, None)
     node.resize_inputs(4)
     sizes = new_constant(graph, f"{node.outputs[0].name}.sizes", np.array(after, np.int64))
@@ -107,51 +121,39 @@ def explicit_sizes(graph: Any, node: Any, opset: int) -> None:
         node.replace_input_with(position, value)
 
 
-def _varies(value: Any) -> bool:
-    return value is not None and constant(value) is None
-
-
-def nearest_places(before: int, after: int, mode: str, rounding: str) -> tuple[list[int], bool]:
-    """The pixels of an axis that are nearest to each pixel of the result.
-
-    Returns
-    -------
-    list of int, bool
-        The pixels, and whether one of them lies just between two, where floating-point numbers
-        decide by chance; never for whole factors, which kernels of ours compute, nor in the mode
-        ``asymmetric``, where TVM rounds with care, nor in modes that are not known here.
-    """
-    half = Fraction(1, 2)
-    known = ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners")
-    if mode not in known or before == after:
-        return [], False
-    pixels: list[int] = []
-    tie = False
-    for result in range(after):
-        if mode == "align_corners":
-            place = Fraction(result * (before - 1), max(after - 1, 1))
-        elif mode == "asymmetric":
-            place = Fraction(result * before, after)
-        elif mode == "pytorch_half_pixel" and after == 1:
-            place = Fraction(0)
-        else:
-            place = (result + half) * before / after - half
-        border = place + half if rounding.startswith("round") else place
-        tie |= border.denominator == 1 and after % before > 0 and mode != "asymmetric"
-        nearest = {
-            "floor": floor(place),
-            "ceil": ceil(place),
-            "round_prefer_floor": ceil(place - half),
-            "round_prefer_ceil": floor(place + half),
-        }[rounding]
-        pixels.append(min(max(nearest, 0), before - 1))
-    return pixels, tie
-
-
-def _gather(steps: Steps, pixels: Sequence[Sequence[int]]) -> None:
-    """Read these pixels of each axis; all of them, where there are none."""
-    value = steps.node.inputs[0]
-    for axis, places in enumerate(pixels):
-        if places:
-            value = steps.op("Gather", value, steps.number(list(places)), axis=axis)
-    steps.stand_for(value)
+def _write_sums(name: str, steps: Steps, filter: Filter, axes: Sequence[Axis]) -> None:
+    """Gather the pixels of each axis and sum them by their weights."""
+    source, coordinates = steps.node.inputs[0], axes[0].coordinates
+    if coordinates in ("align_corners", "tf_crop_and_resize") and not all(
+        axis.is_whole for axis in axes
+    ):
+        raise GraphError(
+            f"{name} scales to no whole number of pixels in the mode {coordinates}, of which "
+            "ONNX's text and its tests say different things; export it with sizes"
+        )
+    value, dtype = source, source.dtype
+    if filter.mode != "nearest":
+        if dtype is None or not dtype.is_floating_point():
+            raise GraphError(f"{name} interpolates integers; export it for floating-point numbers")
+        if dtype != ir.DataType.DOUBLE:
+            value = steps.cast(source, ir.DataType.FLOAT)
+    kind = value.dtype.numpy()
+    # What becomes smaller first leaves less to do.
+    order = sorted(range(len(axes)), key=lambda i: Fraction(axes[i].after, axes[i].before))
+    for place in (i for i in order if not axes[i].is_same):
+        pixels, weights = taps(axes[place], filter)
+        if filter.mode == "nearest":
+            value = steps.op("Gather", value, steps.number(pixels[:, 0]), axis=place)
+            continue
+        parts = steps.op("Gather", value, steps.number(pixels), axis=place)
+        factors = weights.reshape(*weights.shape, *[1] * (len(axes) - place - 1))
+        parts = steps.op("Mul", parts, steps.number(factors.astype(kind)))
+        value = steps.summed(parts, [place + 1])
+    outside = reduce(np.logical_or.outer, [axis.outside() for axis in axes])
+    if outside.any():
+        number = steps.node.attributes.get_float("extrapolation_value", 0.0)
+        value = steps.op(
+            "Where", steps.number(outside), steps.number(np.array(number, kind)), value
+        )
+    value.dtype = value.dtype or ir.DataType.from_numpy(kind)
+    steps.stand_for(steps.cast(value, dtype))

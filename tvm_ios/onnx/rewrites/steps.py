@@ -14,6 +14,11 @@ from tvm_ios.onnx.edit import constant, new_constant, redirect
 Array = np.ndarray[Any, Any]
 
 
+def static_shape(value: Any) -> list[int] | None:
+    """The extents of a value, if they are all known."""
+    return list(value.shape) if value.shape is not None and value.shape.is_static() else None
+
+
 @dataclass
 class Steps:
     """Puts operators before a node.
@@ -67,6 +72,19 @@ class Steps:
             array = np.asarray(value, self.node.outputs[0].dtype.numpy())
         return new_constant(self.graph, f"{self.name}.number", array)
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The node's attributes by name, for operators that stand for it."""
+        return {name: attribute.value for name, attribute in self.node.attributes.items()}
+
+    def cast(self, value: Any, dtype: Any) -> Any:
+        """The value in another type of ``onnx_ir``, which it then is known to have."""
+        if value.dtype == dtype:
+            return value
+        result = self.op("Cast", value, to=int(dtype))
+        result.dtype, result.shape = dtype, value.shape
+        return result
+
     def transposed(self, value: Any, perm: Sequence[int]) -> Any:
         """The value, a constant one at once, with its axes in another order."""
         if list(perm) == sorted(perm):
@@ -87,17 +105,25 @@ class Steps:
 
     def summed(self, value: Any, axes: Sequence[int]) -> Any:
         """The value summed over some axes, which are gone then."""
-        if not axes:
-            return value
-        if self.opset >= 13:
-            return self.op("ReduceSum", value, self.number(list(axes)), keepdims=0)
-        return self.op("ReduceSum", value, axes=list(axes), keepdims=0)
+        return self.reduced("ReduceSum", value, axes, keepdims=0) if axes else value
+
+    def reduced(self, kind: str, value: Any, axes: Sequence[int], keepdims: int) -> Any:
+        """The value reduced over some axes, at least one."""
+        if self.opset >= (13 if kind == "ReduceSum" else 18):
+            return self.op(kind, value, self.number(list(axes)), keepdims=keepdims)
+        return self.op(kind, value, axes=list(axes), keepdims=keepdims)
 
     def unsqueezed(self, value: Any, axis: int) -> Any:
         """The value with one more axis."""
         if self.opset >= 13:
             return self.op("Unsqueeze", value, self.number([axis]))
         return self.op("Unsqueeze", value, axes=[axis])
+
+    def squeezed(self, value: Any, axis: int) -> Any:
+        """The value without an axis of one."""
+        if self.opset >= 13:
+            return self.op("Squeeze", value, self.number([axis]))
+        return self.op("Squeeze", value, axes=[axis])
 
     def split(self, value: Any, sizes: Sequence[int], axis: int) -> list[Any]:
         """Ranges of an axis."""
@@ -117,6 +143,8 @@ class Steps:
     def stand_for(self, *results: Any) -> None:
         """Let these be read in the place of the node's results, and remove the node."""
         for old, new in zip(self.node.outputs, results, strict=False):
+            if new.producer() not in self._nodes:
+                new = self.op("Identity", new)
             if new.shape is None:
                 new.shape = old.shape
             if new.dtype is None:

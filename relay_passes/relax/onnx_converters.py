@@ -1,0 +1,55 @@
+"""Operators that TVM's ONNX importer lacks and that no others of ONNX compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tvm
+from onnx import helper
+from tvm import relax, topi
+from tvm.relax.frontend.onnx import onnx_frontend
+
+
+class _BitCast(onnx_frontend.OnnxOpConverter):
+    @classmethod
+    def _impl_v26(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        dtype = helper.tensor_dtype_to_np_dtype(attr["to"]).name
+        return bb.emit_te(topi.reinterpret, inputs[0], dtype)
+
+
+class _CumProd(onnx_frontend.OnnxOpConverter):
+    @classmethod
+    def _impl_v26(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        source, axis_input = inputs
+        axis_value = onnx_frontend.get_constant(axis_input, params)
+        if not isinstance(axis_value, tvm.ir.GenericConst):
+            raise ValueError("its axis is an input")
+        axis = int(axis_value.value.numpy().item())
+        turned = bool(attr.get("reverse", 0))
+        source = bb.emit_te(topi.flip, source, axis) if turned else source
+        exclusive = bool(attr.get("exclusive", 0))
+        product = bb.normalize(relax.op.cumprod(source, axis, exclusive=exclusive))
+        return bb.emit_te(topi.flip, product, axis) if turned else product
+
+
+_CONVERTERS = {"BitCast": _BitCast, "CumProd": _CumProd}
+
+
+def converters() -> dict[str, Any]:
+    """What TVM's importer converts each operator with, ours among them."""
+    return _tvm_converters() | _CONVERTERS
+
+
+_tvm_converters = onnx_frontend._get_convert_map  # pyright: ignore[reportPrivateUsage]
+
+
+@contextmanager
+def more_converters() -> Iterator[None]:
+    """While this is entered TVM's importer for Relax knows these operators, too."""
+    onnx_frontend._get_convert_map = converters  # pyright: ignore[reportPrivateUsage]
+    try:
+        yield
+    finally:
+        onnx_frontend._get_convert_map = _tvm_converters  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,34 @@
+"""Tensors without elements as memory that Relax allocates: TVM saves such constants, but does not
+load them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+_ALLOCATE = "relax.builtin.alloc_tensor"
+
+
+def allocated_if_empty(constant: Any) -> Any:
+    """A constant of Relax, or the allocation that stands for one without elements."""
+    shape, dtype = constant.value.shape, str(constant.value.dtype)
+    if 0 not in shape:
+        return constant
+    return relax.op.builtin.alloc_tensor(relax.ShapeExpr(shape), dtype, 0)
+
+
+def is_allocation(call: Any) -> bool:
+    """Whether an expression is what :func:`allocated_if_empty` wrote."""
+    if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
+        return False
+    return call.op.name == _ALLOCATE and 0 in call.ty.shape
+
+
+def empty_constant(call: relax.Call) -> Any:
+    """The constant that it stands for."""
+    shape = tuple(int(extent) for extent in call.ty.shape)
+    return relax.const(tvm.runtime.tensor(np.zeros(shape, str(call.ty.dtype))))

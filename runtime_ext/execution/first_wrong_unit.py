@@ -1,0 +1,63 @@
+"""Which unit of a program goes wrong first, beside another program of the same units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.execution.host_memory import HostMemory
+from runtime_ext.execution.native_executor import NativeExecutor
+from tvm_ios.contest.outputs import is_rounding, output_errors
+from tvm_ios.files.array_files import Array
+from tvm_ios.program.program import Launch
+
+
+def first_wrong_unit(
+    right: BuiltModel, wrong: BuiltModel, inputs: Mapping[str, Array], precision: str
+) -> str | None:
+    """The first unit of a sequential program that another program computes otherwise.
+
+    Parameters
+    ----------
+    right, wrong
+        Programs for a CPU; the first one runs one unit after another.
+    inputs
+        The inputs by name.
+    precision
+        By which results may differ.
+
+    Returns
+    -------
+    str, or None
+        The unit's name; None if all that both programs keep agrees.
+    """
+    theirs = _results(wrong, inputs)
+    program, ours = right.program, _results(right, inputs)
+    for launch in (item for item in program.lanes[0] if isinstance(item, Launch)):
+        for place in program.uses[launch.kernel].writes:
+            name = program.buffers[launch.buffers[place]].name
+            if name not in theirs or theirs[name].shape != ours[name].shape:
+                continue
+            if not is_rounding(output_errors([theirs[name]], [ours[name]]), precision):
+                return program.units[launch.unit]
+    return None
+
+
+def _results(model: BuiltModel, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """What each buffer holds after a run, in which none has the memory of another."""
+    program = model.program
+    memory = HostMemory(program, model.constants, None)
+    for port in model.inputs:
+        memory.write(port.buffer, inputs[port.name])
+    functions = {symbol: model.kernels.function(symbol) for symbol in program.kernels}
+    executor = NativeExecutor(program, functions, memory.tensors)
+    try:
+        executor.run()
+    finally:
+        executor.close()
+    return {
+        buffer.name: array
+        if buffer.part is None
+        else array.take(range(buffer.part.begin, buffer.part.end), buffer.part.axis)
+        for buffer, array in zip(program.buffers, memory.arrays, strict=True)
+    }

@@ -1,0 +1,193 @@
+"""Sessions of models whose end runs after the program, on ONNX Runtime or ``onnx.reference``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from runtime_ext.execution.executor import Span
+from runtime_ext.execution.ports import Port, find_port, port_value
+from runtime_ext.execution.session import OneThread, Session, random_values
+from runtime_ext.native_errors import SessionError
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+from tvm_ios.onnx.tail import Tail
+
+#: The library's own types are incomplete.
+_helper: Any = helper
+
+
+class TailedSession:
+    """A session of a whole model; what it has is what :class:`Session` has.
+
+    Parameters
+    ----------
+    program
+        A session of the part before the tail.
+    tail
+        What runs after it.
+
+    Attributes
+    ----------
+    inputs, outputs
+        Those of the model; an extent of an output that only the data tell is -1.
+
+    Raises
+    ------
+    UserError
+        If the runtime refuses the tail.
+    """
+
+    def __init__(self, program: Session, tail: Tail) -> None:
+        made = {port.name for port in program.outputs}
+        of_program = {port.name for port in program.inputs}
+        ports = [_port(value) for value in tail.model.graph.input]
+        #: Inputs of the model that the tail reads, and those of them that the program does not.
+        self._reads = tuple(port for port in ports if port.name not in made)
+        self._alone = tuple(port for port in self._reads if port.name not in of_program)
+        self._program = program
+        self.inputs = (*program.inputs, *self._alone)
+        self.outputs = tuple(_port(value) for value in tail.model.graph.output)
+        self._types = {port.name: port.dtype for port in ports}
+        self._tail = open_tail(tail, len(program.program.lanes))
+        self._feeds: dict[str, Array] = {}
+        self._results: Sequence[Array] = ()
+        self._one_thread = OneThread()
+
+    def set_input(self, name: str | None = None, value: Any = None, /, **values: Any) -> None:
+        """Copy inputs in; as :meth:`Session.set_input`."""
+        if value is not None:
+            if name is None and len(self.inputs) != 1:
+                names = ", ".join(port.name for port in self.inputs)
+                raise SessionError(f"name one of the {len(self.inputs)} inputs: {names}")
+            values[self.inputs[0].name if name is None else name] = value
+        elif name is not None:
+            raise SessionError(f"input {name!r} was given no value")
+        with self._one_thread:
+            for key, content in values.items():
+                port = find_port(self.inputs, key, "input")
+                if port not in self._alone:
+                    self._program.set_input(key, content)
+                if key in self._types:
+                    self._feeds[key] = np.array(port_value(port, content))
+
+    def run(self, /, **inputs: Any) -> None:
+        """Run once, after setting the inputs given; as :meth:`Session.run`."""
+        self.set_input(**inputs)
+        with self._one_thread:
+            self._require_inputs()
+            self._results = ()
+            self._program.run()
+            self._run_tail()
+
+    def get_output(self, which: int | str = 0) -> Array:
+        """A copy of an output of the last run, by place or name; as :meth:`Session.get_output`."""
+        if isinstance(which, str):
+            which = self.outputs.index(find_port(self.outputs, which, "output"))
+        if not -len(self.outputs) <= which < len(self.outputs):
+            raise SessionError(f"there is no output {which}; there are {len(self.outputs)}")
+        if not self._results:
+            name = self.outputs[which].name
+            raise SessionError(f"output {name!r} is not known before a complete run")
+        return np.array(self._results[which])
+
+    def benchmark(self, number: int = 1, repeat: int = 10) -> list[float]:
+        """Seconds a run, of program and tail together; as :meth:`Session.benchmark`."""
+        seconds: list[float] = []
+        with self._one_thread:
+            self._require_inputs()
+            for program in self._program.benchmark(number, repeat):
+                begin = time.perf_counter()
+                for _ in range(number):
+                    self._run_tail()
+                seconds.append(program + (time.perf_counter() - begin) / number)
+        return seconds
+
+    def profile(self) -> tuple[Span, ...]:
+        """One run of the program with the times of every launch; the tail has none."""
+        return self._program.profile()
+
+    def random_inputs(self, seed: int = 0) -> dict[str, Array]:
+        """Random inputs, as :meth:`Session.random_inputs`."""
+        return {**self._program.random_inputs(seed), **random_values(self._alone, seed)}
+
+    def close(self) -> None:
+        """End the executor's threads; the last outputs can still be read."""
+        self._program.close()
+
+    def _require_inputs(self) -> None:
+        unset = {port.name for port in self._reads} - self._feeds.keys()
+        if unset:
+            raise SessionError(f"input {min(unset)!r} was never set")
+
+    def _run_tail(self) -> None:
+        made = {port.name: self._program.get_output(port.name) for port in self._program.outputs}
+        # A GPU may compute in another precision than the model.
+        feeds = {name: a.astype(self._types[name]) for name, a in (made | self._feeds).items()}
+        self._results = self._tail(feeds)
+
+
+def open_tail(tail: Tail, threads: int) -> Callable[[Mapping[str, Array]], Sequence[Array]]:
+    """A function from a tail's inputs by name to its outputs.
+
+    Parameters
+    ----------
+    threads
+        How many ONNX Runtime may use.
+
+    Raises
+    ------
+    UserError
+        If the runtime refuses the model; the function, if it refuses these inputs.
+    """
+    try:
+        installed = find_spec("onnxruntime") is not None
+        run = _onnxruntime(tail.model, threads) if installed else _reference(tail.model)
+    except Exception as error:  # each runtime raises what it likes
+        raise _refusal(error) from error
+
+    def run_tail(feeds: Mapping[str, Array]) -> Sequence[Array]:
+        try:
+            return run(feeds)
+        except Exception as error:
+            raise _refusal(error) from error
+
+    return run_tail
+
+
+def _onnxruntime(
+    model: onnx.ModelProto, threads: int
+) -> Callable[[Mapping[str, Array]], Sequence[Array]]:
+    import onnxruntime
+
+    options: Any = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4
+    session: Any = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return lambda feeds: session.run(None, dict(feeds))
+
+
+def _reference(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], Sequence[Array]]:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator: Any = ReferenceEvaluator(model)
+    return lambda feeds: evaluator.run(None, dict(feeds))
+
+
+def _refusal(error: Exception) -> UserError:
+    text = " ".join(str(error).split())
+    return UserError(f"what runs after the program was refused by its runtime: {text}")
+
+
+def _port(value: Any) -> Port:
+    tensor = value.type.tensor_type
+    shape = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
+    return Port(value.name, "", shape, str(_helper.tensor_dtype_to_np_dtype(tensor.elem_type)))

@@ -1,0 +1,77 @@
+"""Whose outputs are right: those of the framework that a model came from, or of TVM's own build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from runtime_ext.verification.not_computed import NotComputed
+from runtime_ext.verification.onnx_outputs import evaluated_outputs, runtime_outputs
+from runtime_ext.verification.torch_outputs import torch_outputs
+from tvm_ios.contest.outputs import Verify
+from tvm_ios.files.array_files import Array
+
+#: A model as it is written in its own framework: an ONNX model, or a ``.pt2`` file.
+Original = onnx.ModelProto | Path
+
+Outputs = Sequence[Sequence[Array]]
+
+TVM_BUILD = "TVM's own build"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a model should compute.
+
+    Attributes
+    ----------
+    outputs
+        For each sample the outputs, in the model's order, of as many as were computed.
+    source
+        Whose they are, and why not another's; None if nothing is to be compared.
+    by_tvm
+        Whether they are those of TVM's own build.
+    """
+
+    outputs: Outputs
+    source: str | None
+    by_tvm: bool = False
+
+
+def expected_outputs(
+    original: Original | None,
+    inputs: Sequence[Mapping[str, Array]],
+    tvm_outputs: Callable[[], Outputs],
+    verify: Verify,
+) -> Expected:
+    """What a model should compute from some inputs.
+
+    Parameters
+    ----------
+    original
+        The model in its own framework; None where that is TVM.
+    inputs
+        For each sample the arrays by name, in the model's order.
+    tvm_outputs
+        Computes them by TVM's own build.
+    verify
+        Who is asked: of ONNX, ONNX Runtime where it is installed and runs the model, else
+        ``onnx.reference`` as far as its time allows, else TVM.
+    """
+    if verify is Verify.off:
+        return Expected([()] * len(inputs), None)
+    reasons: list[str] = []
+    if verify is Verify.onnx and original is not None:
+        ways = (
+            (torch_outputs,) if isinstance(original, Path) else (runtime_outputs, evaluated_outputs)
+        )
+        for way in ways:
+            try:
+                return Expected(*way(original, inputs))
+            except NotComputed as error:
+                reasons.append(str(error))
+    because = f" ({'; '.join(reasons)})" if reasons else ""
+    return Expected(tvm_outputs(), f"{TVM_BUILD}{because}", by_tvm=True)

@@ -1,0 +1,159 @@
+"""What an ONNX model computes by ONNX Runtime, or by ONNX's own evaluator."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from runtime_ext.fresh_process import ProcessTimeLimit, run_fresh_process
+from runtime_ext.verification.not_computed import NotComputed
+from tvm_ios.files.array_files import Array, read_arrays, write_arrays
+from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.onnx.inputs import free_inputs, model_names
+
+#: How long ``onnx.reference`` may take: it computes in NumPy, a convolution in seconds.
+EVALUATOR_SECONDS = 30.0
+#: The newest format of files that ONNX Runtime reads; operators have versions of their own.
+_NEWEST_FORMAT = 10
+
+
+def runtime_outputs(
+    model: onnx.ModelProto, inputs: Sequence[Mapping[str, Array]]
+) -> tuple[list[list[Array]], str]:
+    """The outputs of a model by ONNX Runtime as it is written, operator by operator.
+
+    Parameters
+    ----------
+    model
+        As its user wrote it, before it is simplified.
+    inputs
+        For each sample arrays by the names of a program's inputs, in the model's order.
+
+    Returns
+    -------
+    tuple of list of list of array and str
+        For each sample the outputs, of as many as it computes, at least the first; and whose they
+        are.
+
+    Raises
+    ------
+    NotComputed
+        If ONNX Runtime is not installed, or refuses the model.
+    """
+    if find_spec("onnxruntime") is None:
+        raise NotComputed("ONNX Runtime is not installed")
+    import onnxruntime
+
+    options: Any = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    feeds = [named_by_model(model, sample) for sample in inputs]
+    name = f"ONNX Runtime {onnxruntime.__version__}"
+    try:
+        session: Any = onnxruntime.InferenceSession(
+            _in_known_format(model).SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+        )
+        outputs = [_numbers(session.run(None, feeds[0]))]
+    # It raises what it likes about operators that it lacks, and protobuf about 2 GB.
+    except Exception as error:
+        raise NotComputed(f"{name} refuses the model") from error
+    with contextlib.suppress(Exception):
+        for feed in feeds[1:]:
+            outputs.append(_numbers(session.run(None, feed)))
+    return outputs, name
+
+
+def evaluated_outputs(
+    model: onnx.ModelProto, inputs: Sequence[Mapping[str, Array]]
+) -> tuple[list[list[Array]], str]:
+    """The outputs of a model by ``onnx.reference``, in a process that is ended in time.
+
+    Parameters and returned values are those of :func:`runtime_outputs`.
+
+    Raises
+    ------
+    NotComputed
+        If it does not run the model, or not within :data:`EVALUATOR_SECONDS`.
+    """
+    name = f"onnx.reference {onnx.__version__}"
+    feeds = [named_by_model(model, sample) for sample in inputs]
+    with temporary_folder() as folder:
+        reason = f"{name} does not run the model"
+        try:
+            (folder / "model.onnx").write_bytes(model.SerializeToString())
+            for place, feed in enumerate(feeds):
+                write_arrays(folder / f"inputs{place}.npz", feed)
+            run_fresh_process(
+                [
+                    *(sys.executable, "-m", "runtime_ext.verification.evaluator_process"),
+                    str(os.getpid()),
+                ],
+                {"folder": str(folder), "samples": len(feeds)},
+                limit=EVALUATOR_SECONDS,
+            )
+        except ProcessTimeLimit:
+            reason = f"{name} takes more than {EVALUATOR_SECONDS:g} s"
+        # A process that failed, and what protobuf says of 2 GB.
+        except Exception:
+            pass
+        files = sorted(folder.glob("outputs*.npz"))
+        try:
+            outputs = [_numbers(read_arrays(file).values()) for file in files]
+        except Exception as error:  # of types that NumPy has not
+            raise NotComputed(reason) from error
+    if not outputs:
+        raise NotComputed(reason)
+    return outputs, name
+
+
+def named_by_model(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs of a program by the model's own names, in its own types.
+
+    Inputs that the program lacks, because nothing reads them, are zeros.
+
+    Raises
+    ------
+    NotComputed
+        If it cannot be told which is which.
+    """
+    free = free_inputs(model)
+    names = model_names(model, [*inputs])
+    arrays = {names[name]: array for name, array in inputs.items()}
+    feeds: dict[str, Array] = {}
+    for value in free:
+        tensor = value.type.tensor_type
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        if value.name in arrays:
+            feeds[value.name] = arrays.pop(value.name).astype(dtype, copy=False)
+        elif all(d.HasField("dim_value") for d in tensor.shape.dim):
+            feeds[value.name] = np.zeros([d.dim_value for d in tensor.shape.dim], dtype)
+    if arrays or len(feeds) < len(free):
+        raise NotComputed("the model's inputs have other names in the program")
+    return feeds
+
+
+def _in_known_format(model: onnx.ModelProto) -> onnx.ModelProto:
+    if model.ir_version <= _NEWEST_FORMAT:
+        return model
+    older = onnx.ModelProto()
+    older.CopyFrom(model)
+    older.ir_version = _NEWEST_FORMAT
+    return older
+
+
+def _numbers(outputs: Iterable[Any]) -> list[Array]:
+    """The outputs as arrays; of what is no number NumPy raises something."""
+    arrays = [np.asarray(output) for output in outputs]
+    for array in arrays:
+        array.astype(np.float64)
+    return arrays

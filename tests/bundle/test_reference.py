@@ -1,0 +1,78 @@
+"""Whose outputs a bundle holds, and what its run compares."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from relay_passes.search_options import SearchOptions
+from runtime_ext.bundle.contents import read_bundle
+from runtime_ext.bundle.runner import main
+from tests.brief import shorten
+from tests.onnx_sketch import Sketch, run_on
+from tvm_ios.api.bundle import bundle_model
+from tvm_ios.contest.outputs import Verify
+
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sketch = Sketch(1, 3, 8, 8)
+    path = tmp_path_factory.mktemp("model") / "small.onnx"
+    onnx.save(sketch.model(sketch.op("Sigmoid", sketch.conv("x", 3, 4))), path)
+    return path
+
+
+def bundled(model: Path, folder: Path, cache: Path, **options: Any) -> str | None:
+    summary = bundle_model(
+        model,
+        folder,
+        options=SearchOptions(lanes=1, cache=cache),
+        policies=("sequential",),
+        max_merges=0,
+        **options,
+    )
+    return summary.reference
+
+
+def test_it_holds_what_the_model_is_by_onnx(model: Path, tmp_path: Path, cache: Path) -> None:
+    source = bundled(model, tmp_path / "bundle", cache)
+    assert str(source).startswith("ONNX Runtime 1")
+    bundle = read_bundle(tmp_path / "bundle")
+    assert bundle.about["reference"] == source
+    (expected,) = run_on(onnx.load(model), bundle.reference_inputs)
+    assert bundle.reference_outputs[0].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"verify": Verify.tvm}, {"reference": "tvm"}, {"draw_weights": True}],
+    ids=["verify", "reference", "drawn"],
+)
+def test_it_may_hold_what_tvm_computes(
+    options: dict[str, Any], model: Path, tmp_path: Path, cache: Path
+) -> None:
+    assert bundled(model, tmp_path / "bundle", cache, **options) == "TVM's own build"
+
+
+def test_a_run_compares_what_it_is_to(
+    model: Path,
+    tmp_path: Path,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shorten(monkeypatch.setattr)
+    folder = tmp_path / "bundle"
+    bundled(model, folder, cache, verify=Verify.off)
+    assert read_bundle(folder).reference_outputs == []
+    assert main(folder, ["--policy", "sequential"]) == 0
+    assert "(--verify off)" in capsys.readouterr().out
+    results = json.loads((folder / "results" / "results.json").read_text())
+    assert results["reference"] is None
+    assert {row["max_rel_error"] for row in results["policies"]} == {None}

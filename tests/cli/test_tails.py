@@ -1,0 +1,96 @@
+"""Commands say what of a detector runs after the program, and give the whole model's outputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from relay_passes import SearchOptions
+from relay_passes.load import load_model
+from tests.cli.command_line import tvm_ios, tvm_ios_process
+from tests.dynamic_models.detection import yolo_with_suppression
+from tests.onnx_sketch import relative_error, run_on
+from tests.refusals import refused, require_names
+from tvm_ios.api import compile_unmeasured
+from tvm_ios.api.bundle import bundle_model
+from tvm_ios.api.tails import require_same_tail
+from tvm_ios.contest.outputs import VerificationError
+from tvm_ios.errors import UserError
+from tvm_ios.onnx.tail import Tail
+
+SAYS = ("8", "NonMaxSuppression", "ONNX Runtime")
+
+
+@pytest.fixture(scope="module")
+def detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tails") / "yolo.onnx"
+    onnx.save(yolo_with_suppression(), str(path))
+    return path
+
+
+@pytest.mark.slow
+def test_optimize_run_explain_and_bench(detector: Path, tmp_path: Path) -> None:
+    out, limits = tmp_path / "out", ["--lanes", 1, "--policy", "greedy"]
+    made = tvm_ios_process("optimize", detector, "-o", out, *limits, "--json", brief=True).json
+    require_names(made["notes"][0], *SAYS)
+    # The program's outputs were compared, which are boxes and scores before they are sorted out.
+    assert made["search"]["reference"].startswith("ONNX Runtime")
+    image = np.random.default_rng(1).standard_normal((1, 3, 32, 32)).astype(np.float32)
+    np.savez(tmp_path / "in.npz", images=image)
+    ran = tvm_ios(
+        "run", out, "--input", tmp_path / "in.npz", "--output", tmp_path / "y.npz", "--json"
+    ).json
+    require_names(ran["tail"], *SAYS)
+    results = np.load(tmp_path / "y.npz")
+    expected = run_on(yolo_with_suppression(), {"images": image})
+    assert results.files == ["boxes", "scores", "classes"]
+    assert relative_error([results[name] for name in results.files], expected) <= 1e-4
+    require_names(tvm_ios("explain", out, "--repeat", 3, "--json").json["tail"], *SAYS)
+    assert "NonMaxSuppression" in tvm_ios("run", out).stdout
+    compared = tvm_ios_process(
+        "bench", detector, *limits, "--against", "onnxruntime", "--json", brief=True
+    ).json
+    assert compared["networks"][0]["latency_ms"].keys() >= {"ours", "onnxruntime"}
+
+
+def test_stats(detector: Path) -> None:
+    require_names(tvm_ios("stats", detector, "--json").json["tail"], *SAYS)
+    assert "NonMaxSuppression" in tvm_ios("stats", detector).stdout
+    assert tvm_ios("stats", "squeezenet", "--json").json["tail"] is None
+
+
+def test_compiled_for_elsewhere(detector: Path, tmp_path: Path) -> None:
+    options = SearchOptions(lanes=1)
+    compiled = compile_unmeasured(
+        detector, tmp_path / "out", "cpu", options=options, policies=["sequential"]
+    )
+    require_names(compiled.notes[0], *SAYS)
+    assert (tmp_path / "out" / "tail.onnx").exists()
+
+
+def test_a_bundle_has_nobody_to_run_it(detector: Path, tmp_path: Path) -> None:
+    with refused(UserError, *SAYS, "bundle"):
+        bundle_model(
+            detector, tmp_path / "b", options=SearchOptions(lanes=1), policies=["sequential"]
+        )
+
+
+def test_a_tail_that_computes_something_else_is_seen(detector: Path) -> None:
+    loaded = load_model(detector)
+    require_same_tail(loaded)
+    assert loaded.tail is not None
+    wrong: Any = onnx.ModelProto()
+    wrong.CopyFrom(loaded.tail.model)
+    for weight in wrong.graph.initializer:
+        # The least score that stays.
+        if weight.data_type == onnx.TensorProto.FLOAT:
+            array = numpy_helper.to_array(weight) * np.float32(0.5)
+            weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+    with refused(VerificationError, "yolo"):
+        require_same_tail(replace(loaded, tail=Tail(wrong)))

@@ -1,0 +1,127 @@
+"""What an ONNX model computes by ONNX Runtime, and by ONNX's own evaluator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from runtime_ext.verification import onnx_outputs
+from runtime_ext.verification.expected import expected_outputs
+from runtime_ext.verification.not_computed import NotComputed
+from runtime_ext.verification.onnx_outputs import (
+    evaluated_outputs,
+    named_by_model,
+    runtime_outputs,
+)
+from tests.onnx_sketch import Sketch
+from tests.refusals import refused
+from tvm_ios.contest.outputs import Verify
+
+X = np.array([[-1.0, 2.0]], np.float32)
+Way = Callable[..., tuple[list[list[np.ndarray]], str]]
+WAYS = pytest.mark.parametrize("way", [runtime_outputs, evaluated_outputs])
+
+
+def negation(opset: int = 17) -> onnx.ModelProto:
+    sketch = Sketch(1, 2, opset=opset)
+    return sketch.model(sketch.op("Neg", "x"))
+
+
+def unknown() -> onnx.ModelProto:
+    model = negation()
+    model.graph.node[0].op_type = "NoSuchOperator"
+    return model
+
+
+def tvm_outputs() -> list[list[np.ndarray]]:
+    return [[np.zeros(1)]]
+
+
+@pytest.fixture
+def without_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_outputs, "find_spec", lambda _: None)
+
+
+@WAYS
+def test_outputs_are_those_of_the_operators(way: Way) -> None:
+    pytest.importorskip("onnxruntime")
+    outputs, source = way(negation(), [{"x": X}, {"x": 2 * X}])
+    assert [[array.tolist() for array in sample] for sample in outputs] == [
+        [(-X).tolist()],
+        [(-2 * X).tolist()],
+    ]
+    assert source.startswith(("ONNX Runtime 1", "onnx.reference 1"))
+
+
+@WAYS
+def test_an_unknown_operator_is_not_computed(way: Way) -> None:
+    pytest.importorskip("onnxruntime")
+    with refused(NotComputed, "the model"):
+        way(unknown(), [{"x": X}])
+
+
+def test_a_newer_format_is_read() -> None:
+    pytest.importorskip("onnxruntime")
+    model = negation()
+    model.ir_version = onnx.IR_VERSION
+    assert runtime_outputs(model, [{"x": X}])[0][0][0].tolist() == (-X).tolist()
+    assert model.ir_version == onnx.IR_VERSION
+
+
+def test_the_evaluator_is_ended_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_outputs, "EVALUATOR_SECONDS", 0.05)
+    begin = time.monotonic()
+    with refused(NotComputed, "onnx.reference", "more than 0.05 s"):
+        evaluated_outputs(negation(), [{"x": X}])
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.usefixtures("without_runtime")
+def test_without_onnx_runtime_the_evaluator_is_asked() -> None:
+    expected = expected_outputs(negation(), [{"x": X}], tvm_outputs, Verify.onnx)
+    assert expected.source == f"onnx.reference {onnx.__version__}"
+    assert expected.outputs[0][0].tolist() == (-X).tolist()
+
+
+@pytest.mark.usefixtures("without_runtime")
+def test_else_tvm_is_and_it_is_said_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = expected_outputs(unknown(), [{"x": X}], tvm_outputs, Verify.onnx)
+    assert expected.outputs[0][0].tolist() == [0]
+    name = f"onnx.reference {onnx.__version__}"
+    assert expected.source == (
+        f"TVM's own build (ONNX Runtime is not installed; {name} does not run the model)"
+    )
+    monkeypatch.setattr(onnx_outputs, "EVALUATOR_SECONDS", 0.05)
+    late = expected_outputs(negation(), [{"x": X}], tvm_outputs, Verify.onnx)
+    assert str(late.source).endswith(f"; {name} takes more than 0.05 s)")
+
+
+def test_one_may_ask_tvm_or_nobody() -> None:
+    assert expected_outputs(negation(), [{"x": X}], tvm_outputs, Verify.tvm).source == (
+        "TVM's own build"
+    )
+    nothing = expected_outputs(negation(), [{"x": X}], tvm_outputs, Verify.off)
+    assert (nothing.outputs, nothing.source) == ([()], None)
+
+
+def test_a_model_of_tvm_has_no_other_framework() -> None:
+    assert expected_outputs(None, [{"x": X}], tvm_outputs, Verify.onnx).source == "TVM's own build"
+
+
+def test_inputs_have_the_names_and_types_of_the_model() -> None:
+    model = negation()
+    model.graph.input.append(helper.make_tensor_value_info("rest", TensorProto.INT64, [2]))
+    feeds = named_by_model(model, {"x": X.astype(np.float16)})
+    assert {name: (array.dtype, array.shape) for name, array in feeds.items()} == {
+        "x": (np.float32, (1, 2)),
+        "rest": (np.int64, (2,)),
+    }
+    renamed = named_by_model(model, {"var_x": X, "var_rest": np.ones(2, np.int64)})
+    assert [*renamed] == ["x", "rest"]
+    with refused(NotComputed, "names"):
+        named_by_model(model, {"var_x": X})

@@ -1,0 +1,274 @@
+"""Inputs at which operators go wrong: infinities, equal numbers, masked rows, the last index.
+
+Each input is followed through operators that move or choose its values and compute nothing of
+them. Past others rounding would break ties, and infinities make NaN of everything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from tvm_ios.files.array_files import Array
+from tvm_ios.onnx.inputs import free_inputs, model_names
+
+#: The library's own types are incomplete.
+_numpy: Any = np
+
+#: Of these operators the outputs hold values of the first input, or of all.
+_MOVE_FIRST = {
+    *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Expand"),
+    *("Tile", "Identity"),
+}
+_MOVE_ALL = {"Concat"}
+#: The same of floating-point numbers; the outputs of some hold a sign or an integer of them.
+_CHOOSE_FIRST = {
+    *("Gather", "GatherElements", "GatherND", "Pad", "DepthToSpace", "SpaceToDepth", "Clip"),
+    *("Relu", "Abs", "Neg", "Ceil", "Floor", "Round", "Sign", "TopK", "MaxPool", "GlobalMaxPool"),
+    *("ReduceMax", "ReduceMin"),
+}
+_CHOOSE_ALL = {"Max", "Min"}
+#: Of these the outputs are others, whatever the values are.
+_TELL = {
+    *("ArgMax", "ArgMin", "IsInf", "IsNaN", "Equal", "Greater", "GreaterOrEqual", "Less"),
+    "LessOrEqual",
+}
+_SOFTMAX = {"Softmax", "LogSoftmax"}
+#: Operators that do not care for infinities and ties, among those above.
+_CARELESS = {
+    *(*_MOVE_FIRST, *_MOVE_ALL, "Gather", "GatherElements", "GatherND", "Pad", "DepthToSpace"),
+    *("SpaceToDepth", "Neg", "Abs", "Where", "Add"),
+}
+#: What ONNX leaves open of NaN.
+_UNDEFINED_OF_NAN = {
+    *("ArgMax", "ArgMin", "Clip", "GlobalMaxPool", "Max", "MaxPool", "Min", "ReduceMax"),
+    *("ReduceMin", "TopK"),
+}
+_INTEGERS = {
+    *(TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64),
+    *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
+}
+
+
+def edge_inputs(
+    model: Any, inputs: Mapping[str, Array], *, infinities: bool
+) -> dict[str, Array] | None:
+    """Other inputs of a model, at the edges of what its operators are defined for.
+
+    What ONNX leaves open is not drawn: infinities that are cast to integers, indices out of range.
+
+    Parameters
+    ----------
+    model
+        A simplified ``onnx.ModelProto``.
+    inputs
+        Random inputs of its program; those of which no operator has an edge stay.
+    infinities
+        Whether reductions of infinities alone are drawn.
+
+    Returns
+    -------
+    dict, or None
+        The inputs by the same names; None if all stay.
+    """
+    graph = _Graph(model)
+    names = model_names(model, [*inputs])
+    generator = np.random.default_rng(1)
+    drawn = dict(inputs)
+    for name, array in inputs.items():
+        kind = array.dtype.kind
+        if array.size == 0 or names[name] not in graph.readers:
+            continue
+        if kind == "f":
+            other = _floats(_uses(graph, names[name]), array, generator, infinities)
+        elif kind == "i":
+            other = _indices(_extents(graph, names[name]), array, generator)
+        elif kind == "b":
+            other = _mask(graph, names[name], array)
+        else:
+            other = None
+        drawn[name] = array if other is None else other
+    changed = any(drawn[name] is not array for name, array in inputs.items())
+    return drawn if changed else None
+
+
+class _Graph:
+    """Who reads what."""
+
+    def __init__(self, model: Any) -> None:
+        self.opset = max((o.version for o in model.opset_import if not o.domain), default=0)
+        graph = model.graph
+        self.readers: dict[str, list[Any]] = defaultdict(list)
+        for node in graph.node:
+            for name in dict.fromkeys(node.input):
+                self.readers[name].append(node)
+        self.shapes = {w.name: list(w.dims) for w in graph.initializer}
+        for value in (*free_inputs(model), *graph.value_info, *graph.output):
+            dims = value.type.tensor_type.shape.dim
+            self.shapes.setdefault(value.name, [d.dim_value for d in dims])
+
+    def after(self, names: Iterable[str]) -> list[Any]:
+        """All operators that some values reach."""
+        waiting, seen = [*names], set(names)
+        nodes: list[Any] = []
+        while waiting:
+            for node in self.readers.get(waiting.pop(), ()):
+                new = [name for name in node.output if name not in seen]
+                seen.update(new)
+                waiting += new
+                nodes += [node] if new else []
+        return nodes
+
+
+@dataclass
+class _Uses:
+    """What becomes of a floating-point input; nothing may be drawn of what is computed with."""
+
+    known: bool = True
+    cares: bool = False
+    softmax: list[Any] = field(default_factory=list[Any])
+    added: bool = False
+    to_integer: bool = False
+    nan_is_defined: bool = True
+    #: ONNX Runtime begins poolings with the lowest number, and takes it for a bound that is not
+    #: there: by it one cannot tell what is right of infinities.
+    lowest: bool = True
+    largest: bool = True
+
+
+def _uses(graph: _Graph, name: str) -> _Uses:
+    uses = _Uses()
+    waiting, carried = [name], {name}
+    while waiting:
+        value = waiting.pop()
+        for node in graph.readers.get(value, ()):
+            kind, first = node.op_type, node.input[0] == value and value not in node.input[1:]
+            uses.cares |= kind not in _CARELESS
+            new: list[str] = []
+            if (kind in _MOVE_FIRST | _CHOOSE_FIRST and first) or kind in _MOVE_ALL | _CHOOSE_ALL:
+                # Which of equal ones a pooling or an unsorted TopK points at is open.
+                outputs = 2 if kind == "TopK" and _attribute(node, "sorted", 1) else 1
+                new = list(node.output[:1])
+                uses.known &= kind not in ("TopK", "MaxPool") or len(node.output) <= outputs
+                least, most = ([*node.input[1:3], "", ""])[:2]
+                uses.lowest &= "MaxPool" not in kind and (kind != "Clip" or least != "")
+                uses.largest &= kind != "Clip" or most != ""
+            elif kind == "Where" and value != node.input[0]:
+                new = list(node.output)
+            elif kind == "Add":
+                uses.added, new = True, list(node.output)
+            elif kind == "Cast":
+                to = _attribute(node, "to", 0)
+                uses.to_integer |= to in _INTEGERS
+                new = [] if to in _INTEGERS or to == TensorProto.BOOL else list(node.output)
+            elif kind in _SOFTMAX:
+                uses.softmax.append(node)
+            elif kind not in _TELL:
+                uses.known = False
+            waiting += [n for n in new if n not in carried]
+            carried.update(new)
+    after = graph.after(name for node in uses.softmax for name in node.output)
+    uses.nan_is_defined = _nan_is_defined(after) and not any(n.op_type in _SOFTMAX for n in after)
+    return uses
+
+
+def _floats(uses: _Uses, array: Array, generator: Any, infinities: bool) -> Array | None:
+    """Halves between -2 and 2, many of them equal, and infinities; or a mask of a softmax."""
+    if not uses.known or not uses.cares or (uses.added and not uses.softmax):
+        return None
+    if uses.softmax:
+        return None if uses.to_integer else _masked(array, generator, uses.nan_is_defined)
+    halves: Array = generator.integers(0 if uses.to_integer else -4, 5, array.shape) / 2
+    drawn = np.array(halves, array.dtype)
+    if infinities and not uses.to_integer:
+        rows = _rows(drawn)
+        chance: Array = generator.random(rows.shape)
+        block = len(rows) // 4
+        if uses.largest:
+            rows[chance < 1 / 16] = rows[:block] = np.inf
+        if uses.lowest:
+            rows[chance > 15 / 16] = rows[block : 2 * block] = rows[:, -1] = -np.inf
+    return drawn
+
+
+def _masked(array: Array, generator: Any, whole_row: bool) -> Array:
+    """A copy that is minus infinity in places, of two neighbours in one, or in all of a row."""
+    drawn = array.copy()
+    places: Array = _numpy.indices(array.shape).sum(axis=0)
+    drawn[(places % 2 == 1) & (generator.random(array.shape) < 0.5)] = -np.inf
+    rows = _rows(drawn)
+    if len(rows) > 1 and whole_row:
+        rows[0] = -np.inf
+    return drawn
+
+
+def _rows(array: Array) -> Array:
+    """A view of a contiguous array as rows."""
+    return array.reshape(-1, array.shape[-1] if array.ndim else 1)
+
+
+def _extents(graph: _Graph, name: str) -> tuple[int, bool] | None:
+    """The smallest extent that an input is an index of, and whether it may count from the end."""
+    extents: list[int] = []
+    waiting, carried = [name], {name}
+    while waiting:
+        value = waiting.pop()
+        for node in graph.readers.get(value, ()):
+            kind, data = node.op_type, graph.shapes.get(node.input[0], [])
+            if kind in _MOVE_FIRST | _MOVE_ALL or (
+                kind == "Cast"
+                and _attribute(node, "to", 0) in (TensorProto.INT32, TensorProto.INT64)
+            ):
+                waiting += [n for n in node.output if n not in carried]
+                carried.update(node.output)
+            elif kind in ("Gather", "GatherElements") and node.input[1] == value and data:
+                extents.append(data[_attribute(node, "axis", 0)])
+            elif kind == "GatherND" and node.input[1] == value and data:
+                begin = _attribute(node, "batch_dims", 0)
+                extents += data[begin : begin + graph.shapes[value][-1]]
+            elif kind not in _TELL:
+                return None
+    return (min(extents), graph.opset >= 11) if extents else None
+
+
+def _indices(limits: tuple[int, bool] | None, array: Array, generator: Any) -> Array | None:
+    if limits is None or limits[0] < 1:
+        return None
+    extent, from_the_end = limits
+    least = -extent if from_the_end else 0
+    drawn: Array = generator.integers(least, extent, array.size)
+    ends = [extent - 1, least, 0, -1 if from_the_end else 0][: array.size]
+    drawn[: len(ends)] = ends
+    return drawn.reshape(array.shape).astype(array.dtype)
+
+
+def _mask(graph: _Graph, name: str, array: Array) -> Array | None:
+    """The first row hides all and the last one nothing, or the other way round."""
+    after = graph.after([name])
+    softmax = [node for node in after if node.op_type in _SOFTMAX]
+    again = graph.after(name for node in softmax for name in node.output)
+    if array.ndim == 0 or not _nan_is_defined(after) or any(n.op_type in _SOFTMAX for n in again):
+        return None
+    rows = _rows(array.copy())
+    if len(rows) < 3:
+        return None
+    rows[0], rows[-1] = False, True
+    return rows.reshape(array.shape)
+
+
+def _nan_is_defined(nodes: Iterable[Any]) -> bool:
+    """Whether all of these operators pass NaN on, which an empty row may be."""
+    return not any(
+        node.op_type in _UNDEFINED_OF_NAN
+        or (node.op_type == "Cast" and _attribute(node, "to", 0) in _INTEGERS)
+        for node in nodes
+    )
+
+
+def _attribute(node: Any, name: str, default: int) -> int:
+    return next((int(a.i) for a in node.attribute if a.name == name), default)

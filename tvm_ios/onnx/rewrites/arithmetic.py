@@ -1,0 +1,94 @@
+"""Arithmetic of types that TVM's importer or its kernels do not compute with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import onnx_ir as ir
+
+from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.steps import Steps
+
+#: Integer powers up to this one are products, exact as long as they fit.
+_MOST_FACTORS = 8
+
+#: For float16 TVM has no intrinsic of these, or its importer mixes in float32.
+_IN_FLOAT32 = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Cosh", "Elu", "Selu", "Sinh")
+
+
+def _power(steps: Steps) -> None:
+    """TVM raises floating-point numbers to powers of their own type only."""
+    base, exponent = steps.node.inputs
+    if base.dtype is None or (base.dtype == exponent.dtype and base.dtype.is_floating_point()):
+        return
+    stated = constant(exponent)
+    # A single exponent that is a small whole number says how often to multiply.
+    factors = None if stated is None or stated.size != 1 else float(stated.item())
+    same_shape = base.shape is not None and base.shape == steps.node.outputs[0].shape
+    if same_shape and factors in range(1, _MOST_FACTORS + 1):
+        result = base
+        for _ in range(int(factors or 1) - 1):
+            result = steps.op("Mul", result, base)
+        steps.stand_for(result)
+        return
+    # As ONNX Runtime has it: integers are raised in double precision.
+    wide = [steps.cast(value, ir.DataType.DOUBLE) for value in (base, exponent)]
+    steps.stand_for(steps.cast(steps.op("Pow", *wide), base.dtype))
+
+
+def _extreme_of_truths(steps: Steps) -> None:
+    """TVM knows no least and no largest truth value."""
+    source, *axes = steps.node.inputs
+    if source.dtype != ir.DataType.BOOL:
+        return
+    attributes = steps.attributes
+    numbers = steps.cast(source, ir.DataType.UINT8)
+    extreme = steps.op(steps.node.op_type, numbers, *axes, **attributes)
+    steps.stand_for(steps.cast(extreme, ir.DataType.BOOL))
+
+
+def _in_float32(steps: Steps) -> None:
+    (source,), kind = steps.node.inputs, steps.node.op_type
+    attributes = steps.attributes
+    if source.dtype == ir.DataType.FLOAT16:
+        wide = steps.op(kind, steps.cast(source, ir.DataType.FLOAT), **attributes)
+        steps.stand_for(steps.cast(wide, ir.DataType.FLOAT16))
+    elif source.dtype == ir.DataType.DOUBLE and kind in ("Elu", "Selu"):
+        alpha = attributes.get("alpha", 1.0 if kind == "Elu" else 1.67326319217681884765625)
+        gamma = attributes.get("gamma", 1.0 if kind == "Elu" else 1.05070102214813232421875)
+        less = steps.op("Sub", steps.op("Exp", source), steps.number(1.0))
+        less = steps.op("Mul", less, steps.number(alpha))
+        chosen = steps.op("Where", steps.op("Less", source, steps.number(0.0)), less, source)
+        steps.stand_for(steps.op("Mul", chosen, steps.number(gamma)))
+
+
+def _thresholded_relu(steps: Steps) -> None:
+    """TVM's importer compares with a float32, whatever the type."""
+    (source,) = steps.node.inputs
+    if source.dtype in (None, ir.DataType.FLOAT):
+        return
+    alpha = steps.number(steps.node.attributes.get_float("alpha", 1.0))
+    above = steps.op("Greater", source, alpha)
+    steps.stand_for(steps.op("Where", above, source, steps.number(0.0)))
+
+
+def _bit_cast(steps: Steps) -> None:
+    """Between integers of one width a cast keeps the bits."""
+    (source,), node = steps.node.inputs, steps.node
+    target = ir.DataType(node.attributes["to"].value)
+    if source.dtype == target:
+        steps.stand_for(source)
+    elif source.dtype == ir.DataType.BOOL or (
+        source.dtype is not None and source.dtype.is_integer() and target.is_integer()
+    ):
+        steps.stand_for(steps.cast(source, target))
+
+
+ARITHMETIC: Mapping[str, Callable[[Steps], None]] = {
+    "BitCast": _bit_cast,
+    "Pow": _power,
+    "ReduceMax": _extreme_of_truths,
+    "ReduceMin": _extreme_of_truths,
+    "ThresholdedRelu": _thresholded_relu,
+    **dict.fromkeys(_IN_FLOAT32, _in_float32),
+}

@@ -1,0 +1,143 @@
+"""Graphs that operators hold, written out in the graph in which the operator stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_ir as ir
+
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.edit import constant, new_constant, redirect
+
+#: A larger model is refused: every search and every compiler would take minutes for it.
+LARGEST = 20_000
+
+
+@dataclass
+class Body:
+    """A graph of an operator, which can be written out any number of times.
+
+    Attributes
+    ----------
+    graph, node
+        The graph that is written to, and the operator before which it is.
+    body
+        The graph that the operator holds; it may read values of the graph around it.
+    """
+
+    graph: Any
+    node: Any
+    body: Any
+    #: Its constants, which all copies share, and the copies of what reads no input of the body.
+    _constants: dict[Any, Any] = field(default_factory=dict[Any, Any])
+
+    def write(self, inputs: Sequence[Any], name: str) -> list[Any]:
+        """Copy the body, reading these inputs; the names of what is in it begin with ``name``.
+
+        Shapes are left out, for they may differ from one copy to the next.
+
+        Returns
+        -------
+        list of value
+            What the body's outputs are then: also inputs, or values of the graph around it.
+
+        Raises
+        ------
+        GraphError
+            If the graph becomes too large.
+        """
+        if len(self.graph) + len(self.body) > LARGEST:
+            raise GraphError(
+                f"{text_of(self.node)} makes the model more than {LARGEST} operators large when it "
+                "is unrolled: export the model for fewer steps"
+            )
+        values = {**self._shared(), **dict(zip(self.body.inputs, inputs, strict=True))}
+        for inner in self.body:
+            self.graph.insert_before(self.node, _copied(inner, values, f"{name}."))
+        return [values.get(value, value) for value in self.body.outputs]
+
+    def _shared(self) -> Mapping[Any, Any]:
+        if not self._constants:
+            for value in self.body.initializers.values():
+                array: Any = constant(value)
+                self._constants[value] = new_constant(self.graph, value.name, array)
+        return self._constants
+
+
+def text_of(node: Any) -> str:
+    """What a sentence calls a node: its operator, its name if it has one, what it makes."""
+    name = f"node {node.name!r}, " if node.name else ""
+    return f"operator {node.op_type} ({name}output {node.outputs[0].name!r})"
+
+
+def stand_for(graph: Any, node: Any, results: Sequence[Any]) -> None:
+    """Let these values be read in the place of a node's results, and remove the node."""
+    for number, (old, new) in enumerate(zip(node.outputs, results, strict=True)):
+        if not old.name:
+            continue
+        # A result may be an input of the graph, or stand for several outputs, which have names.
+        passed: Any = ir.node("Identity", [new], name=f"{node.name}.result{number}")
+        (result,) = passed.outputs
+        result.name, result.type = f"{old.name}.result", old.type
+        result.shape = old.shape if old.shape is not None and old.shape.is_static() else None
+        graph.insert_before(node, passed)
+        redirect(graph, old, result)
+    graph.remove(node, safe=True)
+
+
+def values_read(node: Any) -> Iterator[Any]:
+    """The values that a node reads, also in the graphs that it holds."""
+    yield from (value for value in node.inputs if value is not None)
+    for attribute in node.attributes.values():
+        if attribute.type != ir.AttributeType.GRAPH:
+            continue
+        graph = attribute.as_graph()
+        made = {*graph.inputs, *graph.initializers.values()}
+        made |= {value for inner in graph for value in inner.outputs}
+        read = [*graph.outputs, *(value for inner in graph for value in values_read(inner))]
+        yield from (value for value in read if value not in made)
+
+
+def _copied(node: Any, values: dict[Any, Any], prefix: str) -> Any:
+    """A copy of a node that reads and makes other values; those that it makes are added."""
+    attributes: list[Any] = [
+        ir.AttrGraph(attribute.name, _copied_graph(attribute.as_graph(), values, prefix))
+        if attribute.type == ir.AttributeType.GRAPH
+        else attribute
+        for attribute in node.attributes.values()
+    ]
+    copy: Any = ir.Node(
+        node.domain,
+        node.op_type,
+        [None if value is None else values.get(value, value) for value in node.inputs],
+        attributes,
+        num_outputs=len(node.outputs),
+        name=f"{prefix}{node.name or node.op_type}",
+    )
+    for old, new in zip(node.outputs, copy.outputs, strict=True):
+        # An output without a name is one that nobody wants.
+        new.name = old.name and f"{prefix}{old.name}"
+        new.type, new.const_value = old.type, old.const_value
+        values[old] = new
+    return copy
+
+
+def _copied_graph(graph: Any, outer: Mapping[Any, Any], prefix: str) -> Any:
+    values = dict(outer)
+    for value in (*graph.inputs, *graph.initializers.values()):
+        values[value] = ir.Value(
+            name=f"{prefix}{value.name}", type=value.type, const_value=value.const_value
+        )
+        if value.const_value is not None:
+            values[value].shape = value.shape
+    nodes = [_copied(node, values, prefix) for node in graph]
+    return ir.Graph(
+        [values[value] for value in graph.inputs],
+        [values.get(value, value) for value in graph.outputs],
+        nodes=nodes,
+        initializers=[values[value] for value in graph.initializers.values()],
+        opset_imports=graph.opset_imports,
+        name=graph.name,
+    )

@@ -1,0 +1,98 @@
+"""Tensors without elements, which are constants: what is computed of nothing is known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.onnx.edit import constant, new_constant
+from tvm_ios.onnx.rewrites.steps import Array, Steps
+
+#: What ONNX says that reductions make of nothing; of integers the least and the greatest.
+_IDENTITIES = {
+    "ReduceL1": 0,
+    "ReduceL2": 0,
+    "ReduceLogSum": -math.inf,
+    "ReduceLogSumExp": -math.inf,
+    "ReduceMax": -math.inf,
+    "ReduceMean": math.nan,
+    "ReduceMin": math.inf,
+    "ReduceProd": 1,
+    "ReduceSum": 0,
+    "ReduceSumSquare": 0,
+}
+
+
+_SCATTERING = ("Scatter", "ScatterElements", "ScatterND")
+
+
+def make_empty_constant(graph: Any) -> bool:
+    """Let constants be read in the place of inputs and results without elements.
+
+    What reads constants alone can be folded then: ONNX defines reductions of nothing, and products
+    over nothing. Tells whether there were such values.
+    """
+    results = [value for node in graph for value in node.outputs]
+    empty = [(v, array) for v in (*graph.inputs, *results) if (array := _empty(v)) is not None]
+    read = [(value, array) for value, array in empty if value.uses()]
+    for value, array in read:
+        ir.convenience.replace_all_uses_with(value, new_constant(graph, f"{value.name}.0", array))
+    return bool(read)
+
+
+def drop_empty(graph: Any, node: Any, opset: int) -> None:
+    """Write an operator that reads or makes what has no elements without that, where it can be."""
+    if node.domain not in ("", "ai.onnx") or not node.outputs:
+        return
+    steps = Steps(graph, node, opset)
+    empty = [_empty(value) for value in node.outputs]
+    if node.op_type != "Identity" and all(array is not None for array in empty):
+        steps.stand_for(*(steps.number(array) for array in empty if array is not None))
+    elif node.op_type == "Split" and any(array is not None for array in empty):
+        _split(steps, empty)
+    elif node.op_type in _IDENTITIES and _is_empty_constant(node.inputs[0]):
+        _reduce(steps, _IDENTITIES[node.op_type])
+    elif node.op_type == "Concat":
+        kept = [value for value in node.inputs if not _is_empty_constant(value)]
+        if len(kept) < len(node.inputs):
+            axis = node.attributes["axis"].value
+            steps.stand_for(steps.op("Concat", *kept, like=node.outputs[0], axis=axis))
+    elif node.op_type in _SCATTERING and _is_empty_constant(node.inputs[1]):
+        steps.stand_for(node.inputs[0])
+
+
+def _split(steps: Steps, empty: list[Array | None]) -> None:
+    """Cut out only the ranges that have elements."""
+    node = steps.node
+    axis = node.attributes.get_int("axis", 0)
+    kept = [value for value, array in zip(node.outputs, empty, strict=True) if array is None]
+    parts = iter(steps.split(node.inputs[0], [value.shape[axis] for value in kept], axis))
+    steps.stand_for(*(next(parts) if array is None else steps.number(array) for array in empty))
+
+
+def _reduce(steps: Steps, identity: float) -> None:
+    """The reduction of nothing, whichever the axes."""
+    result = steps.node.outputs[0]
+    if result.shape is None or not result.shape.is_static():
+        return
+    kind = np.dtype(result.dtype.numpy())
+    if kind.kind in "biu" and math.isinf(identity):
+        least, greatest = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+        identity = least if identity < 0 else greatest
+    steps.stand_for(steps.number(np.full(tuple(result.shape), identity, kind)))
+
+
+def _empty(value: Any) -> Array | None:
+    """The array of a value without elements; None of any other."""
+    if value.shape is None or value.dtype is None or not value.shape.is_static():
+        return None
+    shape = tuple(value.shape)
+    return None if math.prod(shape) else np.zeros(shape, value.dtype.numpy())
+
+
+def _is_empty_constant(value: Any) -> bool:
+    array = constant(value)
+    return array is not None and not array.size

@@ -1,0 +1,124 @@
+"""Normalisations and determinants, in operators for which there are kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.onnx.rewrites.steps import Steps
+
+
+def _lp_normalization(steps: Steps) -> None:
+    """Divided by the norm along an axis; zeros stay zeros."""
+    (source,), node = steps.node.inputs, steps.node
+    if source.dtype is None:
+        return
+    axis = node.attributes.get_int("axis", -1)
+    kind = f"ReduceL{node.attributes.get_int('p', 2)}"
+    # Sums of float16 overflow and lose what is small.
+    narrow = source.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+    wide = steps.cast(source, ir.DataType.FLOAT) if narrow else source
+    norm = steps.reduced(kind, wide, [axis], keepdims=1)
+    zero, one = (steps.number(np.array(n, wide.dtype.numpy())) for n in (0, 1))
+    divisor = steps.op("Where", steps.op("Equal", norm, zero), one, norm)
+    quotient = steps.op("Div", wide, divisor)
+    quotient.dtype = wide.dtype
+    steps.stand_for(steps.cast(quotient, source.dtype))
+
+
+def _rms_normalization(steps: Steps) -> None:
+    """TVM does not lower it where all axes are normalised: it gets one more before them."""
+    source, scale = steps.node.inputs
+    attributes = steps.attributes
+    if source.shape is None or not source.shape.is_static():
+        return
+    extents = list(source.shape)
+    if attributes.get("axis", -1) % len(extents) > 0:
+        return
+    attributes["axis"] = -len(extents)
+    rows = steps.reshaped(source, extents, [1, *extents])
+    normalised = steps.op("RMSNormalization", rows, scale, **attributes)
+    steps.stand_for(steps.reshaped(normalised, [1, *extents], extents))
+
+
+def _batch_normalization(steps: Steps) -> None:
+    """In training the mean and variance are the batch's own; those that are given are moved."""
+    node = steps.node
+    if not node.attributes.get_int("training_mode", 0):
+        return
+    source, scale, bias, *running = node.inputs
+    if source.shape is None or source.dtype is None:
+        return
+    epsilon = node.attributes.get_float("epsilon", 1e-5)
+    momentum = node.attributes.get_float("momentum", 0.9)
+    rank = len(source.shape)
+    axes = [axis for axis in range(rank) if axis != 1]
+    mean = steps.reduced("ReduceMean", source, axes, keepdims=1)
+    centred = steps.op("Sub", source, mean)
+    square = steps.op("Mul", centred, centred)
+    variance = steps.reduced("ReduceMean", square, axes, keepdims=1)
+    root = steps.op("Sqrt", steps.op("Add", variance, steps.number(epsilon)))
+    columns = steps.number([-1, *[1] * (rank - 2)])
+    factor, shift = (steps.op("Reshape", value, columns) for value in (scale, bias))
+    result = steps.op("Mul", steps.op("Div", centred, root), factor)
+    results = [steps.op("Add", result, shift)]
+    for old, new in zip(running, (mean, variance), strict=True):
+        dtype = (old.dtype or source.dtype).numpy()
+        kept, added = (steps.number(np.array(n, dtype)) for n in (momentum, 1 - momentum))
+        current = steps.op("Reshape", new, steps.number([-1]))
+        if old.dtype is not None and old.dtype != source.dtype:
+            current = steps.cast(current, old.dtype)
+        moved = [steps.op("Mul", old, kept), steps.op("Mul", current, added)]
+        results.append(steps.op("Add", *moved))
+    steps.stand_for(*results[: len(node.outputs)])
+
+
+def _determinant(steps: Steps) -> None:
+    """By elimination with the largest pivot of each column, as LAPACK does."""
+    (source,) = steps.node.inputs
+    if source.shape is None or not source.shape.is_static() or source.dtype is None:
+        return
+    *batch, extent, _ = source.shape
+    rows_axis = len(batch)
+    zero = steps.number(np.zeros((), source.dtype.numpy()))
+
+    def part(value: Any, begin: int, end: int, axis: int) -> Any:
+        return steps.op("Slice", value, *(steps.number([n]) for n in (begin, end, axis)))
+
+    matrix, product = source, None
+    for size in range(extent, 1, -1):
+        column = part(matrix, 0, 1, rows_axis + 1)
+        magnitude = steps.op("Abs", column)
+        place = steps.op("ArgMax", magnitude, axis=rows_axis, keepdims=1)
+        numbers = steps.number(np.arange(size).reshape(size, 1))
+        is_pivot = steps.op("Equal", place, numbers)
+        # Of one row and zeros the sum is that row, exactly.
+        chosen = steps.op("Where", is_pivot, matrix, zero)
+        pivot_row = steps.reduced("ReduceSum", chosen, [rows_axis], keepdims=1)
+        pivot = part(pivot_row, 0, 1, rows_axis + 1)
+        # The first row takes the pivot's place, which turns the sign.
+        swapped = steps.op("Where", is_pivot, part(matrix, 0, 1, rows_axis), matrix)
+        others = part(swapped, 1, size, rows_axis)
+        first, rest = part(others, 0, 1, rows_axis + 1), part(others, 1, size, rows_axis + 1)
+        # A column of zeros makes the product zero, whatever follows.
+        singular = steps.op("Equal", pivot, zero)
+        divisor = steps.op("Where", singular, steps.number(1.0), pivot)
+        factor = steps.op("Div", first, divisor)
+        right = part(pivot_row, 1, size, rows_axis + 1)
+        matrix = steps.op("Sub", rest, steps.op("Mul", factor, right))
+        top = steps.op("Equal", place, steps.number(np.zeros((), np.int64)))
+        signed = steps.op("Where", top, pivot, steps.op("Neg", pivot))
+        product = signed if product is None else steps.op("Mul", product, signed)
+    product = matrix if product is None else steps.op("Mul", product, matrix)
+    steps.stand_for(steps.summed(product, [rows_axis, rows_axis + 1]))
+
+
+NORMALISATIONS: Mapping[str, Callable[[Steps], None]] = {
+    "BatchNormalization": _batch_normalization,
+    "Det": _determinant,
+    "LpNormalization": _lp_normalization,
+    "RMSNormalization": _rms_normalization,
+}

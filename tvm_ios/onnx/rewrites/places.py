@@ -1,0 +1,90 @@
+"""Operators that move numbers to places that are computed: gathers of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.onnx.rewrites.steps import Steps, static_shape
+
+
+def _reverse_sequence(steps: Steps) -> None:
+    """Of each batch the first places in time are read backwards, so many as it says."""
+    source, lengths = steps.node.inputs
+    extents = static_shape(source)
+    if extents is None:
+        return
+    batch = steps.node.attributes.get_int("batch_axis", 1) % len(extents)
+    time = steps.node.attributes.get_int("time_axis", 0) % len(extents)
+    ends = steps.unsqueezed(steps.cast(lengths, ir.DataType.INT64), 1)
+    places = steps.number(np.arange(extents[time]))
+    mirrored = steps.op("Sub", steps.op("Sub", ends, steps.number([1])), places)
+    index = steps.op("Where", steps.op("Less", places, ends), mirrored, places)
+    rows = _Rows(steps, source, batch, time)
+    steps.stand_for(rows.restored(rows.taken(index, extents[time])))
+
+
+def _tensor_scatter(steps: Steps) -> None:
+    """A cache in which each batch's update lies from a place on, or past the end from the first."""
+    cache, update, begins = (*steps.node.inputs, None)[:3]
+    extents, update_extents = static_shape(cache), static_shape(update)
+    if extents is None or update_extents is None:
+        return
+    axis = steps.node.attributes.get_int("axis", -2) % len(extents)
+    extent, length = extents[axis], update_extents[axis]
+    first = steps.number(np.zeros((extents[0], 1), np.int64))
+    if begins is not None:
+        first = steps.unsqueezed(steps.cast(begins, ir.DataType.INT64), 1)
+    # Which of the update each place of the cache takes, if it is one of them.
+    source = steps.op("Sub", steps.number(np.arange(extent)), first)
+    if steps.node.attributes.get_string("mode", "linear") == "circular":
+        source = steps.op(
+            "Mod", steps.op("Add", source, steps.number([extent])), steps.number([extent])
+        )
+    zero, end = steps.number([0]), steps.number([length])
+    inside = steps.op(
+        "And", steps.op("Not", steps.op("Less", source, zero)), steps.op("Less", source, end)
+    )
+    rows, kept = _Rows(steps, update, 0, axis), _Rows(steps, cache, 0, axis)
+    taken = rows.taken(steps.op("Where", inside, source, zero), extent)
+    mask = steps.unsqueezed(inside, 2)
+    steps.stand_for(kept.restored(steps.op("Where", mask, taken, kept.value)))
+
+
+class _Rows:
+    """A value as (batch, places, rest), of whose places each batch takes its own."""
+
+    def __init__(self, steps: Steps, value: Any, batch: int, axis: int) -> None:
+        extents = list(value.shape)
+        self.steps = steps
+        self._perm = [batch, axis, *(i for i in range(len(extents)) if i not in (batch, axis))]
+        self._extents = [extents[i] for i in self._perm]
+        self.shape = [*self._extents[:2], prod(self._extents[2:])]
+        turned = steps.transposed(value, self._perm)
+        self.value = steps.reshaped(turned, self._extents, self.shape)
+
+    def taken(self, index: Any, count: int) -> Any:
+        """The places of an index of shape (batch, count)."""
+        batch, places, rest = self.shape
+        flat = self.steps.op("Reshape", self.value, self.steps.number([batch * places, rest]))
+        begins = self.steps.number(np.arange(batch).reshape(batch, 1) * places)
+        number = self.steps.op(
+            "Reshape", self.steps.op("Add", index, begins), self.steps.number([-1])
+        )
+        rows = self.steps.op("Gather", flat, number, axis=0)
+        return self.steps.op("Reshape", rows, self.steps.number([batch, count, rest]))
+
+    def restored(self, value: Any) -> Any:
+        """What has the shape of :attr:`value`, as the value was."""
+        whole = self.steps.op("Reshape", value, self.steps.number(self._extents))
+        return self.steps.transposed(whole, np.argsort(self._perm).tolist())
+
+
+PLACES: Mapping[str, Callable[[Steps], None]] = {
+    "ReverseSequence": _reverse_sequence,
+    "TensorScatter": _tensor_scatter,
+}

@@ -1,0 +1,39 @@
+"""Which operators are written in others, because TVM reads them wrongly or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm_ios.onnx.rewrites.arithmetic import ARITHMETIC
+from tvm_ios.onnx.rewrites.declared import DECLARED
+from tvm_ios.onnx.rewrites.deform import deformable_convolution
+from tvm_ios.onnx.rewrites.misread import MISREAD
+from tvm_ios.onnx.rewrites.n_grams import count_n_grams
+from tvm_ios.onnx.rewrites.normalisations import NORMALISATIONS
+from tvm_ios.onnx.rewrites.places import PLACES
+from tvm_ios.onnx.rewrites.steps import Steps
+from tvm_ios.onnx.rewrites.windows import WINDOWS
+
+_WRITERS: Mapping[str, Callable[[Steps], None]] = {
+    **MISREAD,
+    **ARITHMETIC,
+    **DECLARED,
+    **NORMALISATIONS,
+    **PLACES,
+    **WINDOWS,
+    "DeformConv": deformable_convolution,
+    "TfIdfVectorizer": count_n_grams,
+}
+
+
+def write_plainly(graph: Any, node: Any, opset: int) -> None:
+    """Replace an operator that has a writer, as far as TVM's importer needs it.
+
+    Raises
+    ------
+    GraphError
+        If there is no other way to write it.
+    """
+    if node.op_type in _WRITERS and node.domain in ("", "ai.onnx"):
+        _WRITERS[node.op_type](Steps(graph, node, opset))

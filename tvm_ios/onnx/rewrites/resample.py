@@ -1,0 +1,178 @@
+"""One axis of a ``Resize``: which pixels each pixel of the result is a sum of, computed exactly.
+
+What ONNX says of coordinates and filters is computed with fractions, so that no rounding decides
+which of two pixels is nearer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+
+import numpy as np
+
+from tvm_ios.onnx.rewrites.steps import Array
+
+_HALF = Fraction(1, 2)
+#: Denominators up to this one are what a scale was meant to be.
+_LARGEST_DENOMINATOR = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """How pixels are weighted: attributes of ``Resize`` of the same names."""
+
+    mode: str
+    nearest_mode: str
+    cubic_coeff_a: Fraction
+    antialias: bool
+    exclude_outside: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis that is resized.
+
+    Attributes
+    ----------
+    before, after
+        Its extents in pixels.
+    scale
+        What the one is to be multiplied by to become the other, before that is rounded.
+    coordinates
+        The coordinate transformation mode.
+    begin, end
+        The part of the axis that ``tf_crop_and_resize`` reads, where 1 is the last pixel's centre.
+    """
+
+    before: int
+    after: int
+    scale: Fraction
+    coordinates: str
+    begin: Fraction = Fraction(0)
+    end: Fraction = Fraction(1)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the scale leads to the extent of the result without rounding."""
+        return self.before * self.scale == self.after
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing is resized."""
+        return self.before == self.after and self.is_whole and (self.begin, self.end) == (0, 1)
+
+    def place(self, pixel: int) -> Fraction:
+        """Where a pixel of the result lies, in pixels of the source."""
+        last = self.before - 1
+        match self.coordinates:
+            case "align_corners":
+                return Fraction(pixel * last, max(self.after - 1, 1))
+            case "asymmetric":
+                return pixel / self.scale
+            case "tf_crop_and_resize" if self.after == 1:
+                return (self.begin + self.end) * last / 2
+            case "tf_crop_and_resize":
+                return self.begin * last + pixel * (self.end - self.begin) * last / (self.after - 1)
+            case "pytorch_half_pixel" if self.after == 1:
+                return Fraction(0)
+            case "half_pixel_symmetric":
+                offset = Fraction(self.before, 2) * (1 - self.after / (self.before * self.scale))
+                return offset + (pixel + _HALF) / self.scale - _HALF
+            case _:
+                return (pixel + _HALF) / self.scale - _HALF
+
+    def outside(self) -> Array:
+        """Which pixels of the result lie outside of the source, where that has a value of its own.
+
+        Returns
+        -------
+        array of bool, (after,)
+        """
+        if self.coordinates != "tf_crop_and_resize":
+            return np.zeros(self.after, bool)
+        return np.array([not 0 <= self.place(i) <= self.before - 1 for i in range(self.after)])
+
+
+def simplest(scale: float) -> Fraction:
+    """The simplest fraction that is this number in float32, or the number itself."""
+    fraction = Fraction(scale).limit_denominator(_LARGEST_DENOMINATOR)
+    return fraction if np.float32(float(fraction)) == np.float32(scale) else Fraction(scale)
+
+
+def is_misread(axis: Axis, filter: Filter) -> bool:
+    """Whether TVM would choose another nearest pixel somewhere.
+
+    Just between two pixels it rounds floating-point numbers by chance; not for whole factors,
+    which kernels of ours compute. In the mode ``asymmetric`` it does with care what exporters
+    write, and Relay's importer takes no notice of the other roundings.
+    """
+    is_whole_factor = axis.after % axis.before == 0
+    if axis.coordinates == "asymmetric" and axis.before != axis.after:
+        known = ("floor", "round_prefer_floor") if is_whole_factor else ("floor",)
+        return filter.nearest_mode not in known
+    if is_whole_factor:
+        return False
+    shift = _HALF if filter.nearest_mode.startswith("round") else 0
+    return any((axis.place(i) + shift).denominator == 1 for i in range(axis.after))
+
+
+def taps(axis: Axis, filter: Filter) -> tuple[Array, Array]:
+    """The pixels that each pixel of the result is a sum of, and their weights.
+
+    Returns
+    -------
+    array of int64, array of float64, (after, taps)
+        Both padded to the same number of taps by weights of zero.
+    """
+    sums = [_weights(axis, filter, axis.place(pixel)) for pixel in range(axis.after)]
+    most = max(map(len, sums))
+    pixels, weights = np.zeros((axis.after, most), np.int64), np.zeros((axis.after, most))
+    for row, parts in enumerate(sums):
+        pixels[row, : len(parts)] = list(parts)
+        pixels[row, len(parts) :] = next(iter(parts))
+        weights[row, : len(parts)] = [float(weight) for weight in parts.values()]
+    return pixels, weights
+
+
+def _weights(axis: Axis, filter: Filter, place: Fraction) -> dict[int, Fraction]:
+    """Weights that are not zero by pixel; what lies outside is the pixel at the border."""
+    last = axis.before - 1
+    if filter.mode == "nearest":
+        return {min(max(_nearest(place, filter.nearest_mode), 0), last): Fraction(1)}
+    reach = 1 if filter.mode == "linear" else 2
+    # A filter against aliasing is as much wider as the image becomes smaller.
+    narrowing = min(axis.scale, Fraction(1)) if filter.antialias else Fraction(1)
+    first, end = floor(place - reach / narrowing) + 1, ceil(place + reach / narrowing)
+    found = {pixel: _kernel(abs(pixel - place) * narrowing, filter) for pixel in range(first, end)}
+    if filter.exclude_outside:
+        found = {pixel: weight for pixel, weight in found.items() if 0 <= pixel <= last}
+    total = sum(found.values())
+    weights: dict[int, Fraction] = {}
+    for pixel, weight in found.items():
+        inside = min(max(pixel, 0), last)
+        weights[inside] = weights.get(inside, Fraction(0)) + weight / total
+    return weights
+
+
+def _kernel(distance: Fraction, filter: Filter) -> Fraction:
+    """The weight of a pixel so far away, within the filter's reach."""
+    if filter.mode == "linear":
+        return 1 - distance
+    a = filter.cubic_coeff_a
+    if distance <= 1:
+        return ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    return ((distance - 5) * distance + 8) * distance * a - 4 * a
+
+
+def _nearest(place: Fraction, rounding: str) -> int:
+    match rounding:
+        case "floor":
+            return floor(place)
+        case "ceil":
+            return ceil(place)
+        case "round_prefer_ceil":
+            return floor(place + _HALF)
+        case _:
+            return ceil(place - _HALF)

@@ -1,0 +1,131 @@
+"""Operators of windows of images, where each number is gathered from a place that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.pads import explicit_pads
+from tvm_ios.onnx.rewrites.steps import Array, Steps, static_shape
+
+
+def _col2im(steps: Steps) -> None:
+    """Each pixel is the sum of the columns' numbers that lie on it: those are gathered."""
+    source, image_input, block_input = steps.node.inputs
+    image, block = constant(image_input), constant(block_input)
+    extents = static_shape(source)
+    if extents is None or image is None or block is None:
+        return
+    get, rank = steps.node.attributes.get_ints, image.size
+    windows = window_places(
+        image.tolist(),
+        block.tolist(),
+        get("strides", [1] * rank),
+        get("pads", [0] * 2 * rank),
+        get("dilations", [1] * rank),
+    )
+    # For each pixel, where in a channel's rows of all windows its numbers are; the last is a zero.
+    count, columns = windows.shape
+    lying: list[list[int]] = [[] for _ in range(image.prod())]
+    for place, window in np.argwhere(windows.T >= 0).tolist():
+        lying[windows[window, place]].append(place * count + window)
+    most = max(map(len, lying))
+    table = np.array([[*places, *[columns * count] * (most - len(places))] for places in lying])
+    planes = [extents[0], extents[1] // columns]
+    rows = steps.op("Reshape", source, steps.number([*planes, columns * count]))
+    zeros = steps.number(np.zeros((*planes, 1), source.dtype.numpy()))
+    rows = steps.op("Concat", rows, zeros, axis=2)
+    parts = steps.op("Gather", rows, steps.number(np.ascontiguousarray(table.T)), axis=2)
+    total = steps.summed(parts, [2])
+    steps.stand_for(steps.op("Reshape", total, steps.number([*planes, *image.tolist()])))
+
+
+def _max_pool(steps: Steps) -> None:
+    """TVM's importer makes no indices: the largest are sought in gathered windows."""
+    node = steps.node
+    if len(node.outputs) < 2 or not (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
+        return
+    explicit_pads(steps.graph, node, steps.opset)
+    (source,), get = node.inputs, node.attributes.get_ints
+    extents, result = static_shape(source), static_shape(node.outputs[0])
+    if extents is None or result is None:
+        return
+    planes, image, rank = extents[:2], extents[2:], len(extents) - 2
+    windows = window_places(
+        image,
+        get("kernel_shape"),
+        get("strides", [1] * rank),
+        get("pads", [0] * 2 * rank),
+        get("dilations", [1] * rank),
+        result[2:],
+    )
+    dtype, size = source.dtype.numpy(), prod(image)
+    lowest = -np.inf if source.dtype.is_floating_point() else np.iinfo(dtype).min
+    # The pixels of a plane, and after them one that is never the largest.
+    table = steps.number(np.where(windows < 0, size, windows))
+    pixels = steps.op("Reshape", source, steps.number([*planes, size]))
+    filler = steps.number(np.full((*planes, 1), lowest, dtype))
+    pixels = steps.op("Concat", pixels, filler, axis=2)
+    parts = steps.op("Gather", pixels, table, axis=2)
+    most = steps.reduced("ReduceMax", parts, [3], keepdims=1)
+    # Of equal pixels the first one counts.
+    equal = steps.op("Where", steps.op("Equal", parts, most), table, steps.number([size]))
+    first = steps.reduced("ReduceMin", equal, [3], keepdims=0)
+    # In column-major order pixels are numbered as those of the image transposed.
+    numbers = np.arange(size).reshape(image)
+    if node.attributes.get_int("storage_order", 0):
+        numbers = np.arange(size).reshape(image[::-1]).T
+    index = steps.op("Gather", steps.number(np.append(numbers.reshape(-1), 0)), first, axis=0)
+    begins = np.arange(prod(planes)).reshape(*planes, 1) * size
+    index = steps.op("Add", index, steps.number(begins))
+    largest = steps.op("MaxPool", source, **steps.attributes)
+    steps.stand_for(largest, steps.op("Reshape", index, steps.number(result)))
+
+
+def window_places(
+    image: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    counts: Sequence[int] | None = None,
+) -> Array:
+    """Which pixels each window reads, both in row-major order.
+
+    Parameters
+    ----------
+    counts
+        How many windows there are along each axis; without it as many as fit.
+
+    Returns
+    -------
+    array of (windows, pixels of a window)
+        The pixels' numbers, -1 for what lies outside.
+    """
+    rank = len(image)
+    if counts is None:
+        counts = [
+            (image[i] + pads[i] + pads[rank + i] - dilations[i] * (kernel[i] - 1) - 1) // strides[i]
+            + 1
+            for i in range(rank)
+        ]
+    places = np.zeros((*counts, *kernel), np.int64)
+    inside = np.ones(places.shape, bool)
+    for i in range(rank):
+        along = (
+            np.arange(counts[i])[:, None] * strides[i]
+            - pads[i]
+            + np.arange(kernel[i]) * dilations[i]
+        )
+        shape = [1] * 2 * rank
+        shape[i], shape[rank + i] = along.shape
+        along = along.reshape(shape)
+        inside &= (along >= 0) & (along < image[i])
+        places = places * image[i] + along
+    return np.where(inside, places, -1).reshape(prod(counts), prod(kernel))
+
+
+WINDOWS: Mapping[str, Callable[[Steps], None]] = {"Col2Im": _col2im, "MaxPool": _max_pool}

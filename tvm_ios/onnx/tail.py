@@ -1,0 +1,163 @@
+"""The end of a model whose shapes depend on the data: cut off, to run after the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+from onnx import helper, numpy_helper
+
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.bodies import text_of, values_read
+
+#: The library's own types are incomplete.
+_helper: Any = helper
+
+#: Operators whose results are as large as their data say, whatever a model declares.
+SELECT = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+#: Operators that hold graphs, where nothing said beforehand what they run.
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+#: Operators that inputs make as large as they say, and the places of these inputs.
+_SIZED = {"Range": slice(0, 3), "TopK": slice(1, 2)}
+
+#: Operators that do a model's work.
+_WORK = frozenset(
+    {
+        *("Attention", "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "Einsum", "GRU"),
+        *("Gemm", "LSTM", "MatMul", "MatMulInteger", "QLinearConv", "QLinearMatMul", "RNN"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The end of a model, which runs after its program.
+
+    Attributes
+    ----------
+    model
+        It reads inputs of the whole model and outputs of the program, and its outputs are those of
+        the whole model, in order: those that the program makes pass through.
+    """
+
+    model: onnx.ModelProto
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What it reads, by the names in the model."""
+        return tuple(value.name for value in self.model.graph.input)
+
+    @property
+    def sentence(self) -> str:
+        """What runs where, for people."""
+        nodes: Sequence[Any] = self.model.graph.node
+        name = f" ({nodes[0].name})" if nodes[0].name else ""
+        which = (
+            f"the last operator, {nodes[0].op_type}{name}, runs"
+            if len(nodes) == 1
+            else f"the last {len(nodes)} operators, from {nodes[0].op_type}{name} on, run"
+        )
+        runtime = (
+            "ONNX Runtime"
+            if find_spec("onnxruntime") is not None
+            else "onnx.reference, since ONNX Runtime is not installed,"
+        )
+        return f"{which} on {runtime} after the program: the data decide their shapes"
+
+
+def sizes_of(kind: str, inputs: Sequence[Any]) -> Sequence[Any]:
+    """The inputs of an operator that say how large its results are, whatever a model declares."""
+    return inputs[_SIZED[kind]] if kind in _SIZED else ()
+
+
+def cut_tail(model: Any) -> Tail | None:
+    """Take all operators that depend on one whose shape depends on the data out of a model.
+
+    What they read of the rest is an output of it then.
+
+    Parameters
+    ----------
+    model
+        A model of ``onnx_ir`` with static inputs, folded constants and inferred shapes, which is
+        changed.
+
+    Raises
+    ------
+    GraphError
+        If nothing, or less than half of the work, would be left.
+    """
+    graph = model.graph
+    late: dict[Any, None] = {}
+    nodes: list[Any] = []
+    for node in graph:
+        if _depends_on_data(node) or any(value in late for value in values_read(node)):
+            nodes.append(node)
+            late.update(dict.fromkeys(node.outputs))
+    if not nodes:
+        return None
+    work, late_work = _work(graph), _work(nodes)
+    if late_work > work - late_work:
+        raise GraphError(
+            f"{_reason(nodes[0])}, and {late_work} of the model's {work} convolutions and matrix "
+            "products come after it: export the model without it"
+        )
+    outputs = list(graph.outputs)
+    read = dict.fromkeys(value for node in nodes for value in values_read(node))
+    early = [value for value in dict.fromkeys((*outputs, *read)) if value not in late]
+    weights = [v for v in early if v.const_value is not None and not v.is_graph_input()]
+    feeds = [value for value in early if value not in weights]
+    made = [value for value in feeds if not value.is_graph_input()]
+    if not made:
+        raise GraphError(
+            f"{_reason(nodes[0])}, and there is nothing to schedule before it: run the model on "
+            "ONNX Runtime"
+        )
+    serde: Any = ir.serde
+    proto = onnx.ModelProto(ir_version=model.ir_version)
+    proto.opset_import.extend(_helper.make_opsetid(*o) for o in model.opset_imports.items())
+    proto.graph.name = "tail"
+    proto.graph.node.extend(serde.serialize_node(node) for node in nodes)
+    proto.graph.input.extend(serde.serialize_value(value) for value in feeds)
+    proto.graph.output.extend(serde.serialize_value(value) for value in outputs)
+    for value in weights:
+        array: Any = constant(value)
+        proto.graph.initializer.append(numpy_helper.from_array(array, value.name))
+    graph.outputs[:] = made
+    graph.remove(nodes, safe=True)
+    return Tail(proto)
+
+
+def _reason(node: Any) -> str:
+    if node.op_type in CONTROL_FLOW:
+        return f"{text_of(node)} is control flow that only the data decide"
+    return f"{text_of(node)} makes results whose shape depends on the data or is unknown"
+
+
+def _depends_on_data(node: Any) -> bool:
+    """Whether the data, or nothing that is known, say how large a node's results are."""
+    if node.op_type in (*CONTROL_FLOW, *SELECT):
+        return True
+    if any(constant(value) is None for value in sizes_of(node.op_type, node.inputs)):
+        return True
+    return any(
+        value.name and (value.shape is None or not value.shape.is_static())
+        for value in node.outputs
+    )
+
+
+def _work(nodes: Iterable[Any]) -> int:
+    """How many operators do a model's work, also in the graphs that operators hold."""
+    return sum(
+        (node.op_type in _WORK)
+        + sum(
+            _work(attribute.as_graph())
+            for attribute in node.attributes.values()
+            if attribute.type == ir.AttributeType.GRAPH
+        )
+        for node in nodes
+    )
