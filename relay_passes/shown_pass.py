@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from typing import Any, TypeVar
+from typing import Any
 
 import tvm
 
-_Class = TypeVar("_Class", bound=type)
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 60
 
 
-def module_pass(cls: _Class) -> _Class:
+def module_pass(cls: Any) -> Any:
     """TVM's decorator of a class that transforms modules; ``repr`` has the class's parameters."""
     parameters = inspect.signature(cls)
     decorated: Any = tvm.transform.module_pass(cls, opt_level=0, name=cls.__name__)

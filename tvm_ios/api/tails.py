@@ -26,11 +26,11 @@ def require_same_tail(loaded: LoadedModel) -> None:
         If what will run the tail refuses it.
     """
     from onnx import helper
-    from runtime_ext.peers.onnx_outputs import onnx_outputs
 
     from runtime_ext.execution.ports import Port
     from runtime_ext.execution.session import random_values
     from runtime_ext.execution.tailed_session import open_tail
+    from runtime_ext.peers.onnx_outputs import onnx_outputs
 
     head, whole, tail = loaded.original, loaded.whole, loaded.tail
     assert head is not None
