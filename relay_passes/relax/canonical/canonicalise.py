@@ -11,6 +11,7 @@ from relay_passes.dialect import DialectError
 from relay_passes.relax.canonical.casts import without_casts
 from relay_passes.relax.canonical.fold_batch_norm import FoldBatchNorm
 from relay_passes.relax.canonical.fold_constants import FoldSmallConstants
+from relay_passes.relax.canonical.fold_empty import FoldEmpty
 from relay_passes.relax.canonical.raise_clip import RaiseClip
 from relay_passes.relax.canonical.raise_extreme import RaiseExtreme
 from relay_passes.relax.canonical.raise_gather import RaiseGather
@@ -44,6 +45,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
     module = without_schedule(module)
     passes = [
         relax.transform.Normalize(),
+        FoldEmpty(),
         FoldSmallConstants(),
         FoldBatchNorm(),
         relax.transform.DecomposeOpsForInference("main"),
