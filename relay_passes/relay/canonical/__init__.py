@@ -2,5 +2,6 @@
 
 - ``canonicalise``: the passes in order.
 - ``fold_constants``, ``fold_batch_norm``: what is known is computed.
+- ``inline_calls``: ``main`` calls operators alone.
 - ``wrap_indices``: no index leads beyond the data.
 """
