@@ -58,12 +58,15 @@ def first_wrong_operator(
     Returns
     -------
     str
-        Names the operator, or the few among which it is; empty if the model is no ONNX model.
+        Names the operator, or the few among which it is; empty if the model is no ONNX model, or
+        computes nothing.
     """
     model = loaded.original
     if not isinstance(model, onnx.ModelProto):
         return ""
     places = computed_operators(model)
+    if not places:
+        return ""
     steps = len(places).bit_length()
 
     def differs(count: int) -> bool:

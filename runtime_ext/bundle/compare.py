@@ -83,4 +83,4 @@ def time_saved(
 def reference_of(bundle: Bundle) -> Reference:
     """The inputs and outputs that the bundle's programs are compared with."""
     sample = Sample(bundle.reference_inputs, bundle.reference_outputs)
-    return Reference([sample], bundle.about["precision"], bundle.about["reference"])
+    return Reference([sample, *bundle.edges], bundle.about["precision"], bundle.about["reference"])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from runtime_ext.bundle.unit_forms import UnitForms
 from runtime_ext.bundle.weights import Weights, load_weights
 from runtime_ext.execution.package import digest
+from tvm_ios.contest.outputs import EDGES, Reference, Sample
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays
 from tvm_ios.files.json_text import json_object, natural, naturals
@@ -68,7 +69,8 @@ class Bundle:
     rtasks
         For a GPU its kernels as rTasks.
     reference
-        The reference outputs, as ``output/PLACE``.
+        The reference outputs, as ``output/PLACE``; of inputs at edges, if there are such, these
+        as ``edge/NAME``, and their outputs as ``edge output/PLACE``.
     """
 
     folder: Path
@@ -101,7 +103,28 @@ class Bundle:
     @property
     def reference_outputs(self) -> list[Array]:
         """Reference outputs in the model's order; none if programs are not compared."""
-        return [self.reference[f"output/{place}"] for place in range(len(self.reference))]
+        return self._arrays("output")
+
+    @property
+    def edges(self) -> list[Sample]:
+        """Inputs at edges with their outputs, if there are any."""
+        inputs = {name: self.reference.get(f"edge/{name}") for name in self.inputs}
+        present = {name: array for name, array in inputs.items() if array is not None}
+        return [Sample(present, self._arrays("edge output"), EDGES)] if present else []
+
+    def _arrays(self, what: str) -> list[Array]:
+        keys = (f"{what}/{place}" for place in range(len(self.outputs)))
+        return [self.reference[key] for key in keys if key in self.reference]
+
+
+def reference_arrays(reference: Reference) -> dict[str, Array]:
+    """What :attr:`Bundle.reference` is to be."""
+    arrays: dict[str, Array] = {}
+    for sample, prefix in zip(reference.samples, ("", "edge "), strict=False):
+        arrays |= {f"{prefix}output/{n}": array for n, array in enumerate(sample.outputs)}
+        if prefix:
+            arrays |= {f"edge/{name}": array for name, array in sample.inputs.items()}
+    return arrays
 
 
 def read_bundle(folder: Path) -> Bundle:

@@ -8,6 +8,8 @@
     What is raised where a framework does not compute a model.
 ``onnx_outputs.py``
     What an ONNX model computes by ONNX Runtime, or by ``onnx.reference``.
+``reference.py``
+    What programs have to compute, on random inputs and at edges: the one function of all commands.
 ``torch_outputs.py``
     What a program of ``torch.export`` computes by PyTorch.
 """

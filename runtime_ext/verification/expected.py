@@ -32,13 +32,10 @@ class Expected:
         For each sample the outputs, in the model's order, of as many as were computed.
     source
         Whose they are, and why not another's; None if nothing is to be compared.
-    by_tvm
-        Whether they are those of TVM's own build.
     """
 
     outputs: Outputs
     source: str | None
-    by_tvm: bool = False
 
 
 def expected_outputs(
@@ -74,4 +71,4 @@ def expected_outputs(
             except NotComputed as error:
                 reasons.append(str(error))
     because = f" ({'; '.join(reasons)})" if reasons else ""
-    return Expected(tvm_outputs(), f"{TVM_BUILD}{because}", by_tvm=True)
+    return Expected(tvm_outputs(), f"{TVM_BUILD}{because}")

@@ -17,7 +17,7 @@ from runtime_ext.fresh_process import ProcessTimeLimit, run_fresh_process
 from runtime_ext.verification.not_computed import NotComputed
 from tvm_ios.files.array_files import Array, read_arrays, write_arrays
 from tvm_ios.files.atomic import temporary_folder
-from tvm_ios.onnx.inputs import free_inputs, model_names
+from tvm_ios.onnx.inputs import free_inputs
 
 #: How long ``onnx.reference`` may take: it computes in NumPy, a convolution in seconds.
 EVALUATOR_SECONDS = 30.0
@@ -117,7 +117,7 @@ def evaluated_outputs(
 
 
 def named_by_model(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs of a program by the model's own names, in its own types.
+    """The inputs of a program in the model's own types.
 
     Inputs that the program lacks, because nothing reads them, are zeros.
 
@@ -127,8 +127,7 @@ def named_by_model(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[
         If it cannot be told which is which.
     """
     free = free_inputs(model)
-    names = model_names(model, [*inputs])
-    arrays = {names[name]: array for name, array in inputs.items()}
+    arrays = dict(inputs)
     feeds: dict[str, Array] = {}
     for value in free:
         tensor = value.type.tensor_type

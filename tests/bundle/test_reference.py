@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -47,6 +48,19 @@ def test_it_holds_what_the_model_is_by_onnx(model: Path, tmp_path: Path, cache: 
     assert bundle.about["reference"] == source
     (expected,) = run_on(onnx.load(model), bundle.reference_inputs)
     assert bundle.reference_outputs[0].tolist() == expected.tolist()
+
+
+def test_it_holds_inputs_at_edges(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten(monkeypatch.setattr)
+    sketch = Sketch(8, 5)
+    onnx.save(sketch.model(sketch.op("Relu", "x")), tmp_path / "relu.onnx")
+    bundled(tmp_path / "relu.onnx", tmp_path / "bundle", cache)
+    (edge,) = read_bundle(tmp_path / "bundle").edges
+    assert np.isinf(edge.inputs["x"]).any()
+    assert edge.outputs[0].tolist() == np.maximum(edge.inputs["x"], 0).tolist()
+    assert main(tmp_path / "bundle", ["--policy", "sequential"]) == 0
 
 
 @pytest.mark.parametrize(

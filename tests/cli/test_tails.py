@@ -20,7 +20,7 @@ from tests.refusals import refused, require_names
 from tvm_ios.api import compile_unmeasured
 from tvm_ios.api.bundle import bundle_model
 from tvm_ios.api.tails import require_same_tail
-from tvm_ios.contest.outputs import VerificationError
+from tvm_ios.contest.outputs import VerificationError, Verify
 from tvm_ios.errors import UserError
 from tvm_ios.onnx.tail import Tail
 
@@ -83,7 +83,7 @@ def test_a_bundle_has_nobody_to_run_it(detector: Path, tmp_path: Path) -> None:
 
 def test_a_tail_that_computes_something_else_is_seen(detector: Path) -> None:
     loaded = load_model(detector)
-    require_same_tail(loaded)
+    require_same_tail(loaded, Verify.onnx)
     assert loaded.tail is not None
     wrong: Any = onnx.ModelProto()
     wrong.CopyFrom(loaded.tail.model)
@@ -93,4 +93,5 @@ def test_a_tail_that_computes_something_else_is_seen(detector: Path) -> None:
             array = numpy_helper.to_array(weight) * np.float32(0.5)
             weight.CopyFrom(numpy_helper.from_array(array, weight.name))
     with refused(VerificationError, "yolo"):
-        require_same_tail(replace(loaded, tail=Tail(wrong)))
+        require_same_tail(replace(loaded, tail=Tail(wrong)), Verify.onnx)
+    require_same_tail(replace(loaded, tail=Tail(wrong)), Verify.off)

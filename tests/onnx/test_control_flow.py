@@ -183,6 +183,24 @@ def test_what_is_known_is_written_out(name: str) -> None:
     assert not {*kinds(simple)} & GONE
 
 
+def test_declared_results_say_how_many_steps_there_are() -> None:
+    drawn = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        drawn (float[4] x, int64 n, bool yes) => (float[4] y, float[3, 4] rows) {
+            y, rows = Loop (n, yes, x) <body = step (int64 i, bool c, float[4] b)
+                => (bool same, float[4] a, float[4] row) {
+                    same = Identity (c)
+                    a = Sin (b)
+                    row = Neg (a)
+                }>
+        }
+    """)
+    simple = simplify(drawn)
+    assert not {*kinds(simple)} & GONE
+    feeds = {"x": np.arange(4, dtype=np.float32), "n": np.array(3), "yes": np.array(True)}
+    assert relative_error(run_on(simple, feeds), run_on(drawn, feeds)) <= 1e-6
+
+
 def test_a_scan_of_opset_8_has_a_batch() -> None:
     text = """
         start = Constant <value = float[2, 4] {1, 2, 3, 4, 5, 6, 7, 8}> ()

@@ -202,6 +202,20 @@ CASES: dict[str, tuple[tuple[int, ...], Operator]] = {
     "bits of integers": ((3, 4), bits(TensorProto.INT64, TensorProto.UINT64)),
     "products along an axis": ((3, 4, 5), product_along(1)),
     "products before, from the end": ((3, 4, 5), product_along(-1, exclusive=1, reverse=1)),
+    "transform of real numbers to one side": (
+        (2, 9, 1),
+        lambda s: s.op("DFT", "x", s.const(np.array(12)), s.const(np.array(1)), onesided=1),
+    ),
+    "transform back to real numbers": (
+        (2, 3, 5, 2),
+        lambda s: s.op("DFT", "x", "", s.const(np.array(1)), onesided=1, inverse=1),
+    ),
+    "transform of complex numbers back": ((2, 7, 2), lambda s: s.op("DFT", "x", inverse=1)),
+    "transform of opset 17": ((2, 7, 3, 1), lambda s: s.op("DFT", "x", axis=2)),
+    "transforms of frames": (
+        (2, 30, 1),
+        lambda s: s.op("STFT", "x", s.const(np.array(4)), s.positive(9)),
+    ),
     "n-grams": ((3, 6), n_grams(mode="TF", max_skip_count=0, **POOL)),
     "n-grams with skips": (
         (12,),
@@ -239,7 +253,15 @@ def test_operator(
 
 
 #: Of operators that are newer, or whose axes are attributes.
-_OPSETS = {"bits": 26, "products": 26, "cache": 24, "root": 23, "any": 17, "all": 20}
+_OPSETS = {
+    "transform of opset 17": 17,
+    "bits": 26,
+    "products": 26,
+    "cache": 24,
+    "root": 23,
+    "any": 17,
+    "all": 20,
+}
 
 
 def test_norm_of_magnitudes() -> None:

@@ -121,7 +121,7 @@ def test_inputs_have_the_names_and_types_of_the_model() -> None:
         "x": (np.float32, (1, 2)),
         "rest": (np.int64, (2,)),
     }
-    renamed = named_by_model(model, {"var_x": X, "var_rest": np.ones(2, np.int64)})
-    assert [*renamed] == ["x", "rest"]
+    ordered = named_by_model(model, {"rest": np.ones(2, np.int64), "x": X})
+    assert [*ordered] == ["x", "rest"]
     with refused(NotComputed, "names"):
         named_by_model(model, {"var_x": X})

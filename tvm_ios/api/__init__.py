@@ -10,8 +10,8 @@
     Tune a model's kernels; pack a model for other machines.
 ``tails.py``
     Whether a model that was cut in two computes the same.
-``candidates.py``, ``contests.py``, ``optimized.py``
-    What ``optimize`` tries, how it compares, and what it gives.
+``candidates.py``, ``contests.py``, ``located.py``, ``optimized.py``
+    What ``optimize`` tries, how it compares, where a wrong program goes wrong, and what it gives.
 ``fallback.py``
     Another runtime's build in the place of ours, where it is faster.
 """

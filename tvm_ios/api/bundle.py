@@ -141,5 +141,6 @@ def model_to_bundle(
         max_block=options.limits.max_block,
         # Other weights are those of the module alone.
         original=loaded.original if seed is None else None,
+        simple=loaded.onnx if seed is None else None,
         drawn=drawn,
     )

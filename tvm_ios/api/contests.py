@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import Candidates
-from tvm_ios.api.verification import located, reference_of, second_opinion
+from tvm_ios.api.located import located
 from tvm_ios.contest import rules
 from tvm_ios.contest.contest import hold_contest
 from tvm_ios.contest.outputs import Reference, VerificationError, Verify
 from tvm_ios.contest.rounds import Samples
 from tvm_ios.contest.verdict import TVM, Verdict
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.first_difference import is_quantised
@@ -63,11 +64,28 @@ def compare_policies(
     VerificationError
         If a program computes something else; says where that begins, as far as it can be told.
     """
+    from runtime_ext.peers.tvm_peer import start_library
+    from runtime_ext.verification.reference import ComparedModel, reference_of, second_opinion
+
     with closing(candidates.built["sequential"].session()) as session:
         inputs = session.random_inputs(0)
+
+    def tvm_outputs(samples: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
+        started = [start_library(tvm_build, sample) for sample in samples]
+        return [tvm.outputs(tvm.run()) for tvm in started]
+
     quantised = is_quantised(candidates.built["sequential"].schedule.get("graph", {}))
-    precision = options.precision or ("quantised" if quantised else "float32")
-    reference = reference_of(loaded, inputs, tvm_build, precision, verify, on_cpu=beside_tvm)
+    progress("computing the reference", 0, 1)
+    reference = reference_of(
+        ComparedModel(loaded.original, loaded.onnx, tvm_outputs),
+        inputs,
+        verify,
+        precision=options.precision or ("quantised" if quantised else "float32"),
+        # Of infinities alone TVM's reductions make finite numbers, in Relay and on GPUs also ours.
+        infinities=loaded.dialect.name == "relax" and beside_tvm,
+        beside_tvm=True,
+    )
+    progress("computing the reference", 1, 1)
 
     def contest(reference: Reference) -> Verdict:
         # What computes something else is not compared with.

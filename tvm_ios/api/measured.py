@@ -114,7 +114,7 @@ def optimize(
         schedule_of_file["given"] = Schedule.load(schedule)
         schedule_of_file["given"].validate(prepared.units)
     if loaded.tail is not None:
-        require_same_tail(loaded)
+        require_same_tail(loaded, verify)
     watch.lap("import")
     module = measured_module(prepared, options, progress)
     tried, broken = (

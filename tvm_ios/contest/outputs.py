@@ -55,6 +55,10 @@ class VerificationError(UserError):
         self.policy = policy
 
 
+#: The kind of a sample at the edges of operators.
+EDGES = "for inputs with infinities, ties or last indices"
+
+
 @dataclass(frozen=True)
 class Sample:
     """Inputs of a model and what it makes of them.

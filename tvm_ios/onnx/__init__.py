@@ -5,7 +5,7 @@
 - tail: the end of a model whose shapes depend on the data, cut off
 - simplify: the list of steps that a model goes through, which lie in rewrites/
 - edit: small edits of a graph of ``onnx_ir``, which many steps share
-- inputs: a model's inputs, and what programs call them; edge_inputs: those that find mistakes
+- inputs: a model's inputs; edge_inputs: values of them that find mistakes
 - cut: the beginning of a model
 - graph: from a simplified model to an operator graph
 - operators: what each ONNX operator is called there, with windows and on canonical

@@ -15,7 +15,7 @@ import numpy as np
 from onnx import TensorProto
 
 from tvm_ios.files.array_files import Array
-from tvm_ios.onnx.inputs import free_inputs, model_names
+from tvm_ios.onnx.inputs import free_inputs
 
 #: The library's own types are incomplete.
 _numpy: Any = np
@@ -77,19 +77,18 @@ def edge_inputs(
         The inputs by the same names; None if all stay.
     """
     graph = _Graph(model)
-    names = model_names(model, [*inputs])
     generator = np.random.default_rng(1)
     drawn = dict(inputs)
     for name, array in inputs.items():
         kind = array.dtype.kind
-        if array.size == 0 or names[name] not in graph.readers:
+        if array.size == 0 or name not in graph.readers:
             continue
         if kind == "f":
-            other = _floats(_uses(graph, names[name]), array, generator, infinities)
+            other = _floats(_uses(graph, name), array, generator, infinities)
         elif kind == "i":
-            other = _indices(_extents(graph, names[name]), array, generator)
+            other = _indices(_extents(graph, name), array, generator)
         elif kind == "b":
-            other = _mask(graph, names[name], array)
+            other = _mask(graph, name, array)
         else:
             other = None
         drawn[name] = array if other is None else other

@@ -34,6 +34,10 @@ _WORK = frozenset(
 )
 
 
+#: A format of files that every ONNX Runtime reads; operators have versions of their own.
+_NEWEST_FORMAT = 10
+
+
 @dataclass(frozen=True)
 class Tail:
     """The end of a model, which runs after its program.
@@ -118,7 +122,7 @@ def cut_tail(model: Any) -> Tail | None:
             "ONNX Runtime"
         )
     serde: Any = ir.serde
-    proto = onnx.ModelProto(ir_version=model.ir_version)
+    proto = onnx.ModelProto(ir_version=min(model.ir_version, _NEWEST_FORMAT))
     proto.opset_import.extend(_helper.make_opsetid(*o) for o in model.opset_imports.items())
     proto.graph.name = "tail"
     proto.graph.node.extend(serde.serialize_node(node) for node in nodes)

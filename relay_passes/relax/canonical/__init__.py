@@ -2,6 +2,7 @@
 
 - ``canonicalise``: the passes in order.
 - ``fold_constants``, ``fold_batch_norm``: what is known is computed.
+- ``fold_empty``: what has no elements is a constant.
 - ``raise_clip``, ``raise_extreme``, ``raise_gather``, ``raise_pad``: what importers spell in
   several is one operator.
 - ``wrap_indices``: no index leads beyond the data.

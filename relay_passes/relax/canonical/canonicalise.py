@@ -10,6 +10,7 @@ from tvm import relax
 from relay_passes.dialect import DialectError
 from relay_passes.relax.canonical.fold_batch_norm import FoldBatchNorm
 from relay_passes.relax.canonical.fold_constants import FoldSmallConstants
+from relay_passes.relax.canonical.fold_empty import FoldEmpty
 from relay_passes.relax.canonical.raise_clip import RaiseClip
 from relay_passes.relax.canonical.raise_extreme import RaiseExtreme
 from relay_passes.relax.canonical.raise_gather import RaiseGather
@@ -35,6 +36,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         raise DialectError("'main' is not a Relax function: only those can be scheduled")
     passes = [
         relax.transform.Normalize(),
+        FoldEmpty(),
         FoldSmallConstants(),
         FoldBatchNorm(),
         relax.transform.DecomposeOpsForInference("main"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import onnx
 import tvm
 
 from runtime_ext.backend import Backend
@@ -55,6 +56,8 @@ class ModelToBundle:
     original
         The model as it is written in its own framework; None where that is TVM, or where weights
         are other ones.
+    simple
+        The simplified ONNX model, where it came from one and has these weights.
     drawn
         How random constants are drawn again, by content key.
     """
@@ -74,6 +77,7 @@ class ModelToBundle:
     pruning: Pruning
     max_block: int
     original: Original | None = None
+    simple: onnx.ModelProto | None = None
     drawn: Mapping[str, Draw] = field(default_factory=dict[str, Draw])
 
     @cached_property

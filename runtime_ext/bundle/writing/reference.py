@@ -12,8 +12,8 @@ from runtime_ext.execution.buffers import content_key
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.peers.tvm_build import compile_tvm_build
 from runtime_ext.peers.tvm_peer import start_library
-from runtime_ext.verification.expected import expected_outputs
-from tvm_ios.contest.outputs import Verify
+from runtime_ext.verification.reference import ComparedModel, in_computed_types, reference_of
+from tvm_ios.contest.outputs import Reference, Sample, Verify
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
@@ -57,10 +57,10 @@ def reference_inputs(
     return keys
 
 
-def reference_outputs(
+def bundled_reference(
     model: ModelToBundle, inputs: Mapping[str, Array], verify: Verify, by: str | None
-) -> tuple[Sequence[Array], str | None]:
-    """What the model should compute, in float32, and who says so.
+) -> Reference:
+    """What the programs of a bundle should compute, in float32.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def reference_outputs(
     inputs
         The inputs by name, in the model's order.
     verify
-        What programs are to be compared with; where they are not, there are no outputs.
+        What programs are to be compared with.
     by
         ``torch``: PyTorch, which is faster by far than TVM where a batch is large; ``tvm``: TVM's
         own build, with untuned loops; or what ``verify`` says.
@@ -79,22 +79,26 @@ def reference_outputs(
     UserError
         If PyTorch is asked for and is not installed, or lacks an operator.
     """
-    wide = {
-        name: value.astype(np.float32) if value.dtype == np.float16 else value
-        for name, value in inputs.items()
-    }
     if by == "torch":
-        return _torch_outputs(model, wide), "PyTorch"
+        wide = in_computed_types(inputs, model.precision)
+        sample = Sample(inputs, _torch_outputs(model, wide))
+        return Reference([sample], model.precision, "PyTorch")
 
-    def tvm_outputs() -> list[list[Array]]:
+    def tvm_outputs(samples: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
         with temporary_folder() as folder:
             compile_tvm_build(model.module, host_target(1), folder / "tvm.so")
-            tvm = start_library(folder / "tvm.so", wide)
-            return [tvm.outputs(tvm.run())]
+            started = [start_library(folder / "tvm.so", sample) for sample in samples]
+            return [tvm.outputs(tvm.run()) for tvm in started]
 
-    verify = Verify.tvm if by == "tvm" else verify
-    expected = expected_outputs(model.original, [wide], tvm_outputs, verify)
-    return expected.outputs[0], expected.source
+    return reference_of(
+        ComparedModel(model.original, model.simple, tvm_outputs),
+        inputs,
+        Verify.tvm if by == "tvm" else verify,
+        precision=model.precision,
+        # As optimize.
+        infinities=model.backend.executor == "native",
+        beside_tvm=False,
+    )
 
 
 def _torch_outputs(model: ModelToBundle, inputs: Mapping[str, Array]) -> list[Array]:

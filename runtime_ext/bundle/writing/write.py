@@ -22,6 +22,7 @@ from runtime_ext.bundle.contents import (
     TVM_LIBRARY,
     UNITS,
     BundleError,
+    reference_arrays,
     write_about,
 )
 from runtime_ext.bundle.sources import copy_runner
@@ -29,7 +30,7 @@ from runtime_ext.bundle.weights import save_weights
 from runtime_ext.bundle.writing.forms import compile_forms
 from runtime_ext.bundle.writing.kernels import write_kernels
 from runtime_ext.bundle.writing.model import ModelToBundle
-from runtime_ext.bundle.writing.reference import reference_inputs, reference_outputs
+from runtime_ext.bundle.writing.reference import bundled_reference, reference_inputs
 from runtime_ext.bundle.writing.tvm_build import compile_tvm_peer, gpu_compilers
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.tuning_log.use import LogUse
@@ -154,7 +155,7 @@ def write_bundle(
     input_keys = reference_inputs(graph, model.precision, arrays, drawn)
     inputs = {name: arrays[key] for name, key in input_keys.items()}
     progress("computing the reference", 0, 1)
-    outputs, source = reference_outputs(model, inputs, verify, reference)
+    compared = bundled_reference(model, inputs, verify, reference)
     progress("computing the reference", 1, 1)
     with temporary_folder(path.parent, f".{path.name}.") as room:
         folder = room / "new"
@@ -169,8 +170,8 @@ def write_bundle(
         operators = {"graph": model.operators.to_json(), "constants": operator_constants}
         (folder / UNITS).write_text(json.dumps(units))
         (folder / OPERATORS).write_text(json.dumps(operators))
-        write_arrays(folder / REFERENCE, {f"output/{n}": v for n, v in enumerate(outputs)})
-        facts: dict[str, Any] = {"reference": source}
+        write_arrays(folder / REFERENCE, reference_arrays(compared))
+        facts: dict[str, Any] = {"reference": compared.source}
         if with_tvm:
             progress("compiling TVM's own build", 0, 1)
             weights = compile_tvm_peer(model.module, compiler.target, folder / TVM_LIBRARY)
@@ -210,7 +211,7 @@ def write_bundle(
         nbytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
         glibc=str(facts.get("glibc", "")),
         tuned=compiler.log_use(),
-        reference=source,
+        reference=compared.source,
     )
 
 

@@ -16,6 +16,7 @@
   - normalisations: norms, and determinants
   - places: reversed sequences and caches, as gathers of rows
   - windows: columns of windows, and where the largest of windows lie, as gathers
+  - fourier: Fourier transforms as products
   - deform: convolutions of pixels that lie where an input says
   - n_grams: how often groups of numbers stand in a row
 - recurrent: recurrent layers as cells, with the activations that they name

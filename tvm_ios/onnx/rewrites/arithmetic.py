@@ -41,13 +41,13 @@ def _extreme_of_truths(steps: Steps) -> None:
     source, *axes = steps.node.inputs
     if source.dtype != ir.DataType.BOOL:
         return
-    attributes = steps.attributes
     numbers = steps.cast(source, ir.DataType.UINT8)
-    extreme = steps.op(steps.node.op_type, numbers, *axes, **attributes)
+    extreme = steps.op(steps.node.op_type, numbers, *axes, **steps.attributes)
     steps.stand_for(steps.cast(extreme, ir.DataType.BOOL))
 
 
 def _in_float32(steps: Steps) -> None:
+    """An operator of float16 in float32; of float64 TVM lacks only two, which are formulas."""
     (source,), kind = steps.node.inputs, steps.node.op_type
     attributes = steps.attributes
     if source.dtype == ir.DataType.FLOAT16:

@@ -79,7 +79,8 @@ def _evaluated(node: Any, opset: int, inputs: list[Array]) -> Array:
     values = [onnx.ValueInfoProto(name=name) for name in (*names, output)]
     graph = helper.make_graph([proto], "one", values[:-1], values[-1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    return ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=True)))[0]
+    reference: Any = ReferenceEvaluator(model)
+    return reference.run(None, dict(zip(names, inputs, strict=True)))[0]
 
 
 DECLARED: Mapping[str, Callable[[Steps], None]] = {

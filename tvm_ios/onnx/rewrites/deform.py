@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -11,18 +12,15 @@ from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 def deformable_convolution(steps: Steps) -> None:
     """``DeformConv`` of images."""
-    node = steps.node
-    source, weight, offset, bias, mask = (*node.inputs, None, None)[:5]
-    shapes = [static_shape(value) for value in (source, weight, offset)]
-    if source.dtype is None or any(shape is None or len(shape) != 4 for shape in shapes):
+    inputs: list[Any] = [*steps.node.inputs, None, None]
+    source, weight, offset, bias, mask = inputs[:5]
+    shapes = [static_shape(value) or [] for value in (source, weight, offset)]
+    if source.dtype is None or any(len(shape) != 4 for shape in shapes):
         return
     (batch, channels, height, width), (results, _, *kernel), (*_, rows, columns) = shapes
-    get = node.attributes.get_int
-    groups, offset_groups = get("group", 1), get("offset_group", 1)
-    pads = node.attributes.get_ints("pads", [0, 0, 0, 0])
-    strides, dilations = (
-        node.attributes.get_ints(name, [1, 1]) for name in ("strides", "dilations")
-    )
+    groups, offset_groups = (steps.integer(name, 1) for name in ("group", "offset_group"))
+    strides, dilations = (steps.integers(name, [1, 1]) for name in ("strides", "dilations"))
+    pads = steps.integers("pads", [0, 0, 0, 0])
     points, pixels = kernel[0] * kernel[1], rows * columns
     # Where each point of the kernel lies without an offset, for each pixel of the result: (y, x).
     begins = np.array(list(product(range(rows), range(columns)))) * strides - pads[:2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -17,18 +18,19 @@ def count_n_grams(steps: Steps) -> None:
     the groups or in that of the results, of which ONNX's text and its reference say different
     things.
     """
-    (source,), get = steps.node.inputs, steps.node.attributes
-    extents, pool = static_shape(source), np.array(get.get_ints("pool_int64s", []))
-    indexes, weights = get.get_ints("ngram_indexes"), get.get_floats("weights", [])
-    mode = get.get_string("mode")
+    (source,) = steps.node.inputs
+    extents, pool = static_shape(source), np.array(steps.integers("pool_int64s"))
+    indexes, weights = (steps.attributes.get(name, ()) for name in ("ngram_indexes", "weights"))
+    mode = steps.attributes["mode"]
     if extents is None or not pool.size or source.dtype == ir.DataType.STRING:
         return
     if mode != "TF" and weights and list(indexes) != list(range(len(indexes))):
         return
     length = extents[-1]
     rows = steps.cast(steps.op("Reshape", source, steps.number([-1, length])), ir.DataType.INT64)
-    borders = [*get.get_ints("ngram_counts"), pool.size]
-    count, first, parts = max(indexes) + 1, 0, []
+    borders = [*steps.integers("ngram_counts"), pool.size]
+    count, first = max(indexes) + 1, 0
+    parts: list[Any] = []
     for size, (begin, end) in enumerate(pairwise(borders), start=1):
         grams = pool[begin:end].reshape(-1, size)
         if len(np.unique(grams, axis=0)) < len(grams):
@@ -36,17 +38,13 @@ def count_n_grams(steps: Steps) -> None:
         places = np.zeros((len(grams), count), np.float32)
         places[np.arange(len(grams)), indexes[first : first + len(grams)]] = 1
         first += len(grams)
-        if not get.get_int("min_gram_length") <= size <= get.get_int("max_gram_length"):
+        if not steps.attributes["min_gram_length"] <= size <= steps.attributes["max_gram_length"]:
             continue
-        # Of single numbers none is skipped.
-        skips = range(get.get_int("max_skip_count") + 1 if size > 1 else 1)
-        starts = [np.arange(max(length - (size - 1) * (skip + 1), 0)) for skip in skips]
-        windows = np.concatenate(
-            [
-                start[:, None] + np.arange(size) * (skip + 1)
-                for skip, start in zip(skips, starts, strict=True)
-            ]
-        )
+        # Single numbers are counted once, whatever is skipped between several.
+        skips = range(steps.attributes["max_skip_count"] + 1 if size > 1 else 1)
+        reaches = [np.arange(size) * (skip + 1) for skip in skips]
+        begins = [np.arange(max(length - reach[-1], 0))[:, None] for reach in reaches]
+        windows = np.concatenate([a + b for a, b in zip(begins, reaches, strict=True)])
         if not len(windows) or not len(grams):
             continue
         groups = steps.op("Gather", rows, steps.number(windows), axis=1)
@@ -60,7 +58,7 @@ def count_n_grams(steps: Steps) -> None:
     for part in parts[1:]:
         total = steps.op("Add", total, part)
     if mode == "IDF":
-        total = steps.op("Min", total, steps.number(np.float32(1)))
+        total = steps.op("Min", total, steps.number(np.ones((), np.float32)))
     if mode != "TF" and weights:
         total = steps.op("Mul", total, steps.number(np.array(weights, np.float32)))
     steps.stand_for(steps.op("Reshape", total, steps.number([*extents[:-1], count])))

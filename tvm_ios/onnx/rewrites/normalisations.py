@@ -13,11 +13,11 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 def _lp_normalization(steps: Steps) -> None:
     """Divided by the norm along an axis; zeros stay zeros."""
-    (source,), node = steps.node.inputs, steps.node
+    (source,) = steps.node.inputs
     if source.dtype is None:
         return
-    axis = node.attributes.get_int("axis", -1)
-    kind = f"ReduceL{node.attributes.get_int('p', 2)}"
+    axis = steps.integer("axis", -1)
+    kind = f"ReduceL{steps.integer('p', 2)}"
     # Sums of float16 overflow and lose what is small.
     narrow = source.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
     wide = steps.cast(source, ir.DataType.FLOAT) if narrow else source
@@ -47,7 +47,7 @@ def _rms_normalization(steps: Steps) -> None:
 def _batch_normalization(steps: Steps) -> None:
     """In training the mean and variance are the batch's own; those that are given are moved."""
     node = steps.node
-    if not node.attributes.get_int("training_mode", 0):
+    if not steps.integer("training_mode", 0):
         return
     source, scale, bias, *running = node.inputs
     if source.shape is None or source.dtype is None:

@@ -18,8 +18,8 @@ def _reverse_sequence(steps: Steps) -> None:
     extents = static_shape(source)
     if extents is None:
         return
-    batch = steps.node.attributes.get_int("batch_axis", 1) % len(extents)
-    time = steps.node.attributes.get_int("time_axis", 0) % len(extents)
+    batch = steps.integer("batch_axis", 1) % len(extents)
+    time = steps.integer("time_axis", 0) % len(extents)
     ends = steps.unsqueezed(steps.cast(lengths, ir.DataType.INT64), 1)
     places = steps.number(np.arange(extents[time]))
     mirrored = steps.op("Sub", steps.op("Sub", ends, steps.number([1])), places)
@@ -30,11 +30,12 @@ def _reverse_sequence(steps: Steps) -> None:
 
 def _tensor_scatter(steps: Steps) -> None:
     """A cache in which each batch's update lies from a place on, or past the end from the first."""
-    cache, update, begins = (*steps.node.inputs, None)[:3]
+    inputs: list[Any] = [*steps.node.inputs, None]
+    cache, update, begins = inputs[:3]
     extents, update_extents = static_shape(cache), static_shape(update)
     if extents is None or update_extents is None:
         return
-    axis = steps.node.attributes.get_int("axis", -2) % len(extents)
+    axis = steps.integer("axis", -2) % len(extents)
     extent, length = extents[axis], update_extents[axis]
     first = steps.number(np.zeros((extents[0], 1), np.int64))
     if begins is not None:
@@ -42,13 +43,10 @@ def _tensor_scatter(steps: Steps) -> None:
     # Which of the update each place of the cache takes, if it is one of them.
     source = steps.op("Sub", steps.number(np.arange(extent)), first)
     if steps.node.attributes.get_string("mode", "linear") == "circular":
-        source = steps.op(
-            "Mod", steps.op("Add", source, steps.number([extent])), steps.number([extent])
-        )
+        source = steps.op("Mod", source, steps.number([extent]))
     zero, end = steps.number([0]), steps.number([length])
-    inside = steps.op(
-        "And", steps.op("Not", steps.op("Less", source, zero)), steps.op("Less", source, end)
-    )
+    before, after = steps.op("Less", source, zero), steps.op("Less", source, end)
+    inside = steps.op("And", steps.op("Not", before), after)
     rows, kept = _Rows(steps, update, 0, axis), _Rows(steps, cache, 0, axis)
     taken = rows.taken(steps.op("Where", inside, source, zero), extent)
     mask = steps.unsqueezed(inside, 2)

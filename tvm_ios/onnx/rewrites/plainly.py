@@ -8,6 +8,7 @@ from typing import Any
 from tvm_ios.onnx.rewrites.arithmetic import ARITHMETIC
 from tvm_ios.onnx.rewrites.declared import DECLARED
 from tvm_ios.onnx.rewrites.deform import deformable_convolution
+from tvm_ios.onnx.rewrites.fourier import FOURIER
 from tvm_ios.onnx.rewrites.misread import MISREAD
 from tvm_ios.onnx.rewrites.n_grams import count_n_grams
 from tvm_ios.onnx.rewrites.normalisations import NORMALISATIONS
@@ -19,6 +20,7 @@ _WRITERS: Mapping[str, Callable[[Steps], None]] = {
     **MISREAD,
     **ARITHMETIC,
     **DECLARED,
+    **FOURIER,
     **NORMALISATIONS,
     **PLACES,
     **WINDOWS,

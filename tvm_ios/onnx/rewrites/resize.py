@@ -57,14 +57,16 @@ def _filter(node: Any) -> Filter:
 
 def _axes(name: str, node: Any, before: Sequence[int], after: Sequence[int]) -> list[Axis]:
     """All axes of the data, with what the inputs and attributes say of some."""
-    roi, scales, sizes = (*node.inputs[1:], None, None, None)[:3]
+    inputs: list[Any] = [*node.inputs[1:], None, None, None]
+    roi, scales, sizes = inputs[:3]
     coordinates = node.attributes.get_string("coordinate_transformation_mode", "half_pixel")
     policy = node.attributes.get_string("keep_aspect_ratio_policy", "stretch")
     cropped = coordinates == "tf_crop_and_resize"
     if _varies(scales) or (_varies(roi) and cropped) or (_varies(sizes) and policy != "stretch"):
         raise GraphError(f"{name} has scales that are an input; export it with constant ones")
     rank = len(before)
-    stated = [axis % rank for axis in node.attributes.get_ints("axes", range(rank))]
+    axes: list[int] = list(node.attributes.get_ints("axes", range(rank)))
+    stated = [axis % rank for axis in axes]
     factors = [Fraction(end, begin) for begin, end in zip(before, after, strict=True)]
     extents = list(after)
     numbers = constant(scales)
@@ -75,8 +77,8 @@ def _axes(name: str, node: Any, before: Sequence[int], after: Sequence[int]) -> 
                 factors[axis] = simplest(scale)
                 extents[axis] = floor(before[axis] * factors[axis])
     elif policy != "stretch":
-        numbers = constant(sizes).tolist()
-        wanted = [Fraction(size, before[axis]) for axis, size in zip(stated, numbers, strict=True)]
+        extent = sizes.const_value.numpy().tolist()
+        wanted = [Fraction(size, before[axis]) for axis, size in zip(stated, extent, strict=True)]
         factor = min(wanted) if policy == "not_larger" else max(wanted)
         for axis in stated:
             factors[axis] = factor

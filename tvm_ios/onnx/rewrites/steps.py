@@ -77,6 +77,14 @@ class Steps:
         """The node's attributes by name, for operators that stand for it."""
         return {name: attribute.value for name, attribute in self.node.attributes.items()}
 
+    def integer(self, name: str, default: int) -> int:
+        """A number that the node states, or what it is by default."""
+        return self.node.attributes.get_int(name, default)
+
+    def integers(self, name: str, default: Sequence[int] = ()) -> list[int]:
+        """Numbers that the node states, or what they are by default."""
+        return list(self.node.attributes.get_ints(name, default))
+
     def cast(self, value: Any, dtype: Any) -> Any:
         """The value in another type of ``onnx_ir``, which it then is known to have."""
         if value.dtype == dtype:

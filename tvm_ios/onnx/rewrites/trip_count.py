@@ -20,8 +20,36 @@ def trip_count(node: Any, opset: int) -> int | None:
     """The number of steps of a ``Loop``, or None if the data decide it.
 
     What its condition depends on, also from step to step, is run by ``onnx.reference`` for as long
-    as the condition holds; never more often than the largest graph has operators.
+    as the condition holds; never more often than the largest graph has operators. Where the count
+    or the condition is an input that no step changes, what the model declares of the results that
+    steps stack says how many there are.
     """
+    counted = _counted(node, opset)
+    if counted is not None:
+        return counted
+    body = node.attributes["body"].as_graph()
+    goes_on = body.outputs[0]
+    while (maker := goes_on.producer()) is not None and maker.op_type == "Identity":
+        goes_on = maker.inputs[0]
+    if goes_on is not body.inputs[1] and constant(goes_on) is None:
+        return None
+    stacked = node.outputs[len(node.inputs) - 2 :]
+    counts = {count for output in stacked if (count := _declared_extent(output)) is not None}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _declared_extent(value: Any) -> int | None:
+    """The leading extent that a model declares of a value, or of what only casts it."""
+    while value.shape is None or not isinstance(value.shape[0], int):
+        readers = [use.node for use in value.uses()]
+        if len(readers) != 1 or readers[0].op_type not in ("Cast", "Identity"):
+            return None
+        (value,) = readers[0].outputs
+    return value.shape[0]
+
+
+def _counted(node: Any, opset: int) -> int | None:
+    """The number of steps that constants say."""
     limit, condition, *carried = node.inputs
     most = None if limit is None else constant(limit)
     holds = None if condition is None else constant(condition)

@@ -19,18 +19,11 @@ def _col2im(steps: Steps) -> None:
     extents = static_shape(source)
     if extents is None or image is None or block is None:
         return
-    get, rank = steps.node.attributes.get_ints, image.size
-    windows = window_places(
-        image.tolist(),
-        block.tolist(),
-        get("strides", [1] * rank),
-        get("pads", [0] * 2 * rank),
-        get("dilations", [1] * rank),
-    )
+    windows = _window_places(steps, image.tolist(), block.tolist())
     # For each pixel, where in a channel's rows of all windows its numbers are; the last is a zero.
     count, columns = windows.shape
-    lying: list[list[int]] = [[] for _ in range(image.prod())]
-    for place, window in np.argwhere(windows.T >= 0).tolist():
+    lying: list[list[int]] = [[] for _ in range(int(image.prod()))]
+    for place, window in zip(*np.nonzero(windows.T >= 0), strict=True):
         lying[windows[window, place]].append(place * count + window)
     most = max(map(len, lying))
     table = np.array([[*places, *[columns * count] * (most - len(places))] for places in lying])
@@ -49,19 +42,12 @@ def _max_pool(steps: Steps) -> None:
     if len(node.outputs) < 2 or not (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
         return
     explicit_pads(steps.graph, node, steps.opset)
-    (source,), get = node.inputs, node.attributes.get_ints
+    (source,) = node.inputs
     extents, result = static_shape(source), static_shape(node.outputs[0])
     if extents is None or result is None:
         return
-    planes, image, rank = extents[:2], extents[2:], len(extents) - 2
-    windows = window_places(
-        image,
-        get("kernel_shape"),
-        get("strides", [1] * rank),
-        get("pads", [0] * 2 * rank),
-        get("dilations", [1] * rank),
-        result[2:],
-    )
+    planes, image = extents[:2], extents[2:]
+    windows = _window_places(steps, image, steps.integers("kernel_shape"), result[2:])
     dtype, size = source.dtype.numpy(), prod(image)
     lowest = -np.inf if source.dtype.is_floating_point() else np.iinfo(dtype).min
     # The pixels of a plane, and after them one that is never the largest.
@@ -76,7 +62,7 @@ def _max_pool(steps: Steps) -> None:
     first = steps.reduced("ReduceMin", equal, [3], keepdims=0)
     # In column-major order pixels are numbered as those of the image transposed.
     numbers = np.arange(size).reshape(image)
-    if node.attributes.get_int("storage_order", 0):
+    if steps.integer("storage_order", 0):
         numbers = np.arange(size).reshape(image[::-1]).T
     index = steps.op("Gather", steps.number(np.append(numbers.reshape(-1), 0)), first, axis=0)
     begins = np.arange(prod(planes)).reshape(*planes, 1) * size
@@ -85,18 +71,20 @@ def _max_pool(steps: Steps) -> None:
     steps.stand_for(largest, steps.op("Reshape", index, steps.number(result)))
 
 
-def window_places(
+def _window_places(
+    steps: Steps,
     image: Sequence[int],
     kernel: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilations: Sequence[int],
     counts: Sequence[int] | None = None,
 ) -> Array:
     """Which pixels each window reads, both in row-major order.
 
     Parameters
     ----------
+    steps
+        The operator, which states strides, pads and dilations.
+    image, kernel
+        The extents of the image and of a window.
     counts
         How many windows there are along each axis; without it as many as fit.
 
@@ -106,20 +94,18 @@ def window_places(
         The pixels' numbers, -1 for what lies outside.
     """
     rank = len(image)
+    strides = steps.integers("strides", [1] * rank)
+    dilations = steps.integers("dilations", [1] * rank)
+    pads = steps.integers("pads", [0] * 2 * rank)
     if counts is None:
-        counts = [
-            (image[i] + pads[i] + pads[rank + i] - dilations[i] * (kernel[i] - 1) - 1) // strides[i]
-            + 1
-            for i in range(rank)
-        ]
+        reaches = [dilations[i] * (kernel[i] - 1) + 1 for i in range(rank)]
+        padded = [image[i] + pads[i] + pads[rank + i] for i in range(rank)]
+        counts = [(padded[i] - reaches[i]) // strides[i] + 1 for i in range(rank)]
     places = np.zeros((*counts, *kernel), np.int64)
     inside = np.ones(places.shape, bool)
     for i in range(rank):
-        along = (
-            np.arange(counts[i])[:, None] * strides[i]
-            - pads[i]
-            + np.arange(kernel[i]) * dilations[i]
-        )
+        begins = np.arange(counts[i]) * strides[i] - pads[i]
+        along = begins[:, None] + np.arange(kernel[i]) * dilations[i]
         shape = [1] * 2 * rank
         shape[i], shape[rank + i] = along.shape
         along = along.reshape(shape)

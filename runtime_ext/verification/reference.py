@@ -1,0 +1,139 @@
+"""What the programs of a model have to compute: for all commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import onnx
+
+from runtime_ext.verification.expected import Original, Outputs, expected_outputs
+from runtime_ext.verification.not_computed import NotComputed
+from runtime_ext.verification.onnx_outputs import evaluated_outputs
+from tvm_ios.contest.outputs import (
+    EDGES,
+    Reference,
+    Sample,
+    Verify,
+    is_rounding,
+    output_errors,
+    precision_of,
+)
+from tvm_ios.files.array_files import Array
+from tvm_ios.onnx.edge_inputs import edge_inputs
+
+Inputs = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class ComparedModel:
+    """A model whose programs are compared with it.
+
+    Attributes
+    ----------
+    original
+        As it is written in its own framework; None where that is TVM.
+    simple
+        The simplified ONNX model, where it came from one.
+    tvm_outputs
+        Gives the outputs of TVM's own build for some samples of inputs.
+    """
+
+    original: Original | None
+    simple: onnx.ModelProto | None
+    tvm_outputs: Callable[[Sequence[Inputs]], Outputs]
+
+
+def reference_of(
+    model: ComparedModel,
+    inputs: Inputs,
+    verify: Verify,
+    *,
+    precision: str,
+    infinities: bool,
+    beside_tvm: bool,
+) -> Reference:
+    """What the programs of a model have to compute.
+
+    Parameters
+    ----------
+    model
+        The model.
+    inputs
+        Random inputs of the programs; edges are drawn besides.
+    verify
+        What the programs are compared with.
+    precision
+        Their precision.
+    infinities
+        Whether their reductions may meet infinities alone.
+    beside_tvm
+        Whether TVM's own build is compared too.
+    """
+    samples = [Sample(inputs)]
+    if verify is Verify.off:
+        return Reference(samples, precision, None)
+    if verify is Verify.onnx and model.simple is not None:
+        edges = edge_inputs(model.simple, inputs, infinities=infinities)
+        if edges is not None:
+            samples.append(Sample(edges, kind=EDGES))
+    wide = [in_computed_types(sample.inputs, precision) for sample in samples]
+    by_tvm = model.tvm_outputs(wide) if beside_tvm else None
+    expected = expected_outputs(
+        model.original,
+        wide,
+        # At edges TVM is no judge.
+        lambda: model.tvm_outputs(wide[:1]) if by_tvm is None else by_tvm[:1],
+        verify,
+    )
+    return Reference(
+        [replace(s, outputs=o) for s, o in zip(samples, expected.outputs, strict=False)],
+        precision_of(expected.outputs[0], precision),
+        expected.source,
+        by_tvm or (),
+    )
+
+
+def second_opinion(original: Original | None, reference: Reference) -> Reference | None:
+    """What ``onnx.reference`` makes of a model, where ONNX Runtime makes something else of it.
+
+    Some of ONNX Runtime's kernels begin with the lowest number where there should be an infinity.
+    It is asked for when a program seems to be wrong, for it takes long.
+
+    Parameters
+    ----------
+    original
+        The model in its own framework.
+    reference
+        What the program differs from.
+
+    Returns
+    -------
+    Reference, or None
+        None where it says the same, or does not run the model.
+    """
+    if not isinstance(original, onnx.ModelProto):
+        return None
+    wide = [in_computed_types(s.inputs, reference.precision) for s in reference.samples]
+    try:
+        outputs, source = evaluated_outputs(original, wide)
+    except NotComputed:
+        return None
+    pairs = [*zip(reference.samples, outputs, strict=False)]
+    if all(is_rounding(output_errors(s.outputs, o), reference.precision) for s, o in pairs):
+        return None
+    return replace(
+        reference,
+        samples=[replace(sample, outputs=arrays) for sample, arrays in pairs],
+        source=f"{source}, from which {reference.source} differs",
+    )
+
+
+def in_computed_types(inputs: Inputs, precision: str) -> dict[str, Array]:
+    """The inputs of programs in the types that the model itself computes in.
+
+    In float16 only what a GPU stores is so.
+    """
+    if precision != "float16":
+        return dict(inputs)
+    return {n: v.astype("float32") if v.dtype == "float16" else v for n, v in inputs.items()}
