@@ -3,6 +3,7 @@
 Begin with :mod:`relay_passes.pipeline`, which lists the phases in order.
 
 - ``ios_schedule``, ``memory_schedule``, ``graphturbo_partition``: the passes.
+- ``shown_pass``: passes show their parameters.
 - ``pipeline``, ``prepared``, ``checks``: the phases, what they hand on, what they refuse.
 - ``load``, ``saved_module``, ``node_names``: models as modules, files of modules, nodes' names.
 - ``measured_module``, ``search_options``: searching by measuring, and how.

@@ -81,6 +81,8 @@ class Dialect:
         the same parameters; returns the module, and where its operators come from.
     attribute
         Makes a string what this TVM wants as an attribute of a module.
+    unprinted
+        The same of a long text, which the text of a module does not show.
     import_onnx
         Makes a canonical module of a simplified ONNX model.
     import_saved
@@ -110,6 +112,7 @@ class Dialect:
     interface: Callable[[tvm.IRModule], Interface]
     rewrite_main: Callable[[tvm.IRModule, Any, Body], tuple[tvm.IRModule, OriginsOf]]
     attribute: Callable[[str], Any]
+    unprinted: Callable[[str], Any]
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
     target_units: Callable[[Any, SearchOptions], Any]

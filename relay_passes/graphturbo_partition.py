@@ -7,8 +7,9 @@ from typing import Any
 import tvm
 
 from relay_passes.dialect import dialect_of
-from relay_passes.instances.subgraph_functions import PARTITION, outline_instances
+from relay_passes.instances.subgraph_functions import PARTITION, SUBGRAPH, outline_instances
 from relay_passes.ios_schedule import let_pass
+from relay_passes.shown_pass import module_pass
 from runtime_ext.cpu.hierarchy import cpu_hierarchy
 from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy, load_hierarchy
@@ -20,14 +21,15 @@ from tvm_ios.graphturbo.orders import order_instances
 from tvm_ios.graphturbo.split_info import Splitter
 
 
-@tvm.transform.module_pass(opt_level=0, name="GraphTurboPartition")
+@module_pass
 class GraphTurboPartition:
     """Partition ``main`` into coarse sub-graphs and split these along the batch (GraphTurbo).
 
     The result is a valid module of the same dialect that computes the same: each sub-graph is a
     private function of a part of the batch with the attribute ``graphturbo.subgraph``; ``main``
     calls it once for each instance, in the order of the least fast memory; the module attribute
-    ``graphturbo.partition`` holds factors and order. A module that has it is returned as it is.
+    ``graphturbo.partition`` holds factors and order. A module of which ``main`` calls such
+    functions already is returned as it is.
     Of Relay's executors the virtual machine calls such functions.
 
     Parameters
@@ -45,12 +47,15 @@ class GraphTurboPartition:
     ) -> None:
         if capacity is not None and capacity < 1:
             raise UserError(f"an instance cannot live in {capacity} bytes of fast memory")
+        if isinstance(device, str) and device != "cpu":
+            device = load_hierarchy(device)
         self.device = device
         self.capacity = capacity
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
         """Partition; see :class:`tvm.transform.Pass`."""
-        if mod.attrs and PARTITION in mod.attrs:
+        calls_subgraphs = any(f.attrs and SUBGRAPH in f.attrs for f in mod.functions.values())
+        if calls_subgraphs and mod.attrs and PARTITION in mod.attrs:
             return mod
         try:
             return self._partition(mod)
@@ -75,6 +80,4 @@ class GraphTurboPartition:
     def _hierarchy(self) -> MemoryHierarchy:
         if isinstance(self.device, MemoryHierarchy):
             return self.device
-        if self.device == "cpu":
-            return cpu_hierarchy(available_lanes())
-        return load_hierarchy(self.device)
+        return cpu_hierarchy(available_lanes())

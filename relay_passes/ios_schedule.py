@@ -4,35 +4,42 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import tvm
 
 from relay_passes.measured_module import measured_module
-from relay_passes.pipeline import apply_schedule, for_target, prepare, schedule_of
+from relay_passes.pipeline import apply_schedule, for_target, in_scheduled_form, prepare
 from relay_passes.prepared import Prepared
 from relay_passes.search_options import SearchOptions
+from relay_passes.shown_pass import module_pass
+from runtime_ext.ir_form import attached_schedule
 from tvm_ios.costs.costs import NO_COSTS, Costs, costs_of_model
 from tvm_ios.costs.model import CostModel
-from tvm_ios.costs.named import MEASURED, costs_named
+from tvm_ios.costs.named import MEASURED, cost_names, costs_named
 from tvm_ios.errors import UserError
 from tvm_ios.graph.units import UnitRule
 from tvm_ios.policies.policy import Policy, Problem
 from tvm_ios.policies.registry import policy_named
 from tvm_ios.progress import Progress, silent
-from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, ScheduleError
 from tvm_ios.search import search
 
 
-@tvm.transform.module_pass(opt_level=0, name="IOSSchedule")
+@module_pass
 class IOSSchedule:
     """Schedule the operators of ``main`` and outline its units.
 
     The result is a valid Relax module that computes the same: each unit is a private function
     with the attributes ``ios.unit``, ``ios.stage`` and ``ios.group``, and ``ios.kernel`` where the
     schedule names a kernel; ``main`` calls them in schedule order, merged convolutions stand in
-    the IR, and the module attribute ``ios.schedule`` holds the schedule. A module that carries a
-    schedule is returned as it is.
+    the IR, and the module attribute ``ios.schedule`` is a line about the schedule, which
+    :func:`relay_passes.pipeline.schedule_of` reads. (In Relay units are function literals, and
+    the attributes are those of their calls.)
+
+    A module that this pass has scheduled is returned as it is; with another policy, cost or
+    schedule it is scheduled anew. It is too if a later pass, or you, changed ``main``.
 
     Parameters
     ----------
@@ -46,12 +53,17 @@ class IOSSchedule:
     unit_rule
         How operators form units, instead of the default rule.
     schedule
-        Apply this schedule instead of searching.
+        Apply this schedule instead of searching: a schedule, its JSON, or the path of its file.
     memory_budget
         Bytes that the tensors between units may take at any time, of policies that search over
         stages (``ios-...``).
     progress
         Called with (what, done, total) while it measures.
+
+    Raises
+    ------
+    UserError
+        If a parameter cannot be used; when it runs, if the module cannot be scheduled.
     """
 
     def __init__(
@@ -61,34 +73,60 @@ class IOSSchedule:
         *,
         options: SearchOptions | None = None,
         unit_rule: UnitRule | None = None,
-        schedule: Schedule | None = None,
+        schedule: Schedule | str | Path | None = None,
         memory_budget: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self.policy = policy
+        self.policy = policy_named(policy) if isinstance(policy, str) else policy
         self.cost = cost
+        self.costs = _costs(cost)
         self.options = options or SearchOptions()
         self.unit_rule = unit_rule
-        self.schedule = schedule
+        self.schedule = _schedule(schedule)
+        if memory_budget is not None and memory_budget < 1:
+            raise UserError(f"no tensors fit into a memory budget of {memory_budget} bytes")
         self.memory_budget = memory_budget
         self.progress = progress
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
         """Schedule; see :class:`tvm.transform.Pass`."""
-        if schedule_of(mod) is not None:
-            return mod
         try:
+            attached = attached_schedule(mod)
+            present = None
+            if attached is not None and in_scheduled_form(mod):
+                present = Schedule.from_json(attached.get(UNROLLED_FROM, attached))
+                if self._asks_for(present):
+                    return mod
             prepared = for_target(prepare(mod, rule=self.unit_rule), self.options)
+            if present is not None and present.fingerprint != prepared.units.fingerprint:
+                raise ScheduleError(
+                    f"the schedule {present.policy!r} that the module carries changed its "
+                    "operators: run IOSSchedule() on the module from before it"
+                )
             schedule = self.schedule or self._search(prepared)
             return apply_schedule(prepared, schedule)
         except UserError as error:
             let_pass(type(error))
             raise
 
+    def _asks_for(self, present: Schedule) -> bool:
+        """Whether this pass would, as far as can be said, write the schedule that is there."""
+        if self.schedule is not None:
+            return present in (self.schedule, self.schedule.of_stages_alone)
+        if present.policy != self.policy.name:
+            return False
+        if not self.policy.needs:
+            return True
+        # What was measured names the machine instead.
+        return (
+            present.device not in cost_names()
+            if self.costs is None
+            else (present.device == self.costs.device)
+        )
+
     def _search(self, prepared: Prepared) -> Schedule:
-        policy = policy_named(self.policy) if isinstance(self.policy, str) else self.policy
-        options = self.options
-        if policy.needs and self.cost == MEASURED:
+        policy, options = self.policy, self.options
+        if policy.needs and self.costs is None:
             module = measured_module(prepared, options, self.progress)
             result = module.search.find(policy, self.memory_budget)
             module.end_run()
@@ -97,13 +135,22 @@ class IOSSchedule:
         if self.memory_budget is not None:
             limits = replace(limits, memory_budget=self.memory_budget)
         problem = Problem.of(prepared.units, limits.max_block)
-        costs = self._costs() if policy.needs else NO_COSTS
+        costs = self.costs if policy.needs and self.costs else NO_COSTS
         return search(problem, policy, costs, limits, self.progress or silent).schedule
 
-    def _costs(self) -> Costs:
-        if isinstance(self.cost, str):
-            return costs_named(self.cost)
-        return self.cost if isinstance(self.cost, Costs) else costs_of_model(self.cost)
+
+def _costs(cost: str | CostModel | Costs) -> Costs | None:
+    """The costs that are meant; None for those that are measured."""
+    if isinstance(cost, str):
+        return None if cost == MEASURED else costs_named(cost)
+    return cost if isinstance(cost, Costs) else costs_of_model(cost)
+
+
+def _schedule(schedule: Schedule | str | Path | None) -> Schedule | None:
+    """The schedule that is meant."""
+    if isinstance(schedule, str) and schedule.lstrip().startswith("{"):
+        return Schedule.from_text(schedule)
+    return Schedule.load(schedule) if isinstance(schedule, str | Path) else schedule
 
 
 def let_pass(kind: type[UserError]) -> None:

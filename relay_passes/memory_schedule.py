@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
 
 from relay_passes.dialect import Dialect, dialect_of
 from relay_passes.ios_schedule import let_pass
-from relay_passes.pipeline import schedule_of
+from relay_passes.pipeline import in_scheduled_form, with_schedule
 from relay_passes.reordering import Reordering
-from runtime_ext.ir_form import SCHEDULE
+from relay_passes.shown_pass import module_pass
+from runtime_ext.ir_form import attached_schedule
 from tvm_ios.errors import UserError
 from tvm_ios.memory.arena import plan_order
 from tvm_ios.memory.fitting import require_fit
@@ -22,7 +22,7 @@ from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.memory.stage_order import order_stages, stage_problem
 
 
-@tvm.transform.module_pass(opt_level=0, name="MemorySchedule")
+@module_pass
 class MemorySchedule:
     """Put the operators of ``main`` into the order of least peak memory.
 
@@ -62,6 +62,10 @@ class MemorySchedule:
             raise UserError(
                 f"{scheduler!r} is no memory scheduler: use {', '.join(MEMORY_SCHEDULERS)}"
             )
+        if budget is not None and budget < 1:
+            raise UserError(f"no tensors fit into a memory budget of {budget} bytes")
+        if not time_limit > 0:
+            raise UserError(f"a search of {time_limit} s finds nothing: give it some time")
         self.budget = budget
         self.scheduler = scheduler
         self.counting = counting or Counting()
@@ -71,8 +75,9 @@ class MemorySchedule:
         """Reorder; see :class:`tvm.transform.Pass`."""
         try:
             dialect = dialect_of(mod)
-            if schedule_of(mod) is not None:
-                return self._reorder_stages(mod, dialect)
+            attached = attached_schedule(mod)
+            if attached is not None and in_scheduled_form(mod):
+                return self._reorder_stages(mod, attached, dialect)
             return self._reorder_operators(dialect.operators_of(dialect.canonicalise(mod)))
         except UserError as error:
             let_pass(type(error))
@@ -87,7 +92,9 @@ class MemorySchedule:
         require_fit("main", plan_order(problem, order), best.bound, self.budget)
         return movable.apply(order)
 
-    def _reorder_stages(self, module: tvm.IRModule, dialect: Dialect) -> tvm.IRModule:
+    def _reorder_stages(
+        self, module: tvm.IRModule, attached: Mapping[str, Any], dialect: Dialect
+    ) -> tvm.IRModule:
         graph, stages = dialect.stages_of(module)
         best = order_stages(graph, stages, self.scheduler, self.time_limit)
         problem, place = stage_problem(graph, stages)
@@ -97,17 +104,16 @@ class MemorySchedule:
         if best.order == tuple(range(len(stages))):
             return module
         moved = dialect.with_stages(module, best.order)
-        text = _reordered(str(module.attrs[SCHEDULE]), best.order)
-        return moved.with_attr(SCHEDULE, dialect.attribute(text))
+        return with_schedule(moved, _reordered(attached, best.order))
 
 
-def _reordered(text: str, order: Sequence[int]) -> str:
-    """The JSON of a schedule with its stages in another order."""
+def _reordered(attached: Mapping[str, Any], order: Sequence[int]) -> dict[str, Any]:
+    """A schedule, as plain data, with its stages in another order."""
     new = {old: place for place, old in enumerate(order)}
-    schedule = json.loads(text)
+    schedule = dict(attached)
     for key in ("stages", "latencies"):
         if schedule[key]:
             schedule[key] = [schedule[key][old] for old in order]
     if "placements" in schedule:
         schedule["placements"] = [[new[stage], shares] for stage, shares in schedule["placements"]]
-    return json.dumps(schedule)
+    return schedule

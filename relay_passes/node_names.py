@@ -16,7 +16,7 @@ from typing import Any
 import onnx
 import tvm
 
-from runtime_ext.ir_form import NODE_NAMES
+from runtime_ext.ir_form import NODE_NAMES, attribute_text
 from tvm_ios.errors import UserError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.units import form_units
@@ -47,7 +47,7 @@ def with_node_names(graph: OpGraph, module: tvm.IRModule) -> OpGraph:
     """
     if not module.attrs or NODE_NAMES not in module.attrs:
         return graph
-    names = _by_operator(graph, json.loads(str(module.attrs[NODE_NAMES])))
+    names = _by_operator(graph, json.loads(attribute_text(module.attrs[NODE_NAMES])))
     kinds = enumerate(operator.kind for operator in graph.operators)
     return renamed(graph, [names.get(number, f"{kind}_{number}") for number, kind in kinds])
 

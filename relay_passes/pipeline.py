@@ -22,7 +22,9 @@ passes and built by :func:`runtime_ext.build.build`.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import tvm
 
@@ -32,7 +34,13 @@ from relay_passes.instances.apply import apply_instances
 from relay_passes.node_names import with_node_names
 from relay_passes.prepared import Applied, Prepared
 from relay_passes.search_options import SearchOptions
-from runtime_ext.ir_form import SCHEDULE
+from runtime_ext.ir_form import (
+    SCHEDULE,
+    SCHEDULE_DATA,
+    ModuleError,
+    attached_schedule,
+    schedule_line,
+)
 from tvm_ios.graph.unit_rule import default_rule
 from tvm_ios.graph.units import UnitRule, form_units
 from tvm_ios.schedule.schedule import ORIGINS, UNROLLED_FROM, Schedule
@@ -111,11 +119,33 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
     dialect, (unrolled, unrolled_schedule, attached) = prepared.dialect, applied(prepared, schedule)
     scheduled = dialect.outline(unrolled.module, unrolled.outliner, unrolled_schedule)
     require_same_interface(dialect, prepared.module, scheduled)
-    return scheduled.with_attr(SCHEDULE, dialect.attribute(json.dumps(attached)))
+    return with_schedule(scheduled, attached)
+
+
+def with_schedule(module: tvm.IRModule, attached: Mapping[str, Any]) -> tvm.IRModule:
+    """The module with a schedule, given as plain data, as an attribute."""
+    dialect = dialect_of(module)
+    line = dialect.attribute(schedule_line(attached))
+    data = dialect.unprinted(json.dumps(attached))
+    return module.with_attrs({SCHEDULE: line, SCHEDULE_DATA: data})
+
+
+def in_scheduled_form(module: tvm.IRModule) -> bool:
+    """Whether ``main`` still follows the schedule that the module carries, so that it is built."""
+    try:
+        dialect_of(module).stages_of(module)
+    except ModuleError:
+        return False
+    return True
 
 
 def schedule_of(module: tvm.IRModule) -> Schedule | None:
-    """The schedule that a module carries, if any."""
-    if not module.attrs or SCHEDULE not in module.attrs:
-        return None
-    return Schedule.from_json(json.loads(str(module.attrs[SCHEDULE])))
+    """The schedule that a module carries, if any.
+
+    Raises
+    ------
+    UserError
+        If it is damaged.
+    """
+    attached = attached_schedule(module)
+    return None if attached is None else Schedule.from_json(attached)

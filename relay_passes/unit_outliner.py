@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
@@ -65,6 +66,15 @@ class UnitCall(Generic[FunctionT]):
     stage: int
     group: int
     kernel: str | None
+
+
+#: Of the operators in the name of a function: a unit may have dozens.
+_LONGEST_NAME = 60
+
+
+def identifier(name: str) -> str:
+    """A name as the text of a module can have it."""
+    return re.sub(r"\W|^(?=\d)", "_", name)
 
 
 class UnitOutliner(Generic[FunctionT]):
@@ -137,6 +147,12 @@ class UnitOutliner(Generic[FunctionT]):
                 for unit in units
             ]
         return calls
+
+    def operators(self, units: Sequence[int]) -> str:
+        """What a unit, or merged units, compute, as part of a name: ``conv2d_bias_add_relu``."""
+        if len(units) > 1:
+            return f"merged_{len(units)}_conv2d"
+        return identifier(self.units.operators[units[0]].kind)[:_LONGEST_NAME].rstrip("_")
 
     def merge_plan(self, members: Sequence[int]) -> MergePlan:
         """How units are merged.

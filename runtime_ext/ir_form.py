@@ -3,24 +3,72 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tvm_ios.errors import UserError
+from tvm_ios.files.json_text import JsonError, json_object
 
-#: Attributes of a unit's function: its name (merged units joined by ``+``), stage and group.
+#: Attributes of a unit's function, in Relay of its call: its name (merged units joined by ``+``),
+#: stage and group.
 UNIT, STAGE, GROUP = "ios.unit", "ios.stage", "ios.group"
 #: Attribute of a unit's function: the name of its rKernel, where that is not the usual one.
 KERNEL = "ios.kernel"
-#: Module attributes: the schedule, and the names of the outputs, as JSON.
-SCHEDULE, OUTPUT_NAMES = "ios.schedule", "ios.output_names"
+#: Module attributes: a line about the schedule, and the schedule as JSON that is not printed.
+SCHEDULE, SCHEDULE_DATA = "ios.schedule", "ios.schedule_data"
+#: Module attribute: names of the outputs, as JSON.
+OUTPUT_NAMES = "ios.output_names"
 #: Module attribute: names of the nodes of the model that the module was imported from, as JSON.
 NODE_NAMES = "ios.node_names"
-#: In Relay, whose functions have no marks: unit, stage and group of each call of ``main``, as JSON.
+#: Module attribute of Relay in earlier versions, which did not mark the calls of ``main``: unit,
+#: stage and group of each, as JSON.
 CALLS = "ios.calls"
 
 
 class ModuleError(UserError):
     """A module that is not in the scheduled form."""
+
+
+def attached_schedule(module: Any) -> dict[str, Any] | None:
+    """The schedule that a ``tvm.IRModule`` carries, as plain data; None if it carries none.
+
+    Raises
+    ------
+    ModuleError
+        If it is damaged.
+    """
+    attributes = dict(module.attrs.items()) if module.attrs else {}
+    if SCHEDULE not in attributes:
+        return None
+    # Earlier versions wrote the schedule where the line about it is now.
+    text = attribute_text(attributes.get(SCHEDULE_DATA, attributes[SCHEDULE]))
+    try:
+        return json_object(text)
+    except JsonError as error:
+        raise ModuleError(
+            f"the schedule of the module is damaged ({error}): run IOSSchedule() on the module "
+            "from before it"
+        ) from error
+
+
+def without_schedule(module: Any) -> Any:
+    """The module without the attributes of a schedule, which ``main`` no longer follows."""
+    for name in (SCHEDULE, SCHEDULE_DATA, CALLS):
+        module = module.without_attr(name) if module.attrs and name in module.attrs else module
+    return module
+
+
+def attribute_text(attribute: Any) -> str:
+    """The text that an attribute holds: a string, or bytes in a tensor, which are not printed."""
+    numpy = getattr(attribute, "numpy", None)
+    return str(attribute) if numpy is None else numpy().tobytes().decode()
+
+
+def schedule_line(schedule: Mapping[str, Any]) -> str:
+    """A line about a schedule, given as plain data."""
+    device = f" for {schedule['device']}" if schedule["device"] else ""
+    units, stages = len(schedule["units"]), len(schedule["stages"])
+    return f"{schedule['policy']}{device}: {units} units in {stages} stages"
 
 
 def output_names(module: Any, count: int) -> tuple[str, ...]:

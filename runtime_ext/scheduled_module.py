@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import tvm
@@ -10,13 +9,14 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from runtime_ext.allocated import empty_constant, is_allocation
+from runtime_ext.called_unit import called_unit
 from runtime_ext.ir_form import (
     GROUP,
     KERNEL,
-    SCHEDULE,
     STAGE,
     UNIT,
     ModuleError,
+    attached_schedule,
     output_names,
 )
 from runtime_ext.kernels.tir_calls import with_tir
@@ -39,11 +39,13 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
     ModuleError
         If the module carries no schedule, or ``main`` holds anything but calls of units.
     """
-    attributes = dict(module.attrs.items()) if module.attrs else {}
-    if SCHEDULE not in attributes:
+    schedule = attached_schedule(module)
+    if schedule is None:
         raise ModuleError("the module has no schedule: run IOSSchedule() on it first")
-    reader = _Reader(module)
     main = module["main"]
+    if not isinstance(main, relax.Function) or not isinstance(main.body, relax.SeqExpr):
+        raise ModuleError("main is not in A-normal form: run relax.transform.Normalize() on it")
+    reader = _Reader(module)
     inputs = tuple(reader.add(p) for p in main.params)
     for block in main.body.blocks:
         for binding in block.bindings:
@@ -54,8 +56,7 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
         if tensor not in inputs:
             reader.rename(tensor, unit_name)
     graph = OpGraph(name, tuple(reader.operators), tuple(reader.tensors), inputs, outputs)
-    schedule = json.loads(str(attributes[SCHEDULE]))
-    attached_schedule = Schedule.from_json(schedule)
+    applied = Schedule.from_json(schedule)
     # The schedule numbers the units as they were before any were merged; names are the same.
     call_by_name = {op.name: unit for unit, op in enumerate(graph.operators)}
     calls = {
@@ -63,7 +64,7 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
         for u, unit_name in enumerate(schedule["units"])
         if unit_name in call_by_name
     }
-    stages, placements = placed_stages(stages_of_calls(reader.places), attached_schedule, calls)
+    stages, placements = placed_stages(stages_of_calls(reader.places), applied, calls)
     return ScheduledUnits(
         graph=graph,
         stages=stages,
@@ -78,7 +79,7 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
             for i, function in enumerate(reader.functions)
             if KERNEL in function.attrs
         },
-        unit_latencies=latencies_of_calls(attached_schedule, calls),
+        unit_latencies=latencies_of_calls(applied, calls),
     )
 
 
@@ -100,10 +101,15 @@ class _Reader:
         return number
 
     def _add_type(self, name: str, kind: Any, *, constant: bool = False) -> int:
-        shape = tuple(int(extent) for extent in kind.shape)
+        extents = kind.shape if isinstance(kind, relax.TensorType) else None
+        if extents is None or not all(isinstance(extent, tvm.tirx.IntImm) for extent in extents):
+            raise ModuleError(
+                f"{name!r} of main is no tensor of known shape but {kind}: run IOSSchedule() after "
+                "the pass that made it so"
+            )
         if any(name == tensor.name for tensor in self.tensors[-64:]):
             name = f"{name}.{len(self.tensors)}"
-        self.tensors.append(Tensor(name, shape, str(kind.dtype), constant))
+        self.tensors.append(Tensor(name, tuple(map(int, extents)), str(kind.dtype), constant))
         return len(self.tensors) - 1
 
     def rename(self, tensor: int, name: str) -> None:
@@ -129,8 +135,14 @@ class _Reader:
         self.constant_outputs[number] = constant
         return number
 
-    def read(self, binding: relax.VarBinding) -> None:
+    def _constant_of(self, expression: Any) -> GenericConst | None:
+        """The constant that a variable is another name of."""
+        return self.constant_outputs.get(self._number.get(expression, -1))
+
+    def read(self, binding: relax.Binding) -> None:
         value, variable = binding.value, binding.var
+        if isinstance(binding, relax.MatchCast):
+            raise ModuleError("main casts shapes (match_cast): run IOSSchedule() on it again")
         if isinstance(value, relax.Var | relax.Tuple | GenericConst):
             numbers = self.numbers_of(value)
             if isinstance(value, relax.Tuple) or value in self._tuples:
@@ -138,24 +150,20 @@ class _Reader:
             else:
                 self._number[variable] = numbers[0]
         elif isinstance(value, relax.TupleGetItem):
-            self._number[variable] = self._tuples[value.tuple_value][value.index]
+            self._number[variable] = self.numbers_of(value.tuple_value)[value.index]
         elif is_allocation(value):
             self._number[variable] = self._constant(empty_constant(value))
         elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
             self._read_call(value, variable)
         else:
-            what = value.op.name if isinstance(value, relax.Call) else type(value).__name__
-            raise ModuleError(f"main computes {what} outside of any unit: run IOSSchedule() again")
+            raise ModuleError(
+                f"main has {_described(value)} outside of any unit, so a later pass changed it: "
+                "run IOSSchedule() on it again"
+            )
 
     def _read_call(self, call: relax.Call, variable: relax.Var) -> None:
-        function = self.module[call.op]
-        if not function.attrs or STAGE not in function.attrs:
-            raise ModuleError(f"function {call.op.name_hint} is called but is no unit")
-        data = [a for a in call.args if isinstance(a, relax.Var)]
-        constants = [a for a in call.args if not isinstance(a, relax.Var)]
-        count = int(function.attrs["num_input"])
-        if len(data) != count or not all(isinstance(a, GenericConst) for a in constants):
-            raise ModuleError(f"the weights of {call.op.name_hint} are not constants: bind them")
+        arguments = [self._constant_of(argument) or argument for argument in call.args]
+        function, data, constants = called_unit(relax.Call(call.op, arguments), self.module)
         if isinstance(variable.ty, relax.TupleType):
             outputs = tuple(
                 self._add_type(f"{variable.name}.{i}", field)
@@ -164,11 +172,17 @@ class _Reader:
             self._tuples[variable] = outputs
         else:
             outputs = (self.add(variable),)
-        if len(set(data)) != len(data):
-            raise ModuleError(f"{call.op.name_hint} is given one tensor twice: schedule anew")
         name = str(function.attrs[UNIT])
-        inputs = tuple(self._number[a] for a in data)
+        inputs = tuple(n for a in data for n in self.numbers_of(a))
         self.operators.append(Operator(name, "unit", inputs, outputs))
         self.functions.append(with_tir(function, self.module))
-        self.constants.append(tuple(constants))
+        self.constants.append(constants)
         self.places.append((int(function.attrs[STAGE]), int(function.attrs[GROUP])))
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, GenericConst):
+        return "a constant"
+    if isinstance(value, relax.Call):
+        return getattr(value.op, "name", None) or "a call of a function"
+    return {"If": "control flow (If)"}.get(type(value).__name__, type(value).__name__)

@@ -66,19 +66,19 @@ class SharedGraph:
         units = form_units(graph_from_onnx(self.model))
         return unnamed(json.dumps(self.schedule(units).to_json(units)))
 
-    def require_units(self, units: OpGraph, attribute: str, calls: Sequence[Call]) -> None:
+    def require_units(self, units: OpGraph, attached: Any, calls: Sequence[Call]) -> None:
         """Units, the schedule and the calls are those of the model, in whichever dialect."""
         assert tuple(op.kind for op in units.operators) == self.kinds
-        assert unnamed(attribute) == self.attribute()
+        assert unnamed(json.dumps(attached)) == self.attribute()
         number = {op.name: i for i, op in enumerate(units.operators)}
         assert self.places() == [
             (tuple(number[name] for name in names.split("+")), stage, group)
             for names, stage, group in calls
         ]
 
-    def require_unrolled(self, attribute: str) -> None:
+    def require_unrolled(self, attached: Any) -> None:
         """The schedule of the units of instances says which one it was made of."""
-        assert unnamed(json.dumps(json.loads(attribute)[UNROLLED_FROM])) == self.attribute()
+        assert unnamed(json.dumps(attached[UNROLLED_FROM])) == self.attribute()
 
     def places(self) -> list[Place]:
         """The calls of ``main``, in order."""

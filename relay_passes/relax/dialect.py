@@ -10,7 +10,7 @@ import tvm
 from relay_passes.dialect import Dialect
 from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.emitter import rewrite_main
-from relay_passes.relax.expressions import interface
+from relay_passes.relax.expressions import interface, unprinted
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.memory_order import operators_of, stages_of, with_stages
@@ -52,6 +52,7 @@ DIALECT = Dialect(
     interface=interface,
     rewrite_main=rewrite_main,
     attribute=str,
+    unprinted=unprinted,
     import_onnx=import_onnx,
     import_saved=import_saved,
     target_units=_target_units,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -11,9 +10,10 @@ from tvm import relax
 
 from relay_passes.emitter import Body, Kind, OriginsOf
 from relay_passes.relax.calls import emit_calls
-from relay_passes.relax.expressions import static_shape
+from relay_passes.relax.expressions import static_shape, with_functions
 from relay_passes.relax.extract import Extraction
 from relay_passes.relax.merge import emit_stacked
+from runtime_ext.kernels.function_builder import FunctionBuilder
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graphturbo.origins import Origin
 
@@ -24,17 +24,17 @@ def rewrite_main(
     """The module with another ``main`` of the same parameters and the results of a body."""
     old = module["main"]
     others = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
-    builder = relax.BlockBuilder(tvm.IRModule(others))
+    builder = FunctionBuilder(tvm.IRModule(others))
     parameters = [relax.Var(p.name, p.ty) for p in old.params]
     attributes = dict(old.attrs.items()) if old.attrs else None
     several = isinstance(old.ret_ty, relax.TupleType)
     emitter = RelaxEmitter(builder, extraction)
-    with _function(builder, "main", parameters, attributes):
+    with builder.function("main", parameters, attrs=attributes):
         with builder.dataflow():
             results = body(emitter, parameters)
             result = builder.emit_output(relax.Tuple(results) if several else results[0])
         builder.emit_func_output(result)
-    rewritten = tvm.IRModule(dict(builder.finalize().functions_items()), attrs=module.attrs)
+    rewritten = with_functions(module, dict(builder.finalize().functions_items()))
     return rewritten, lambda new: [emitter.origins[group[0].var] for group in new.bindings]
 
 
@@ -122,8 +122,8 @@ class RelaxEmitter:
         types = [relax.TensorType(list(shape), dtype) for shape, dtype in data]
         types += [self._extraction.values[tensor].ty for tensor in constants]
         parameters = [relax.Var(f"p{place}", kind) for place, kind in enumerate(types)]
-        builder = relax.BlockBuilder()
-        with _function(builder, name, parameters, dict(attributes), private=True):
+        builder = FunctionBuilder()
+        with builder.function(name, parameters, attrs=dict(attributes), private=True):
             with builder.dataflow():
                 results = body(RelaxEmitter(builder, self._extraction), parameters)
                 whole = results[0] if len(results) == 1 else relax.Tuple(results)
@@ -142,24 +142,6 @@ class RelaxEmitter:
         variable = self._builder.emit(value)
         self.origins[variable] = self.origin
         return variable
-
-
-@contextmanager
-def _function(
-    builder: relax.BlockBuilder,
-    name: str,
-    parameters: list[relax.Var],
-    attributes: dict[str, Any] | None,
-    *,
-    private: bool = False,
-) -> Iterator[None]:
-    """A function that is being built, and ended where that fails: TVM warns of open blocks."""
-    with builder.function(name, parameters, attrs=attributes, private=private):
-        try:
-            yield
-        except BaseException:
-            builder.emit_func_output(relax.Tuple([]))
-            raise
 
 
 def _padded(call: relax.Call, pads: Sequence[int]) -> relax.Call:

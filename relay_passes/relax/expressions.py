@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from relay_passes.dialect import DialectError, Interface
+from runtime_ext.kernels.function_builder import FunctionBuilder
 
 Array = np.ndarray[Any, Any]
 
@@ -40,7 +41,7 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
     for block in function.body.blocks:
         for binding in block.bindings:
             if not isinstance(binding, relax.VarBinding):
-                raise DialectError(f"{type(binding).__name__} needs dynamic shapes: fix the shapes")
+                raise DialectError(f"main has a {type(binding).__name__}: fix the shapes")
             if isinstance(binding.value, relax.If):
                 raise DialectError("the model has control flow (If), which cannot be scheduled")
             bindings.append(binding)
@@ -136,6 +137,11 @@ def constant(array: Array) -> GenericConst:
     return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
 
 
+def unprinted(text: str) -> Any:
+    """An attribute that holds a text, of which the text of a module shows no more than that."""
+    return tvm.runtime.tensor(np.frombuffer(text.encode(), np.uint8))
+
+
 def constant_value(expression: Any) -> Array | None:
     """The array of a constant; None for anything else."""
     if isinstance(expression, GenericConst):
@@ -160,10 +166,10 @@ def rebuild(
         The function to rebuild; its parameters, attributes and result stay.
     emit
         Called with the builder, each old binding and the map from old variables to new
-        expressions; returns the new variable or constant.
+        expressions; returns the new variable or constant. What it emits has the old name.
     """
     old = module[name]
-    builder = relax.BlockBuilder(module)
+    builder = FunctionBuilder(module)
     parameters = [relax.Var(p.name, p.ty) for p in old.params]
     new: dict[Any, Any] = dict(zip(old.params, parameters, strict=True))
     attributes = dict(old.attrs.items()) if old.attrs else None
@@ -172,13 +178,19 @@ def rebuild(
     with builder.function(scratch, parameters, attrs=attributes):
         with builder.dataflow():
             for binding in bindings_of(old):
+                builder.name = binding.var.name
                 new[binding.var] = emit(builder, binding, new)
-            result = builder.emit_output(substitute(old.body.body, new))
+            result = builder.emit_result(substitute(old.body.body, new))
         rebuilt = builder.emit_func_output(result)
     built = builder.finalize()
     functions = {v: f for v, f in built.functions_items() if v.name_hint not in (scratch, name)}
     functions[variable] = built[rebuilt].with_attr("global_symbol", name)
-    return tvm.IRModule(functions, attrs=module.attrs)
+    return with_functions(module, functions)
+
+
+def with_functions(module: tvm.IRModule, functions: Mapping[Any, Any]) -> tvm.IRModule:
+    """A copy of the module with other functions; its attributes and devices stay."""
+    return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
 def _name(leaf: Any) -> str:

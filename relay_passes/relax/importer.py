@@ -15,6 +15,7 @@ from tvm.relax.frontend.onnx import from_onnx
 from relay_passes.dialect import DialectError
 from relay_passes.node_names import node_names
 from relay_passes.relax.canonical.canonicalise import canonicalise
+from relay_passes.relax.expressions import unprinted
 from relay_passes.relax.onnx_converters import converters, more_converters
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
 from tvm_ios.onnx.file import input_shapes, node_text
@@ -48,7 +49,9 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
             reason = " ".join(str(error).strip().split("\n")[-1].split()) or repr(error)
             raise DialectError(_refusal(model, said.getvalue(), reason)) from error
     names = [output.name for output in model.graph.output]
-    named = module.with_attrs({OUTPUT_NAMES: json.dumps(names), NODE_NAMES: node_names(model)})
+    named = module.with_attrs(
+        {OUTPUT_NAMES: json.dumps(names), NODE_NAMES: unprinted(node_names(model))}
+    )
     return canonicalise(named)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from tvm import relax
 
 from relay_passes.relax.expressions import Emit
+from runtime_ext.kernels.function_builder import FunctionBuilder
 from tvm_ios.graph.merge_rule import MergePlan
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -34,7 +35,7 @@ def merged_function(plan: MergePlan, data_type: Any, weights: tuple[Any, Any]) -
         relax.Var("p0", data_type),
         *(relax.Var(f"p{i}", value.ty) for i, value in enumerate(weights, 1)),
     ]
-    builder = relax.BlockBuilder()
+    builder = FunctionBuilder()
     attributes = {"num_input": 1}
     with builder.function("merged", parameters, attrs=attributes, private=True):
         with builder.dataflow():

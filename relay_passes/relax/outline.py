@@ -8,11 +8,12 @@ import tvm
 from tvm import relax
 
 from relay_passes.relax.calls import emit_calls
-from relay_passes.relax.expressions import constant
+from relay_passes.relax.expressions import constant, with_functions
 from relay_passes.relax.merge import merged_function
-from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner
+from relay_passes.unit_outliner import Array, UnitFunction, UnitOutliner, identifier
 from runtime_ext.allocated import allocated_if_empty
 from runtime_ext.ir_form import GROUP, KERNEL, STAGE, UNIT
+from runtime_ext.kernels.function_builder import FunctionBuilder
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.schedule.schedule import Schedule
 
@@ -46,7 +47,7 @@ class Outliner(UnitOutliner[UnitFunction]):
         read = (*data, *constants)
         parameters = [relax.Var(f"p{i}", self._type(t)) for i, t in enumerate(read)]
         values = dict(zip((self._origin[t] for t in read), parameters, strict=True))
-        builder = relax.BlockBuilder()
+        builder = FunctionBuilder()
         attributes = {"num_input": len(data)}
         with builder.function("unit", parameters, attrs=attributes, private=True):
             with builder.dataflow():
@@ -74,7 +75,7 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
     old = module["main"]
     units = outliner.units
     others = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
-    builder = relax.BlockBuilder(tvm.IRModule(others))
+    builder = FunctionBuilder(tvm.IRModule(others))
     parameters = [relax.Var(p.name, p.ty) for p in old.params]
     value: dict[int, Any] = dict(zip(units.inputs, parameters, strict=True))
     calls = outliner.calls(schedule)
@@ -84,14 +85,15 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
         if call.kernel is not None:
             places[KERNEL] = call.kernel
         function = call.function.function.with_attrs(places)
-        variables.append(builder.add_func(function, f"unit_{len(variables)}"))
+        name = f"unit_{len(variables)}_{outliner.operators(call.units)}"
+        variables.append(builder.add_func(function, name))
     attributes = dict(old.attrs.items()) if old.attrs else None
     with builder.function("main", parameters, attrs=attributes):
         with builder.dataflow():
             for variable, call in zip(variables, calls, strict=True):
                 unit = call.function
                 arguments = [*(value[t] for t in unit.data), *unit.constants]
-                result = builder.emit(relax.Call(variable, arguments))
+                result = builder.emit(relax.Call(variable, arguments), identifier(unit.name))
                 if len(unit.outputs) == 1:
                     value[unit.outputs[0]] = result
                     continue
@@ -106,6 +108,4 @@ def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm
                 whole = relax.Tuple(results)
             result = builder.emit_output(whole)
         builder.emit_func_output(result)
-    scheduled = builder.finalize()
-    attributes = dict(module.attrs.items()) if module.attrs else {}
-    return tvm.IRModule(dict(scheduled.functions_items()), attrs=attributes or None)
+    return with_functions(module, dict(builder.finalize().functions_items()))

@@ -8,7 +8,7 @@ import tvm
 import tvm_ffi
 from tvm.ir import GenericConst
 
-from relay_passes.relax.expressions import constant
+from relay_passes.relax.expressions import constant, with_functions
 from runtime_ext.bundle.weights import Draw
 from runtime_ext.execution.buffers import content_key
 
@@ -35,4 +35,4 @@ def redraw_weights(module: tvm.IRModule, seed: int) -> tuple[tvm.IRModule, dict[
         variable: tvm_ffi.structural_map(function, (GenericConst, replace))
         for variable, function in module.functions_items()
     }
-    return tvm.IRModule(functions, attrs=module.attrs), drawn
+    return with_functions(module, functions), drawn

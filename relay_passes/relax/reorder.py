@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relay_passes.relax.expressions import bindings_of, leaves
+from relay_passes.relax.expressions import bindings_of, leaves, with_functions
 
 
 def reorder(module: tvm.IRModule, groups: Sequence[Sequence[relax.VarBinding]]) -> tvm.IRModule:
@@ -52,4 +52,4 @@ def reorder(module: tvm.IRModule, groups: Sequence[Sequence[relax.VarBinding]]) 
     main = relax.Function(old.params, body, old.ret_ty, old.is_pure, old.attrs)
     functions = {v: main if v.name_hint == "main" else f for v, f in module.functions_items()}
     # Which gives the new sequence its type.
-    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
+    return relax.transform.Normalize()(with_functions(module, functions))

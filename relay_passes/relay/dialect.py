@@ -64,6 +64,7 @@ DIALECT = Dialect(
     interface=interface,
     rewrite_main=rewrite_main,
     attribute=tvm.runtime.String,
+    unprinted=tvm.runtime.String,
     import_onnx=import_onnx,
     import_saved=import_saved,
     target_units=_target_units,

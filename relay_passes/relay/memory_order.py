@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,8 @@ from tvm import relay
 from relay_passes.pipeline import apply_schedule, prepare_canonical
 from relay_passes.relay.expressions import arguments, shape_of_type, with_main
 from relay_passes.reordering import Reordering
-from runtime_ext.ir_form import CALLS, ModuleError
+from runtime_ext.ir_form import STAGE, without_schedule
+from runtime_ext.relay.scheduled_main import let, marked, read_scheduled_main
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.policies.sequential import sequential_schedule
@@ -45,8 +45,7 @@ def stages_of(module: tvm.IRModule) -> tuple[OpGraph, tuple[Stage, ...]]:
     ModuleError
         If a later pass changed the calls.
     """
-    bindings, result = _bindings(module["main"])
-    places = _places(module, bindings)
+    scheduled = read_scheduled_main(module)
     tensors: list[Tensor] = []
     numbers: dict[tuple[Any, int], int] = {}
 
@@ -71,14 +70,15 @@ def stages_of(module: tvm.IRModule) -> tuple[OpGraph, tuple[Stage, ...]]:
 
     inputs = tuple(number for parameter in module["main"].params for number in add(parameter))
     operators: list[Operator] = []
-    for variable, call in bindings:
+    for variable, call in scheduled.bindings:
         data = read(arguments(call))
         name = f"{variable.name_hint}.{len(operators)}"
         operators.append(Operator(name, "kernel", data, add(variable)))
+    result = scheduled.result
     outputs = read(result.fields if isinstance(result, relay.Tuple) else [result])
     graph = OpGraph("main", tuple(operators), tuple(tensors), inputs, outputs)
     stages: dict[int, dict[int, list[int]]] = {}
-    for number, (_, stage, group) in enumerate(places):
+    for number, (_, stage, group) in enumerate(scheduled.places):
         stages.setdefault(stage, {}).setdefault(group, []).append(number)
     return graph, tuple(
         Stage(Strategy.CONCURRENT, tuple(map(tuple, stages[stage].values())))
@@ -88,40 +88,17 @@ def stages_of(module: tvm.IRModule) -> tuple[OpGraph, tuple[Stage, ...]]:
 
 def with_stages(module: tvm.IRModule, order: Sequence[int]) -> tvm.IRModule:
     """A scheduled module with the calls of its stages in another order."""
-    old = module["main"]
-    bindings, body = _bindings(old)
-    places = _places(module, bindings)
+    old, scheduled = module["main"], read_scheduled_main(module)
     new = {stage: place for place, stage in enumerate(order)}
-    moved = sorted(
+    bindings = sorted(
         (
-            ((unit, new[stage], group), binding)
-            for (unit, stage, group), binding in zip(places, bindings, strict=True)
+            (variable, marked(call, (unit, new[stage], group)))
+            for (variable, call), (unit, stage, group) in zip(
+                scheduled.bindings, scheduled.places, strict=True
+            )
         ),
-        key=lambda call: call[0][1],
+        key=lambda binding: int(binding[1].attrs[STAGE]),
     )
-    for _, (variable, call) in reversed(moved):
-        body = relay.Let(variable, call, body)
+    body = let(bindings, scheduled.result)
     main = relay.Function(old.params, body, None, old.type_params, old.attrs)
-    calls = json.dumps([place for place, _ in moved])
-    return with_main(module, main).with_attr(CALLS, tvm.runtime.String(calls))
-
-
-def _bindings(main: relay.Function) -> tuple[list[tuple[relay.Var, relay.Call]], Any]:
-    """What ``main`` binds by ``let``, in order, and its result."""
-    bindings: list[tuple[relay.Var, relay.Call]] = []
-    body = main.body
-    while isinstance(body, relay.Let):
-        bindings.append((body.var, body.value))
-        body = body.body
-    return bindings, body
-
-
-def _places(module: tvm.IRModule, bindings: Sequence[Any]) -> list[tuple[str, int, int]]:
-    """Unit, stage and group of each call."""
-    places = [tuple(place) for place in json.loads(str(module.attrs[CALLS]))]
-    if len(places) != len(bindings):
-        raise ModuleError(
-            f"main calls {len(bindings)} kernels and its schedule has {len(places)}: a later pass "
-            "changed it; run IOSSchedule() after that pass"
-        )
-    return places
+    return with_main(without_schedule(module), main)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,8 +16,8 @@ from relay_passes.relay.kernels import RelayUnitFunction, kernel_calls
 from relay_passes.relay.layouts.choice import LayoutChoice, alter_layouts
 from relay_passes.relay.layouts.transforms import Border, Transform
 from relay_passes.relay.merge import merged_function
-from relay_passes.unit_outliner import Array, UnitOutliner
-from runtime_ext.ir_form import CALLS
+from relay_passes.unit_outliner import Array, UnitOutliner, identifier
+from runtime_ext.relay.scheduled_main import let, marked
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Schedule
@@ -104,15 +102,8 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:
-    """The module with the calls of :func:`outlined`, of which an attribute says where each stands.
-
-    Raises
-    ------
-    ScheduleError
-        If units are to be merged that cannot be.
-    """
-    scheduled, places = outlined(module, outliner, schedule)
-    return scheduled.with_attr(CALLS, tvm.runtime.String(json.dumps(places)))
+    """The module of :func:`outlined`."""
+    return outlined(module, outliner, schedule)[0]
 
 
 def outlined(
@@ -121,8 +112,8 @@ def outlined(
     """The module with units as kernels that nothing fuses into, called in schedule order.
 
     The calls are bound by ``let``, so that order and names stand in the text and the graph executor
-    runs them in this order. What differs between equal units is not in their functions: TVM
-    compiles each kernel once.
+    runs them in this order. What differs between equal units is in the attributes of their calls
+    and not in their functions: TVM compiles each kernel once.
 
     Returns
     -------
@@ -145,14 +136,14 @@ def outlined(
         arguments = [*(value[t] for t in unit.data), *unit.constants]
         results = bind_kernels(unit, arguments, bindings)
         value.update(zip(unit.outputs, results, strict=True))
-        places += [(unit.name, call.stage, call.group)] * (len(bindings) - len(places))
+        place = (unit.name, call.stage, call.group)
+        first, places = len(places), places + [place] * (len(bindings) - len(places))
+        bindings[first:] = [(variable, marked(call, place)) for variable, call in bindings[first:]]
     results = [
         value[tensor] if tensor in value else outliner.value(tensor) for tensor in units.outputs
     ]
     body = relay.Tuple(results) if isinstance(old.body, relay.Tuple) else results[0]
-    for variable, call in reversed(bindings):
-        body = relay.Let(variable, call, body)
-    main = relay.Function(old.params, body, None, old.type_params, old.attrs)
+    main = relay.Function(old.params, let(bindings, body), None, old.type_params, old.attrs)
     return with_main(module, main), places
 
 
@@ -170,7 +161,7 @@ def bind_kernels(
         new[expression] = substitute(expression, new.__getitem__)
         if isinstance(expression, relay.Call):
             number = f"_{len(bindings) - first}" if count > 1 else ""
-            variable = relay.Var(_identifier(unit.name) + number)
+            variable = relay.Var(identifier(unit.name) + number)
             bindings.append((variable, new[expression]))
             new[expression] = variable
     result = new[function.body]
@@ -179,8 +170,3 @@ def bind_kernels(
     if isinstance(result, relay.Tuple):
         return list(result.fields)
     return [relay.TupleGetItem(result, place) for place in range(len(unit.outputs))]
-
-
-def _identifier(name: str) -> str:
-    """A name as Relay's text can have it."""
-    return re.sub(r"\W", "_", name)

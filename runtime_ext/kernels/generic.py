@@ -14,7 +14,7 @@ from tvm.ir import GenericConst
 from tvm.relax.backend import DispatchSortScan
 
 from runtime_ext.kernels.float_edges import with_float_edges
-from runtime_ext.kernels.operator_function import RELAX_BUILDERS
+from runtime_ext.kernels.function_builder import RELAX_BUILDERS
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.kernels.relax_function import calling_module, operator_name
 from tvm_ios.errors import UserError

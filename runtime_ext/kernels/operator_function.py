@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +9,7 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-#: Kernels are compiled in threads, and all builders of Relax functions share one stack.
-RELAX_BUILDERS = threading.Lock()
+from runtime_ext.kernels.function_builder import FunctionBuilder
 
 #: Operators that sum products, and whose result's type can be chosen.
 _PRODUCTS = frozenset(
@@ -33,9 +31,9 @@ _SUMS = frozenset(
 
 def outlined(call: Any, arguments: list[Any]) -> Any:
     """The operator as a Relax function of its tensors."""
-    builder = relax.BlockBuilder()
+    builder = FunctionBuilder()
     params = [relax.Var(f"p{i}", a.ty) for i, a in enumerate(arguments)]
-    with RELAX_BUILDERS, builder.function("kernel", params, private=True):
+    with builder.function("kernel", params, private=True):
         with builder.dataflow():
             replaced = replace_variables(call, dict(zip(arguments, params, strict=True)))
             if _sums_narrow(call):

@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
+from runtime_ext.kernels.function_builder import FunctionBuilder
 from runtime_ext.kernels.tir_calls import without_tir
 
 
@@ -28,7 +29,7 @@ def calling_module(function: Any, name: str) -> Any:
     The TIR functions that it has with it are the module's then.
     """
     function, others = without_tir(function)
-    builder = relax.BlockBuilder(others)
+    builder = FunctionBuilder(others)
     called = builder.add_func(function, name)
     params: list[Any] = [relax.Var(p.name, p.ty) for p in function.params]
     with builder.function("main", params):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +14,12 @@ from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.executable import PACKAGES
 from runtime_ext.execution.model_program import constant_outputs
 from runtime_ext.execution.ports import ports
-from runtime_ext.ir_form import CALLS, SCHEDULE, ModuleError, output_names
+from runtime_ext.ir_form import attached_schedule, output_names
 from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.relay.executor_graph import UnitGraph, read_executor_graph
 from runtime_ext.relay.in_place import concatenations, lay_in_place
 from runtime_ext.relay.library import RelayLibrary, build_library, host_target
+from runtime_ext.relay.scheduled_main import read_scheduled_main
 from runtime_ext.relay.tuning_log import read_autotvm_log
 from runtime_ext.scheduled_units import latencies_of_calls, require_lanes, stages_of_calls
 from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
@@ -59,14 +59,19 @@ def build(
     TuningLogError
         If the log cannot be used.
     """
-    attributes = dict(module.attrs.items()) if module.attrs else {}
-    if SCHEDULE not in attributes or CALLS not in attributes:
-        raise ModuleError("the module has no schedule: run IOSSchedule() on it first")
+    scheduled = read_scheduled_main(module)
+    schedule = attached_schedule(module) or {}
     lanes = lanes or available_lanes()
     target = tvm.target.Target(target or host_target(lanes))
-    calls = [tuple(call) for call in json.loads(str(attributes[CALLS]))]
-    schedule = json.loads(str(attributes[SCHEDULE]))
-    return build_calls(module, calls, schedule, target=target, lanes=lanes, name=name, log=log)
+    return build_calls(
+        scheduled.module,
+        scheduled.places,
+        schedule,
+        target=target,
+        lanes=lanes,
+        name=name,
+        log=log,
+    )
 
 
 def build_calls(

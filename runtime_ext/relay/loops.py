@@ -97,7 +97,7 @@ def _parts(body: Any) -> Iterator[int | _Shared | None]:
             dtype = tvm.DataType(node.dtype)
             is_static = all(isinstance(extent, tvm.tir.IntImm) for extent in node.extents)
             elements = prod(int(extent) for extent in node.extents) if is_static else 0
-            yield _Shared(elements * (dtype.bits * dtype.lanes + 7) // 8)
+            yield _Shared(elements * ((dtype.bits * dtype.lanes + 7) // 8))
             pending.append(node.body)
         elif isinstance(node, tvm.tir.DeclBuffer) or (
             isinstance(node, tvm.tir.AttrStmt) and node.attr_key == "extern_scope"

@@ -40,7 +40,7 @@ def test_json(executable: Path) -> None:
     result = tvm_ios("explain", executable, "--repeat", 4, "--json").json
     assert list(result) == [
         *("policy", "measured_ms", "lanes", "memory", "latency_ms", "disturbance"),
-        *("preemptions", "peak", "total", "blocks", "hot"),
+        *("preemptions", "peak", "tail", "total", "blocks", "hot"),
     ]
     assert result["measured_ms"] == {"sequential": 2.0}
     assert (result["policy"], result["lanes"]) == ("ios-merge", 2)

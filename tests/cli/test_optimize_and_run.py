@@ -85,7 +85,7 @@ def test_run_on_a_given_input(optimized: tuple[Outcome, Path], tmp_path: Path) -
     np.savez(given, x=np.random.default_rng(0).standard_normal(SHAPE, dtype=np.float32))
     options = ["--input", given, "--output", result, "--repeat", 3, "--json"]
     found = tvm_ios_process("run", optimized[1], *options).json
-    assert list(found) == ["latency_ms", "outputs"]
+    assert list(found) == ["latency_ms", "outputs", "tail", "runtime"]
     assert list(found["latency_ms"]) == ["median", "min", "max"]
     times = found["latency_ms"]
     assert 0 < times["min"] <= times["median"] <= times["max"]

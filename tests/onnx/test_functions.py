@@ -90,7 +90,23 @@ def test_causal_convolution_with_a_state(activation: str, state: bool) -> None:
     require_reference(s.model(*outputs), "CausalConvWithState")
 
 
-def require_reference(model: Any, kind: str) -> None:
+@pytest.mark.parametrize("rule", ["linear", "gated", "gated_delta"])
+@pytest.mark.parametrize("state", [False, True])
+def test_linear_attention_is_unrolled(state: bool, rule: str) -> None:
+    """A ``Scan`` over three places, whose heads may share keys."""
+    s = Sketch(2, 3, 16, opset=27)
+    shared = s.normal(2, 3, 8)
+    inputs = ["x", shared, s.op("Tanh", shared), s.normal(2, 2, 4, 4) if state else ""]
+    if rule != "linear":
+        inputs.append(s.const(-s.rng.random((2, 3, 8))))
+    if rule == "gated_delta":
+        inputs.append(s.const(s.rng.random((2, 3, 2))))
+    attributes = {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": rule}
+    outputs = s.op("LinearAttention", *inputs, outputs=2, **attributes)
+    assert "Scan" not in kinds(require_reference(s.model(*outputs), "LinearAttention"))
+
+
+def require_reference(model: Any, kind: str) -> Any:
     """Other operators make what ONNX's reference says; newer ones ONNX Runtime lacks."""
     simplified = simplify(model)
     assert kind not in kinds(simplified)
@@ -98,6 +114,7 @@ def require_reference(model: Any, kind: str) -> None:
     feeds = {"x": np.random.default_rng(1).standard_normal(extents).astype(np.float32)}
     expected = ReferenceEvaluator(model).run(None, feeds)
     assert relative_error(ReferenceEvaluator(simplified).run(None, feeds), expected) < 1e-5
+    return simplified
 
 
 @pytest.mark.parametrize("axis", [-1, 0, 1])

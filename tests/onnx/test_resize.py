@@ -113,6 +113,21 @@ def test_scales_that_are_rounded(mode: str, factor: float, coordinates: str) -> 
     assert relative_error(run(simple), run(model)) < 1e-5
 
 
+def test_far_outside_a_crop_stands_a_value_of_its_own() -> None:
+    """No pixel is near a place a whole pixel outside, of which those outside do not count."""
+    sketch = Sketch(5, opset=19)
+    bounds, size = sketch.const([-0.25, 0.75]), sketch.const(np.array([2]))
+    attributes = {
+        "mode": "cubic",
+        "coordinate_transformation_mode": "tf_crop_and_resize",
+        "exclude_outside": 1,
+        "extrapolation_value": 10.0,
+    }
+    model = sketch.model(sketch.op("Resize", "x", bounds, "", size, **attributes))
+    (output,) = run_on(simplify(model), {"x": np.arange(5, dtype=np.float32)})
+    assert output.tolist() == [10, 3]
+
+
 @st.composite
 def resizes(draw: st.DrawFn) -> tuple[Any, np.ndarray[Any, Any]]:
     """A model that resizes two or three axes in one of all ways that ONNX has, and its input."""
@@ -144,9 +159,12 @@ def resizes(draw: st.DrawFn) -> tuple[Any, np.ndarray[Any, Any]]:
         inputs = [sketch.const(scales)]
     else:
         policies = ["stretch", "not_larger", "not_smaller"]
-        if len(axes) > 1 and coordinates != "tf_crop_and_resize":
+        if len(axes) > 1 and coordinates not in ("tf_crop_and_resize", "half_pixel_symmetric"):
             attributes["keep_aspect_ratio_policy"] = draw(st.sampled_from(policies))
-        inputs = ["", sketch.const(np.array([draw(st.integers(1, 9)) for _ in axes]))]
+        # Of whole factors and halves, too: the reference rounds others.
+        extents = [shape[axis] for axis in axes]
+        sizes = [draw(st.sampled_from([n, 2 * n, 3 * n, n if n % 2 else n // 2])) for n in extents]
+        inputs = ["", sketch.const(np.array(sizes))]
     model = sketch.model(sketch.op("Resize", "x", roi, *inputs, axes=list(axes), **attributes))
     return model, np.random.default_rng(0).standard_normal(shape, np.float32)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +13,13 @@ from tvm import relax
 
 from relay_passes import IOSSchedule, schedule_of
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.pipeline import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare, with_schedule
 from relay_passes.prepared import Prepared
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device
-from runtime_ext.ir_form import SCHEDULE
+from runtime_ext.ir_form import attached_schedule
 from runtime_ext.scheduled_module import ModuleError, read_scheduled_module
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
@@ -144,8 +143,7 @@ def test_what_does_not_fit_is_one_sentence(
     first = schedule.placements[stage][0]
 
     def broken(**changes: object) -> tvm.IRModule:
-        data = json.loads(str(scheduled.attrs[SCHEDULE]))
-        return scheduled.with_attr(SCHEDULE, json.dumps({**data, **changes}))
+        return with_schedule(scheduled, {**(attached_schedule(scheduled) or {}), **changes})
 
     more = [[stage, [[first.unit, 0, 0, 0, 9999]]]]
     with refused(LoweringError, "rTasks"):

@@ -13,7 +13,7 @@ import pytest
 from tvm import relax
 
 from relay_passes import IOSSchedule
-from relay_passes.pipeline import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare, schedule_of
 from relay_passes.prepared import Prepared
 from runtime_ext.build import build
 from tests.refusals import refused
@@ -87,7 +87,8 @@ def test_shared_instances_run_the_stages_of_their_units(
     shared = replace(schedule, instances=replace(schedule.instances, order=shared))
     scheduled = apply_schedule(prepared, shared)
     require_equal(module, scheduled, expected)
-    attached = Schedule.from_json(json.loads(str(scheduled.attrs["ios.schedule"])))
+    attached = schedule_of(scheduled)
+    assert attached is not None
     assert all(len(stage.groups) == 1 for stage in attached.stages)
 
 

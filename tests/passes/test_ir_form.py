@@ -40,32 +40,32 @@ def test_units_are_private_functions_called_in_schedule_order(tmp_path: Path) ->
         Stage(CONCURRENT, ((3,),)),
     )
     checks = """
-    CHECK: I.module_attrs({"ios.schedule":
+    CHECK: I.module_attrs({"ios.schedule": "by hand: 4 units in 3 stages", "ios.
     CHECK: @R.function(private=True)
-    CHECK-NEXT: def unit_0(p0: f32(1, 3, 8, 8), p1: f32(4, 3, 3, 3), p2: f32(1, 4, 1, 1))
+    CHECK-NEXT: def unit_0_conv2d_bias_add_relu(p0: f32(1, 3, 8, 8), p1: f32(4, 3, 3, 3), p2:
     CHECK-NEXT: R.func_attr({"ios.group": 0, "ios.stage": 0, "ios.unit": "lv", "num_input": 1})
     CHECK: R.nn.conv2d(p0, p1,
     CHECK: R.add(
     CHECK: R.nn.relu(
     CHECK: @R.function(private=True)
-    CHECK-NEXT: def unit_1(p0: f32(1, 4, 8, 8))
+    CHECK-NEXT: def unit_1_{{.+}}(p0: f32(1, 4, 8, 8))
     CHECK-NEXT: R.func_attr({"ios.group": 0, "ios.stage": 1, "ios.unit": "lv4", "num_input": 1})
     CHECK: R.nn.max_pool2d(
     CHECK: @R.function(private=True)
-    CHECK-NEXT: def unit_2(p0: f32(1, 4, 8, 8))
+    CHECK-NEXT: def unit_2_{{.+}}(p0: f32(1, 4, 8, 8))
     CHECK-NEXT: R.func_attr({"ios.group": 1, "ios.stage": 1, "ios.unit": "lv3", "num_input": 1})
     CHECK: R.sigmoid(
     CHECK: @R.function(private=True)
-    CHECK-NEXT: def unit_3(p0: f32(1, 4, 8, 8), p1: f32(1, 4, 8, 8))
-    CHECK-NEXT: R.func_attr({"ios.group": 0, "ios.stage": 2, "ios.unit": "gv", "num_input": 2})
+    CHECK-NEXT: def unit_3_{{.+}}(p0: f32(1, 4, 8, 8), p1: f32(1, 4, 8, 8))
+    CHECK-NEXT: R.func_attr({"ios.group": 0, "ios.stage": 2, "ios.unit": "lv5", "num_input": 2})
     CHECK: R.add(
     CHECK: @R.function{{$}}
     CHECK-NEXT: def main(x0: f32(1, 3, 8, 8)) -> f32(1, 4, 8, 8):
     CHECK: with R.dataflow():
-    CHECK-NEXT: [[STEM:lv[0-9]*]]: f32(1, 4, 8, 8) = cls.unit_0(x0, const, const)
-    CHECK-NEXT: [[POOL:lv[0-9]+]]: f32(1, 4, 8, 8) = cls.unit_1([[STEM]])
-    CHECK-NEXT: [[SIGMOID:lv[0-9]+]]: f32(1, 4, 8, 8) = cls.unit_2([[STEM]])
-    CHECK-NEXT: [[SUM:lv[0-9]+]]: f32(1, 4, 8, 8) = cls.unit_3([[SIGMOID]], [[POOL]])
+    CHECK-NEXT: [[STEM:lv[0-9]*]]: f32(1, 4, 8, 8) = cls.unit_0_{{.+}}(x0, const, const)
+    CHECK-NEXT: [[POOL:lv[0-9]*]]: f32(1, 4, 8, 8) = cls.unit_1_{{.+}}([[STEM]])
+    CHECK-NEXT: [[SIGMOID:lv[0-9]*]]: f32(1, 4, 8, 8) = cls.unit_2_{{.+}}([[STEM]])
+    CHECK-NEXT: [[SUM:lv[0-9]*]]: f32(1, 4, 8, 8) = cls.unit_3_{{.+}}([[SIGMOID]], [[POOL]])
     CHECK-NEXT: gv: f32(1, 4, 8, 8) = [[SUM]]
     CHECK-NEXT: R.output(gv)
     """
@@ -85,7 +85,7 @@ def test_a_merged_convolution_and_its_split_stand_in_the_ir(tmp_path: Path) -> N
         Stage(CONCURRENT, ((5,),)),
     )
     checks = """
-    CHECK: def unit_0(p0: f32(1, 3, 9, 9), p1: f32(18, 3, 3, 3), p2: f32(1, 18, 1, 1))
+    CHECK: def unit_0_{{.+}}(p0: f32(1, 3, 9, 9), p1: f32(18, 3, 3, 3), p2: f32(
     CHECK-SAME: R.Tuple(f32(1, 4, 9, 9), f32(1, 5, 9, 9), f32(1, 6, 9, 9), f32(1, 3, 9, 9))
     CHECK-NEXT: R.func_attr({"ios.group": 0, "ios.stage": 0, "ios.unit": "{{.*\\+.*\\+.*\\+.*}}"
     CHECK: [[Y:lv]]: f32(1, 18, 9, 9) = R.nn.conv2d(p0, p1, strides=[1, 1], padding=[1, 1, 1, 1]
@@ -95,12 +95,12 @@ def test_a_merged_convolution_and_its_split_stand_in_the_ir(tmp_path: Path) -> N
     CHECK: R.nn.relu(
     CHECK: R.sigmoid(
     CHECK: def main(
-    CHECK: [[ALL:lv]]: R.Tuple({{.*}}) = cls.unit_0(x0, const, const)
+    CHECK: [[ALL:lv[0-9lv_]*]]: R.Tuple({{.*}}) = cls.unit_0_{{.+}}(x0, const, const)
     CHECK-NEXT: f32(1, 4, 9, 9) = [[ALL]][0]
     CHECK-NEXT: f32(1, 5, 9, 9) = [[ALL]][1]
     CHECK-NEXT: f32(1, 6, 9, 9) = [[ALL]][2]
     CHECK-NEXT: f32(1, 3, 9, 9) = [[ALL]][3]
-    CHECK-NEXT: cls.unit_1(x0)
+    CHECK-NEXT: cls.unit_1_{{.+}}(x0)
     """
     filecheck(scheduled(module, *stages), checks, tmp_path)
 
@@ -111,7 +111,7 @@ def test_equal_activations_stay_before_the_split(tmp_path: Path) -> None:
 
     module = scheduled(module_of([(1, 3, 8, 8)], body), Stage(MERGE, ((0,), (1,))))
     checks = """
-    CHECK: def unit_0(
+    CHECK: def unit_0_{{.+}}(
     CHECK: R.nn.conv2d(
     CHECK-NEXT: R.add(
     CHECK-NEXT: R.nn.relu(

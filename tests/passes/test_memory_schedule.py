@@ -120,10 +120,10 @@ def test_stages_are_reordered_with_their_attributes_and_schedule(
         CHECK: "ios.stage": 1
         CHECK: "ios.stage": 3
         CHECK: def main(
-        CHECK: cls.unit_1(
-        CHECK-NEXT: cls.unit_2(
-        CHECK-NEXT: cls.unit_0(
-        CHECK-NEXT: cls.unit_3(
+        CHECK: cls.unit_1_
+        CHECK-NEXT: cls.unit_2_
+        CHECK-NEXT: cls.unit_0_
+        CHECK-NEXT: cls.unit_3_
         """,
         tmp_path,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ import pytest
 import tvm
 from tvm import relax
 
+from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.dialect import DialectError
 from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.refusals import refused
 from tvm_ios.graph.merge_rule import mergeable
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.policies.policy import Limits
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
@@ -69,6 +73,72 @@ def test_bytes_summed_in_wide_integers_are_merged_as_such(bias: bool) -> None:
     session.run(x=x)
     for place, expected in enumerate(wanted):
         np.testing.assert_array_equal(session.get_output(place), expected)
+
+
+def consumed(data: str, result: str, consumer: str, biased: int) -> tvm.IRModule:
+    """Two convolutions, so many of them biased, and what reads them; all is returned."""
+    rng = np.random.default_rng(0)
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 3, 8, 8), data))
+
+    def constant(shape: tuple[int, ...], dtype: str) -> Any:
+        return relax.const(tvm.runtime.tensor(rng.integers(-9, 9, shape).astype(dtype)))
+
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            results = []
+            for number, extent in enumerate((3, 1)):
+                weight = constant((4, 3, extent, extent), data)
+                call = relax.op.nn.conv2d(x, weight, padding=extent // 2, out_dtype=result)
+                value = builder.emit(call)
+                if number < biased:
+                    value = builder.emit(relax.op.add(value, constant((1, 4, 1, 1), result)))
+                results.append(value)
+            for value in tuple(results):
+                if consumer == "relu":
+                    results.append(builder.emit(relax.op.nn.relu(value)))
+                if consumer == "float":
+                    wide = builder.emit(relax.op.astype(value, "float32"))
+                    small = builder.emit(relax.op.multiply(wide, relax.const(1e-3, "float32")))
+                    results.append(builder.emit(relax.op.sigmoid(small)))
+            if consumer == "sum":
+                results.append(builder.emit(relax.op.add(*results)))
+            outputs = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(outputs)
+    return builder.finalize()
+
+
+@pytest.mark.parametrize("consumer", ["relu", "float", "sum"])
+@pytest.mark.parametrize("biased", [1, 2])
+@pytest.mark.parametrize(("data", "result"), [("int8", "int32"), ("float16", "float32")])
+def test_merged_convolutions_compute_in_their_types(
+    data: str, result: str, consumer: str, biased: int
+) -> None:
+    module = consumed(data, result, consumer, biased)
+    x = np.random.default_rng(1).integers(-100, 100, (1, 3, 8, 8)).astype(data)
+    expected = computed(module, x)
+    prepared = prepare(module)
+    convolutions = [u for u, op in enumerate(prepared.units.operators) if "conv2d" in op.kind]
+    others = [u for u in range(len(prepared.units)) if u not in convolutions]
+    merged = Stage(Strategy.MERGE, tuple((unit,) for unit in convolutions))
+    stages = (merged, *(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in others))
+    scheduled = apply_schedule(prepared, Schedule(prepared.units.fingerprint, stages, "by hand"))
+    session = build(scheduled, lanes=1).session()
+    session.run(x=x)
+    for place, wanted in enumerate(expected):
+        output = session.get_output(place)
+        assert output.dtype == wanted.dtype
+        np.testing.assert_allclose(output, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_the_default_measures_what_it_merges(cache: Path) -> None:
+    module = consumed("int8", "int32", "sum", 1)
+    x = np.random.default_rng(1).integers(-100, 100, (1, 3, 8, 8)).astype("int8")
+    scheduled = IOSSchedule(options=SearchOptions(lanes=1, limits=Limits(budget=Budget(4))))(module)
+    session = build(scheduled, lanes=1).session()
+    session.run(x=x)
+    for place, wanted in enumerate(computed(module, x)):
+        np.testing.assert_array_equal(session.get_output(place), wanted)
 
 
 @pytest.mark.parametrize(

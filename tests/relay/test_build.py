@@ -68,6 +68,17 @@ def test_no_order_of_its_tiles_changes_a_bit(built: Any) -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize(("width", "loops"), [(12, False), (13, True)])
+def test_loops_that_share_the_stack_run_whole(width: int, loops: bool) -> None:
+    """A padded image of 1,008 bytes, which TVM takes from the stack, and one of 1,080."""
+    module = module_of([(1, 3, 6, width)], lambda s, x: s.conv(x, 3, 5, (1, 3)))
+    model = build(IOSSchedule("sequential")(module), lanes=2)
+    assert any(symbol.endswith("__1") for symbol in model.program.kernels) == loops
+    session = model.session()
+    session.run(**inputs_of(module))
+    assert relative_error([session.get_output(0)], run(module)) <= 1e-5
+
+
 def test_truth_values_are_given_passed_on_and_made() -> None:
     x, flag = relay.var("x", shape=(4, 6)), relay.var("flag", shape=(4, 6), dtype="bool")
     large = relay.greater(relay.nn.softmax(x), relay.const(np.float32(0.2)))

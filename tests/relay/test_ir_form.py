@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,9 @@ import pytest
 import tvm
 from tvm import relay
 
-from relay_passes.pipeline import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule, prepare, schedule_of
 from relay_passes.relay.importer import import_onnx
+from runtime_ext.relay.scheduled_main import read_scheduled_main
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
 from tests.relay.relay_sketch import RelaySketch, branches, build, kernels, module_of, run
@@ -46,7 +46,8 @@ def test_units_are_function_literals_called_in_schedule_order(tmp_path: Path) ->
     CHECK: nn.conv2d(
     CHECK: nn.bias_add(
     CHECK: nn.relu(
-    CHECK: let %conv2d_0: f32(1, 4, 8, 8) = [[STEM]](%x0, const, const)
+    CHECK: let %conv2d_0: f32(1, 4, 8, 8) = [[STEM]](%x0, const, const) {
+    CHECK-SAME: "ios.unit"="conv2d_0"
     CHECK: [[POOL:%[0-9]+]] = fn (%p0{{.*}}: f32(1, 4, 8, 8), {{.*}}Primitive=1
     CHECK: nn.max_pool2d(
     CHECK: let %max_pool2d_4: f32(1, 4, 8, 8) = [[POOL]](%conv2d_0)
@@ -57,7 +58,7 @@ def test_units_are_function_literals_called_in_schedule_order(tmp_path: Path) ->
     CHECK-NEXT: %add_5
     """
     filecheck(module, checks, tmp_path)
-    calls = json.loads(str(module.attrs["ios.calls"]))
+    calls = list(map(list, read_scheduled_main(module).places))
     assert calls == [
         ["conv2d_0", 0, 0],
         ["max_pool2d_4", 1, 0],
@@ -153,7 +154,7 @@ def test_a_separable_convolution_is_a_unit_of_two_kernels() -> None:
     graph = prepare(module).units
     assert [u.kind for u in graph.operators] == ["relu+conv2d+conv2d"]
     made = scheduled(module, *sequential_stages(graph))
-    assert len(json.loads(str(made.attrs["ios.calls"]))) == 3
+    assert len(read_scheduled_main(made).places) == 3
     assert relative_error(run(made), run(module)) <= 1e-5
 
 
@@ -176,5 +177,6 @@ def test_the_schedule_survives_relay_build() -> None:
     prepared = prepare(module)
     made = scheduled(module, *sequential_stages(prepared.units))
     library = build(made)
-    attribute = json.loads(str(library.ir_mod.attrs["ios.schedule"]))
-    assert Schedule.from_json(attribute).fingerprint == prepared.units.fingerprint
+    schedule = schedule_of(library.ir_mod)
+    assert schedule is not None
+    assert schedule.fingerprint == prepared.units.fingerprint

@@ -11,7 +11,8 @@ import tvm
 from relay_passes import GraphTurboPartition
 from relay_passes.instances.subgraph_functions import PARTITION, SUBGRAPH
 from relay_passes.relay.importer import import_onnx
-from runtime_ext.ir_form import CALLS, SCHEDULE
+from runtime_ext.ir_form import attached_schedule
+from runtime_ext.relay.scheduled_main import read_scheduled_main
 from tests.relay.relay_text import filecheck
 from tests.shared_graphs import PARTITION_CAPACITY, PARTITIONED_MODEL, SHARED_GRAPHS, SPLIT_GRAPH
 
@@ -26,8 +27,8 @@ def test_units_and_stages_are_those_of_the_model(name: str) -> None:
     shared = SHARED_GRAPHS[name]
     units, module = shared.scheduled(import_onnx)
     # A unit of several kernels is several calls.
-    calls = dict.fromkeys(tuple(call) for call in json.loads(str(module.attrs[CALLS])))
-    shared.require_units(units, str(module.attrs[SCHEDULE]), list(calls))
+    calls = dict.fromkeys(read_scheduled_main(module).places)
+    shared.require_units(units, attached_schedule(module), list(calls))
 
 
 @pytest.mark.parametrize("name", ["concurrent", "sequential"])
@@ -129,9 +130,9 @@ def test_rows_of_an_image_on_two_lanes(tmp_path: Path) -> None:
     CHECK: f32(1, 6, 8, 8) = {{%[0-9]+}}([[FIRST]], [[SECOND]])
     """
     module = SPLIT_GRAPH.scheduled(import_onnx)[1]
-    SPLIT_GRAPH.require_unrolled(str(module.attrs[SCHEDULE]))
+    SPLIT_GRAPH.require_unrolled(attached_schedule(module))
     filecheck(module, checks, tmp_path)
-    calls = dict.fromkeys(tuple(call[1:]) for call in json.loads(str(module.attrs[CALLS])))
+    calls = dict.fromkeys(place[1:] for place in read_scheduled_main(module).places)
     assert list(calls) == [(0, 0), (0, 1), (1, 0)]
 
 

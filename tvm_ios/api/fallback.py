@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import onnx
+
 from tvm_ios.contest import rules
 from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.rounds import Samples
@@ -106,10 +108,11 @@ def _fastest(
         tvm=files.get(TVM),
         precision=options.precision or "float32",
     )
-    for number in range(rules.CONFIRMING_PROCESSES):
-        progress("comparing with other runtimes", number, rules.CONFIRMING_PROCESSES)
+    processes = rules.CONFIRMING_PROCESSES
+    for number in range(processes):
+        progress("comparing with other runtimes", number, processes)
         contests.append(run_side_by_side(runners).samples)
-    progress("comparing with other runtimes", number + 1, number + 1)
+    progress("comparing with other runtimes", processes, processes)
     together = pooled(contests)
     faster = [
         Faster(runtime, ratio)
@@ -131,7 +134,7 @@ def require_onnxruntime(loaded: LoadedModel) -> None:
     from runtime_ext.peers.registry import peer_named
 
     peer_named(ONNXRUNTIME).require_available()
-    if loaded.original is None:
+    if loaded.onnx is None:
         raise UserError(
             f"{loaded.name} is no ONNX model, which ONNX Runtime reads: leave out --fallback"
         )
@@ -154,7 +157,7 @@ def runtime_files(
         Where to write that.
     """
     files = {TVM: tvm_build} if TVM in runtimes else {}
-    if ONNXRUNTIME in runtimes and loaded.original is not None:
+    if ONNXRUNTIME in runtimes and isinstance(loaded.original, onnx.ModelProto):
         files[ONNXRUNTIME] = folder / "model.onnx"
         files[ONNXRUNTIME].write_bytes(loaded.original.SerializeToString())
     return files
@@ -185,5 +188,8 @@ def save_build(
     from runtime_ext.machine.cpu_features import required_features
 
     features = required_features(ours.kernels.target) if runtime == TVM else ()
-    ports = (tuple(replace(p, buffer=p.name) for p in side) for side in (ours.inputs, ours.outputs))
-    ForeignBuild(runtime, file, *ports, options.lanes, features, notes).save(output)
+    inputs, outputs = (
+        tuple(replace(port, buffer=port.name) for port in ports)
+        for ports in (ours.inputs, ours.outputs)
+    )
+    ForeignBuild(runtime, file, inputs, outputs, options.lanes, features, notes).save(output)

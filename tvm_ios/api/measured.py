@@ -145,10 +145,11 @@ def optimize(
             verify=verify,
         )
         ours = candidates.built[verdict.kept]
-        faster = None
-        if on_cpu and memory_budget is None and loaded.tail is None:
-            files = runtime_files(fallback, tvm_build, loaded, folder)
-            faster = faster_runtime(verdict, ours, files, options, report)
+        # Of others is not known what memory they take, and they do not run on GPUs; TVM's own build
+        # lacks the tail.
+        alone = on_cpu and memory_budget is None and loaded.tail is None
+        files = runtime_files(fallback if alone else (), tvm_build, loaded, folder)
+        faster = faster_runtime(verdict, ours, files, options, report)
         notes = {
             "model": loaded.name,
             "policies": [{"policy": r.policy, "latency": r.latency} for r in verdict.results],

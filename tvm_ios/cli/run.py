@@ -51,8 +51,11 @@ def run(
         require_writable(output)
     loaded = load(executable)
     session = loaded.session()
-    build = loaded if isinstance(loaded, ForeignBuild) else None
-    tail = None if build is not None or loaded.tail is None else loaded.tail.sentence
+    build, tail = None, None
+    if isinstance(loaded, ForeignBuild):
+        build = loaded
+    elif loaded.tail is not None:
+        tail = loaded.tail.sentence
     arrays = read_arrays(inputs) if inputs is not None else session.random_inputs(seed)
     session.set_input(**arrays)
     session.run()

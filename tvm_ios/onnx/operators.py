@@ -148,10 +148,9 @@ def _reduce_extreme(kind: str) -> Handler:
             return None
         if not axes and node.attributes.get_int("noop_with_empty_axes", 0):
             return None
-        attrs: Attrs = {"keepdims": bool(node.attributes.get_int("keepdims", 1))}
-        if axes:
-            attrs["axis"] = str(tuple(axes))
-        return Canonical(kind, node.inputs[:1], attrs)
+        along: Attrs = {"axis": str(tuple(axes))} if axes else {}
+        keepdims = bool(node.attributes.get_int("keepdims", 1))
+        return Canonical(kind, node.inputs[:1], {"keepdims": keepdims, **along})
 
     return read
 

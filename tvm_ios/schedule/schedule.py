@@ -323,12 +323,21 @@ class Schedule:
             If the file is not a schedule.
         """
         try:
-            data = json_object(Path(path).read_bytes())
-        except (OSError, JsonError) as error:
+            text = Path(path).read_bytes()
+        except OSError as error:
             raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
+        return Schedule.from_text(text, str(path))
+
+    @staticmethod
+    def from_text(text: bytes | str, name: str = "text") -> Schedule:
+        """Read what :meth:`load` reads from a file; ``name`` is for the error."""
+        try:
+            data = json_object(text)
+        except JsonError as error:
+            raise ScheduleError(f"cannot read the schedule {name}: {error}") from error
         unrolled_from = data.get(UNROLLED_FROM, data)
         if not isinstance(unrolled_from, dict):
-            raise ScheduleError(f"{path} is not a tvm-ios schedule: {UNROLLED_FROM!r} is none")
+            raise ScheduleError(f"{name} is not a tvm-ios schedule: {UNROLLED_FROM!r} is none")
         return Schedule.from_json(cast(dict[str, Any], unrolled_from))
 
 

@@ -1,6 +1,7 @@
 """Relax modules in the form that scheduling reads.
 
 - ``canonicalise``: the passes in order.
+- ``casts``: what says a shape that is known is left out; lowered modules are refused.
 - ``fold_constants``, ``fold_batch_norm``: what is known is computed.
 - ``fold_empty``: what has no elements is a constant.
 - ``raise_clip``, ``raise_extreme``, ``raise_gather``, ``raise_pad``: what importers spell in

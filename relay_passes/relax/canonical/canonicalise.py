@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.dialect import DialectError
+from relay_passes.relax.canonical.casts import without_casts
 from relay_passes.relax.canonical.fold_batch_norm import FoldBatchNorm
 from relay_passes.relax.canonical.fold_constants import FoldSmallConstants
 from relay_passes.relax.canonical.fold_empty import FoldEmpty
@@ -16,7 +17,14 @@ from relay_passes.relax.canonical.raise_extreme import RaiseExtreme
 from relay_passes.relax.canonical.raise_gather import RaiseGather
 from relay_passes.relax.canonical.raise_pad import RaisePad
 from relay_passes.relax.canonical.wrap_indices import WrapIndices
-from relay_passes.relax.expressions import first_field, operator_name, rebuild, substitute
+from relay_passes.relax.expressions import (
+    first_field,
+    operator_name,
+    rebuild,
+    substitute,
+    with_functions,
+)
+from runtime_ext.ir_form import without_schedule
 
 
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
@@ -34,6 +42,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         raise DialectError("the module has no function 'main' to schedule")
     if not isinstance(module["main"], relax.Function):
         raise DialectError("'main' is not a Relax function: only those can be scheduled")
+    module = without_schedule(module)
     passes = [
         relax.transform.Normalize(),
         FoldEmpty(),
@@ -50,7 +59,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),
     ]
-    return tvm.transform.Sequential(passes)(_with_calls_inlined(module))
+    return tvm.transform.Sequential(passes)(without_casts(_with_calls_inlined(module)))
 
 
 def _with_calls_inlined(module: tvm.IRModule) -> tvm.IRModule:
@@ -68,7 +77,7 @@ def _with_calls_inlined(module: tvm.IRModule) -> tvm.IRModule:
         whole = module[main].inline_functions(inlined)
     except tvm.error.InternalError as error:
         raise DialectError("main calls a function that calls itself: unroll it") from error
-    return tvm.IRModule({**dict(module.functions_items()), main: whole}, attrs=module.attrs)
+    return with_functions(module, {**dict(module.functions_items()), main: whole})
 
 
 @tvm.transform.module_pass(opt_level=0, name="RemoveDropout")

@@ -8,15 +8,17 @@ from tvm import relay
 from relay_passes.dialect import DialectError
 from relay_passes.relay.canonical.fold_batch_norm import FoldBatchNorm
 from relay_passes.relay.canonical.fold_constants import FoldSmallConstants
+from relay_passes.relay.canonical.inline_calls import with_calls_inlined
 from relay_passes.relay.canonical.narrow_doubles import NarrowDoubles
 from relay_passes.relay.canonical.wrap_indices import WrapIndices
 from relay_passes.relay.expressions import with_functions
+from runtime_ext.ir_form import without_schedule
 
 
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
     """The module with ``main`` ready for :func:`relay_passes.relay.extract.extract`.
 
-    Equal operators are kept apart, as in Relax.
+    Equal operators are kept apart and functions that ``main`` calls are put into it, as in Relax.
 
     Raises
     ------
@@ -28,9 +30,9 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
     if not isinstance(module["main"], relay.Function):
         raise DialectError("'main' is not a Relay function: only those can be scheduled")
     module = with_functions(module, dict(module.functions.items()))
+    graph_form = [relay.transform.InferType(), relay.transform.ToGraphNormalForm()]
+    module = tvm.transform.Sequential(graph_form)(without_schedule(module))
     passes = [
-        relay.transform.InferType(),
-        relay.transform.ToGraphNormalForm(),
         relay.transform.InferType(),
         FoldSmallConstants(),
         FoldBatchNorm(),
@@ -40,4 +42,4 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         WrapIndices(),
         NarrowDoubles(),
     ]
-    return tvm.transform.Sequential(passes)(module)
+    return tvm.transform.Sequential(passes)(with_calls_inlined(module))

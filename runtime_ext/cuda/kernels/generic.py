@@ -11,8 +11,9 @@ from tvm.s_tir import dlight
 
 from runtime_ext.cuda.kernels.launches import launches_at_root, rows_bound
 from runtime_ext.cuda.machine_code.source import cuda_target
+from runtime_ext.kernels.function_builder import FunctionBuilder
 from runtime_ext.kernels.generic import Generic, prim_func
-from runtime_ext.kernels.operator_function import RELAX_BUILDERS, astype, replace_variables
+from runtime_ext.kernels.operator_function import astype, replace_variables
 from runtime_ext.kernels.phases import Phase, Phases, RootPart, split_root
 from runtime_ext.kernels.tir_calls import with_tir
 from tvm_ios.errors import UserError
@@ -97,7 +98,7 @@ def _kernel(part: RootPart) -> Any:
 
 def _stored_as(function: Any, dtype: str) -> Any:
     """The function with its float32 parameters and results stored in another type."""
-    builder = relax.BlockBuilder()
+    builder = FunctionBuilder()
     params = [relax.Var(p.name, _stored(p.ty, dtype)) for p in function.params]
 
     def cast(value: Any, to: str) -> Any:
@@ -106,7 +107,7 @@ def _stored_as(function: Any, dtype: str) -> Any:
             return value
         return builder.emit(relax.op.astype(value, to))
 
-    with RELAX_BUILDERS, builder.function("kernel", params, private=True):
+    with builder.function("kernel", params, private=True):
         with builder.dataflow():
             replacements: dict[Any, Any] = {
                 old: cast(new, "float32") if str(old.ty.dtype) == "float32" else new

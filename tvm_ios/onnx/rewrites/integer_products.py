@@ -22,7 +22,8 @@ _SPAN = 255
 
 def conv_integer(steps: Steps) -> None:
     """``ConvInteger``, whose result is int32."""
-    data, weight, data_zero, weight_zero = (*steps.node.inputs, None, None)[:4]
+    inputs: list[Any] = [*steps.node.inputs, None, None]
+    data, weight, data_zero, weight_zero = inputs[:4]
     extents = list(weight.shape)
     parts = [centred(steps, data, _scalar(steps, data_zero))]
     weights = [centred(steps, weight, _of_outputs(steps, weight_zero, extents))]
@@ -42,7 +43,8 @@ def conv_integer(steps: Steps) -> None:
 
 def matmul_integer(steps: Steps) -> None:
     """``MatMulInteger``, whose result is int32."""
-    a, b, a_zero, b_zero = (*steps.node.inputs, None, None)[:4]
+    inputs: list[Any] = [*steps.node.inputs, None, None]
+    a, b, a_zero, b_zero = inputs[:4]
     extents = list(b.shape)
     axis = max(len(extents) - 2, 0)
     left = [centred(steps, a, _of_rows(steps, a_zero))]
@@ -61,9 +63,9 @@ def matmul_integer(steps: Steps) -> None:
 
 def qlinear_conv(steps: Steps) -> None:
     """``QLinearConv``: the sum, with a bias of int32, times a factor for each channel, rounded."""
-    node = steps.node
-    data, data_scale, data_zero, weight, weight_scale, weight_zero = node.inputs[:6]
-    scale, zero, bias = (*node.inputs[6:], None)[:3]
+    given: list[Any] = [*steps.node.inputs, None]
+    data, data_scale, data_zero, weight, weight_scale, weight_zero = given[:6]
+    scale, zero, bias = given[6:9]
     extents = list(weight.shape)
     data = centred(steps, data, _scalar(steps, data_zero))
     weight = centred(steps, weight, _of_outputs(steps, weight_zero, extents))

@@ -157,5 +157,5 @@ def rounded(steps: Steps, numbers: Any, zero_point: Any, dtype: Any) -> Any:
 
 
 def _clipped(steps: Steps, numbers: Any, least: float, most: float) -> Any:
-    bounds = (steps.number(np.float32(bound)) for bound in (least, most))
+    bounds = (steps.number(np.array(bound, np.float32)) for bound in (least, most))
     return steps.op("Clip", numbers, *bounds)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tvm_ios.onnx.rewrites.steps import Steps, static_shape
+from tvm_ios.onnx.rewrites.steps import Array, Steps, static_shape
 
 
 def count_n_grams(steps: Steps) -> None:
@@ -42,9 +42,7 @@ def count_n_grams(steps: Steps) -> None:
             continue
         # Single numbers are counted once, whatever is skipped between several.
         skips = range(steps.attributes["max_skip_count"] + 1 if size > 1 else 1)
-        reaches = [np.arange(size) * (skip + 1) for skip in skips]
-        begins = [np.arange(max(length - reach[-1], 0))[:, None] for reach in reaches]
-        windows = np.concatenate([a + b for a, b in zip(begins, reaches, strict=True)])
+        windows = np.concatenate([_windows(length, size, skip + 1) for skip in skips])
         if not len(windows) or not len(grams):
             continue
         groups = steps.op("Gather", rows, steps.number(windows), axis=1)
@@ -62,3 +60,9 @@ def count_n_grams(steps: Steps) -> None:
     if mode != "TF" and weights:
         total = steps.op("Mul", total, steps.number(np.array(weights, np.float32)))
     steps.stand_for(steps.op("Reshape", total, steps.number([*extents[:-1], count])))
+
+
+def _windows(length: int, size: int, step: int) -> Array:
+    """The places of all groups in a row of a length, each so far from the one before it."""
+    begins = np.arange(max(length - (size - 1) * step, 0))
+    return begins[:, None] + np.arange(size) * step

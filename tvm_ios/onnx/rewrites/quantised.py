@@ -80,7 +80,8 @@ def write_quantised(graph: Any, node: Any, opset: int) -> None:
 
 def _quantize(steps: Steps) -> None:
     node = steps.node
-    source, scale, zero_point = (*node.inputs, None)[:3]
+    inputs: list[Any] = [*node.inputs, None]
+    source, scale, zero_point = inputs[:3]
     stated = node.attributes.get_int("output_dtype", 0) or int(ir.DataType.UINT8)
     dtype = ir.DataType(stated) if zero_point is None else zero_point.dtype
     # After an operator that is not ONNX's, types are not inferred.
@@ -94,7 +95,8 @@ def _quantize(steps: Steps) -> None:
 
 def _dequantize(steps: Steps) -> None:
     node = steps.node
-    source, scale, zero_point = (*node.inputs, None)[:3]
+    inputs: list[Any] = [*node.inputs, None]
+    source, scale, zero_point = inputs[:3]
     dtype = ir.DataType(node.attributes.get_int("output_dtype", 0) or int(scale.dtype))
     exact = (*LIMITS, ir.DataType.INT32)
     if (constant(source) is None and source.dtype not in exact) or dtype not in _FLOATS:

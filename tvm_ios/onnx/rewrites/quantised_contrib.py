@@ -99,9 +99,9 @@ def _gemm(steps: Steps) -> None:
     get = steps.node.attributes.get_int
     total = steps.op("Gemm", *inputs, transA=get("transA", 0), transB=get("transB", 0))
     keep_sums_exact(total.producer())
-    alpha = steps.number(np.float32(steps.node.attributes.get_float("alpha", 1.0)))
+    alpha = steps.number(np.array(steps.node.attributes.get_float("alpha", 1.0), np.float32))
     b_scale = multiplied(steps, as_floats(steps, b_scale), alpha)
-    divisor = steps.number(np.float32(1)) if scale is None else scale
+    divisor = steps.number(np.array(1, np.float32)) if scale is None else scale
     scaled = steps.op("Mul", total, factor(steps, a_scale, b_scale, divisor))
     scaled.dtype = ir.DataType.FLOAT
     steps.stand_for(scaled if scale is None else rounded(steps, scaled, zero_point, _type(steps)))

@@ -145,15 +145,18 @@ def _weights(axis: Axis, filter: Filter, place: Fraction) -> dict[int, Fraction]
     # A filter against aliasing is as much wider as the image becomes smaller.
     narrowing = min(axis.scale, Fraction(1)) if filter.antialias else Fraction(1)
     first, end = floor(place - reach / narrowing) + 1, ceil(place + reach / narrowing)
-    found = {pixel: _kernel(abs(pixel - place) * narrowing, filter) for pixel in range(first, end)}
     if filter.exclude_outside:
-        found = {pixel: weight for pixel, weight in found.items() if 0 <= pixel <= last}
-    total = sum(found.values())
+        first, end = max(first, 0), min(end, last + 1)
     weights: dict[int, Fraction] = {}
-    for pixel, weight in found.items():
+    for pixel in range(first, end):
         inside = min(max(pixel, 0), last)
-        weights[inside] = weights.get(inside, Fraction(0)) + weight / total
-    return weights
+        weight = _kernel(abs(pixel - place) * narrowing, filter)
+        weights[inside] = weights.get(inside, Fraction(0)) + weight
+    total = sum(weights.values())
+    if not total:
+        # So far outside no pixel is near, and a value of its own stands there.
+        return {0: Fraction(0)}
+    return {pixel: weight / total for pixel, weight in weights.items() if weight}
 
 
 def _kernel(distance: Fraction, filter: Filter) -> Fraction:

@@ -1,0 +1,65 @@
+"""Casts to a shape that a value has anyway, and modules that are too far on their way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relay_passes.dialect import DialectError
+from relay_passes.relax.expressions import operator_name, with_functions
+from runtime_ext.allocated import empty_constant, is_allocation
+
+#: Where operators stand that TVM puts into a module on its way to the virtual machine.
+_LOWERED = ("relax.vm.", "relax.memory.", "relax.builtin.", "relax.null_value")
+
+
+def without_casts(module: tvm.IRModule) -> tvm.IRModule:
+    """The module without casts (``match_cast``) in ``main`` to a shape that is known.
+
+    Raises
+    ------
+    DialectError
+        If another cast is there, or the module is lowered for the virtual machine.
+    """
+    main = module["main"]
+    if not isinstance(main.body, relax.SeqExpr):
+        return module
+    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    for binding in bindings:
+        name = operator_name(binding.value)
+        if name.startswith(_LOWERED) and not is_allocation(binding.value):
+            raise DialectError(
+                f"main is lowered for TVM's virtual machine already ({name}): schedule the module "
+                "from before that"
+            )
+    if not any(isinstance(b, relax.MatchCast) or is_allocation(b.value) for b in bindings):
+        return module
+    blocks = [type(block)(list(map(_plain, block.bindings))) for block in main.body.blocks]
+    body = relax.SeqExpr(blocks, main.body.body)
+    plain = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    functions = {v: plain if v.name_hint == "main" else f for v, f in module.functions_items()}
+    return with_functions(module, functions)
+
+
+def _plain(binding: relax.Binding) -> relax.Binding:
+    if is_allocation(binding.value):
+        return relax.VarBinding(binding.var, empty_constant(binding.value))
+    if not isinstance(binding, relax.MatchCast):
+        return binding
+    known, wanted = _described(binding.value.ty), _described(binding.ty)
+    if known is None or known != wanted:
+        raise DialectError(
+            f"main casts {binding.var.name!r} to {binding.ty} (match_cast), of which the shape is "
+            "known only when it runs: fix the shapes"
+        )
+    return relax.VarBinding(binding.var, binding.value)
+
+
+def _described(kind: Any) -> tuple[tuple[int, ...], str] | None:
+    """The static shape and the type of a tensor."""
+    extents = kind.shape if isinstance(kind, relax.TensorType) else None
+    if extents is None or not all(isinstance(extent, tvm.tirx.IntImm) for extent in extents):
+        return None
+    return tuple(map(int, extents)), str(kind.dtype)

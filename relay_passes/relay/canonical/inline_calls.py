@@ -1,0 +1,87 @@
+"""Functions that ``main`` calls, put into it: global ones, and those of fused operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relay_passes.dialect import DialectError
+from relay_passes.relay.expressions import reached, substitute, with_functions
+
+
+def with_calls_inlined(module: tvm.IRModule) -> tvm.IRModule:
+    """The module whose ``main`` calls operators alone; types are to be inferred again.
+
+    Functions that nothing else can call are left out.
+
+    Raises
+    ------
+    DialectError
+        If a function calls itself, or another code generator compiles it.
+    """
+    inliner = _Inliner(module)
+    old = module["main"]
+    body = inliner.inlined(old.body, {})
+    if not inliner.calls:
+        return module
+    main = relay.Function(old.params, body, None, old.type_params, old.attrs)
+    functions = {v: main if v.name_hint == "main" else f for v, f in module.functions.items()}
+    if len(functions) == 1 + len(inliner.variables):
+        functions = {v: f for v, f in functions.items() if v.name_hint == "main"}
+    return with_functions(module, functions)
+
+
+class _Inliner:
+    """Puts called functions into expressions.
+
+    Attributes
+    ----------
+    calls
+        How many.
+    variables
+        The global ones among them.
+    """
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        self.calls = 0
+        self.variables: set[relay.GlobalVar] = set()
+        self._module = module
+        self._open: list[relay.GlobalVar] = []
+
+    def inlined(self, body: Any, values: dict[Any, Any]) -> Any:
+        """An expression on other values of its variables, without calls of functions."""
+        for expression in reached(body, set(values)):
+            same = substitute(expression, values.__getitem__)
+            callee = same.op if isinstance(same, relay.Call) else None
+            if isinstance(callee, relay.Function | relay.GlobalVar):
+                same = self._called(callee, same.args)
+            values[expression] = same
+        return values[body]
+
+    def _called(self, callee: Any, arguments: Sequence[Any]) -> Any:
+        self.calls += 1
+        if isinstance(callee, relay.Function):
+            return self._body(callee, "a function", arguments)
+        if callee in self._open:
+            raise DialectError("main calls a function that calls itself: unroll it")
+        self.variables.add(callee)
+        self._open.append(callee)
+        value = self._body(self._module[callee], repr(callee.name_hint), arguments)
+        self._open.pop()
+        return value
+
+    def _body(self, function: Any, name: str, arguments: Sequence[Any]) -> Any:
+        if not isinstance(function, relay.Function):
+            raise DialectError(
+                f"main calls {name}, which is no Relay function: schedule the module from before "
+                "it was lowered"
+            )
+        if function.attrs and "Compiler" in function.attrs:
+            raise DialectError(
+                f"main calls {name}, which is made by another code generator: schedule the module "
+                "from before it was partitioned"
+            )
+        return self.inlined(function.body, dict(zip(function.params, arguments, strict=True)))

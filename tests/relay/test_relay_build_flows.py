@@ -1,0 +1,134 @@
+"""Our passes among TVM's own, of Relay: whatever comes before and after, the result is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import tvm
+from hypothesis import given
+from hypothesis import strategies as st
+from tvm import relay
+from tvm.relay.dataflow_pattern import is_op, wildcard
+
+from relay_passes import GraphTurboPartition, IOSSchedule, MemorySchedule
+from runtime_ext.build import build
+from tests.fast_run import examples
+from tests.onnx_sketch import relative_error
+from tests.refusals import require_names
+from tests.relay.relay_sketch import RelaySketch, branches, inputs_of, module_of, run
+from tvm_ios.errors import UserError
+
+passes = relay.transform
+
+
+def network(s: RelaySketch, x: Any) -> Any:
+    """What can be merged, folded, is there twice, needs no computing, and two results."""
+    wide = relay.nn.relu(s.norm(branches(s, x), 21))
+    twice = relay.add(relay.sigmoid(wide), relay.sigmoid(wide))
+    flat = relay.nn.batch_flatten(relay.nn.max_pool2d(twice, (2, 2), (2, 2)))
+    shift = relay.multiply(s.normal(5), relay.const(2.0))
+    product = relay.nn.dense(flat, s.normal(5, 21 * 16))
+    return relay.nn.softmax(relay.add(product, shift)), wide
+
+
+@cache
+def reference() -> tuple[tvm.IRModule, dict[str, Any], Sequence[Any]]:
+    module = module_of([(2, 3, 8, 8)], network)
+    inputs = inputs_of(module)
+    return module, inputs, run(module, inputs)
+
+
+def _composite() -> Any:
+    convolution = is_op("nn.conv2d")(wildcard(), wildcard())
+    return passes.MergeComposite([("ours.conv2d", convolution)])
+
+
+PASSES: dict[str, Callable[[], Any]] = {
+    name: getattr(passes, name)
+    for name in (
+        "AlterOpLayout",
+        "AnnotateSpans",
+        "BackwardFoldScaleAxis",
+        "CanonicalizeCast",
+        "CanonicalizeOps",
+        "CombineParallelConv2D",
+        "CombineParallelDense",
+        "DeadCodeElimination",
+        "DefuseOps",
+        "DynamicToStatic",
+        "EliminateCommonSubexpr",
+        "FlattenAtrousConv",
+        "FoldConstant",
+        "FoldExplicitPadding",
+        "ForwardFoldScaleAxis",
+        "FuseOps",
+        "InferType",
+        "Inline",
+        "LambdaLift",
+        "Legalize",
+        "PartitionGraph",
+        "RemoveUnusedFunctions",
+        "SimplifyExpr",
+        "SimplifyInference",
+        "ToANormalForm",
+        "ToBasicBlockNormalForm",
+        "ToGraphNormalForm",
+    )
+} | {
+    "ConvertLayout": lambda: passes.ConvertLayout({"nn.conv2d": ["NHWC", "default"]}),
+    "FuseOps, all": lambda: passes.FuseOps(2),
+    "MergeComposite": _composite,
+}
+
+OURS: dict[str, Callable[[], Any]] = {
+    "IOSSchedule": lambda: IOSSchedule("ios-both", "v100"),
+    "IOSSchedule, greedy": lambda: IOSSchedule("greedy"),
+    "IOSSchedule, sequential": lambda: IOSSchedule("sequential"),
+    "MemorySchedule": MemorySchedule,
+    "GraphTurboPartition": lambda: GraphTurboPartition("stcp920", capacity=9000),
+}
+
+_SEQUENCES = st.lists(st.sampled_from(sorted(PASSES)), max_size=2)
+
+
+def applied(name: str, module: tvm.IRModule) -> tvm.IRModule:
+    """One of TVM's passes; as it is where TVM cannot apply it, which is not ours to mend."""
+    # Some of TVM's change the module that they are given.
+    copy = tvm.IRModule(dict(module.functions.items()), module.type_definitions, module.attrs)
+    try:
+        with tvm.target.Target("llvm"), tvm.transform.PassContext(opt_level=4):
+            typed = passes.InferType()(copy)
+            return passes.InferType()(PASSES[name]()(typed))
+    except Exception:
+        return module
+
+
+def built(module: tvm.IRModule) -> Any:
+    """What is built of a module, which is scheduled again where a later pass changed it."""
+    try:
+        return build(module, lanes=1)
+    except UserError as error:
+        require_names(str(error))
+        return build(IOSSchedule("sequential")(module), lanes=1)
+
+
+@examples(8, deadline=None)
+@given(_SEQUENCES, st.sampled_from(sorted(OURS)), _SEQUENCES)
+def test_any_passes_around_ours(before: list[str], ours: str, after: list[str]) -> None:
+    module, inputs, expected = reference()
+    for name in before:
+        module = applied(name, module)
+    try:
+        module = OURS[ours]()(module)
+        for name in after:
+            module = applied(name, module)
+        model = built(module)
+    except UserError as error:
+        require_names(str(error))
+        return
+    session = model.session()
+    session.run(**inputs)
+    outputs = [session.get_output(place) for place in range(len(expected))]
+    assert relative_error(outputs, expected) <= 1e-4
