@@ -47,7 +47,7 @@ def test_models() -> None:
 @pytest.mark.parametrize("groups", ["connected", "rooted"])
 def test_stats(groups: str) -> None:
     result = tvm_ios("stats", "inception_block", "--groups", groups, "--json").json
-    assert list(result) == ["model", "groups", "blocks", "total"]
+    assert list(result) == ["model", "tail", "groups", "blocks", "total"]
     assert result["model"] == "inception_block"
     assert result["groups"] == groups
     keys = ["operators", "width", "states", "transitions", "schedules"]

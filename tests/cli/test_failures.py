@@ -17,7 +17,7 @@ def fail_with(error: BaseException, patch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    patch.setattr("tvm_ios.api.load_units", fail)
+    patch.setattr("tvm_ios.api.units_and_tail", fail)
 
 
 @pytest.mark.parametrize(

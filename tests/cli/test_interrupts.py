@@ -209,7 +209,7 @@ def fail(*_, **__):
         receive()
     except KeyboardInterrupt:
         raise RuntimeError("InternalError: KeyboardInterrupt") from None
-api.load_units = fail
+api.units_and_tail = fail
 """,
     "and again while tidying up": """
 from tvm_ios import api
@@ -218,13 +218,13 @@ def fail(*_, **__):
         receive()
     finally:
         receive()
-api.load_units = fail
+api.units_and_tail = fail
 """,
     "and again when Python ends": """
 import atexit
 atexit.register(receive)
 from tvm_ios import api
-api.load_units = lambda *_, **__: receive()
+api.units_and_tail = lambda *_, **__: receive()
 """,
     "where nothing can be raised": """
 from tvm_ios import api
@@ -234,17 +234,17 @@ class Dying:
 def work(*_, **__):
     Dying()
     signal.pause()
-api.load_units = work
+api.units_and_tail = work
 """,
     "where all is caught": """
 from tvm_ios import api
-before = api.load_units
+before = api.units_and_tail
 def work(*given, **named):
     try:
         receive()
     except BaseException:
         return before(*given, **named)
-api.load_units = work
+api.units_and_tail = work
 """,
 }
 

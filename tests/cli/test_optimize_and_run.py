@@ -39,7 +39,7 @@ def optimized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     """An executable of the block; TVM's threads are counted in a process of its own."""
     folder = tmp_path_factory.mktemp("optimized")
     (folder / "block.onnx").write_bytes(block().SerializeToString())
-    limits = ["--lanes", 2, "--max-measurements", 6, "-r", 2, "-s", 3]
+    limits = ["--lanes", 2, "--max-measurements", 6, "-r", 2, "-s", 3, "--fallback", "none"]
     command = ["optimize", folder / "block.onnx", "-o", folder / "block", *limits, "--json"]
     return tvm_ios_process(*command, brief=True), folder / "block"
 
@@ -198,7 +198,7 @@ def test_optimize_a_file_into_a_tar(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     model = sketch.model(sketch.op("Relu", sketch.norm(sketch.conv("x", 3, 4), 4)), "x")
     (tmp_path / "small.onnx").write_bytes(model.SerializeToString())
     path = tmp_path / "small.tar"
-    options = ["--lanes", 1, "--policy", "sequential", "-o", path]
+    options = ["--lanes", 1, "--policy", "sequential", "--fallback", "none", "-o", path]
     shorten(monkeypatch.setattr)
     found = tvm_ios("optimize", tmp_path / "small.onnx", *options)
     assert found.code == 0, found.stderr

@@ -24,7 +24,7 @@ from tvm_ios.contest.outputs import VerificationError, Verify
 from tvm_ios.errors import UserError
 from tvm_ios.onnx.tail import Tail
 
-SAYS = ("8", "NonMaxSuppression", "ONNX Runtime")
+SAYS = ("the last", "NonMaxSuppression", "ONNX Runtime")
 
 
 @pytest.fixture(scope="module")

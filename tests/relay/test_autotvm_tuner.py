@@ -178,7 +178,7 @@ def test_every_second_round_is_for_all_blocks(
     timer = Pretended()
     with open_autotvm_log(tmp_path / "log", TARGET) as log:
         tune(tasks[1:2], log, timer, TuningLimits(40), quiet, all_blocks=True)
-    first, second, third = (
+    first, second, third, *_ = (
         {_blocks(task, index) for index in indices} for task, indices in timer.rounds
     )
     assert first == third == {(16, 16)}

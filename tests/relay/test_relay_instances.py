@@ -16,13 +16,13 @@ from relay_passes.measured_module import MeasuredModule
 from relay_passes.pipeline import apply_schedule, for_target, prepare
 from relay_passes.prepared import Prepared
 from relay_passes.relay.target_units import RelayUnits
-from runtime_ext import whole_programs
 from runtime_ext.build import build
 from tests.graphturbo_policy import graphturbo_policy
 from tests.onnx_sketch import relative_error
 from tests.refusals import refused
 from tests.region_check import check_regions
 from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
+from tvm_ios.contest import rules
 from tvm_ios.errors import UserError
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import Budget
@@ -196,7 +196,8 @@ def merging(prepared: Prepared, axis: int) -> Schedule:
 
 @pytest.mark.slow
 def test_policies_that_measure_whole_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_programs, "_SECONDS", 0.0)
+    for name in ("CHOICE", "SECOND_CHOICE", "PROFILE"):
+        monkeypatch.setattr(rules, name, replace(getattr(rules, name), seconds=0.0))
     module = module_of([(4, 3, 8, 8)], pyramid(4))
     budget = Budget(max_measurements=1)
     options = SearchOptions(lanes=LANES, limits=Limits(pruning=Pruning(1, 2), budget=budget))

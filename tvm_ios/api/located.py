@@ -53,4 +53,4 @@ def located(
         with contextlib.suppress(Exception):
             if (unit := next(filter(None, units), None)) is not None:
                 where = f"first after unit {unit}, {where}"
-    return VerificationError(error.difference, error.policy, where)
+    return error.located(where)

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from tvm_ios.contest.outputs import (
+    REPORT,
     VerificationError,
     Verify,
     is_rounding,
@@ -69,6 +70,5 @@ def require_same_tail(loaded: LoadedModel, verify: Verify) -> None:
     if not is_rounding(errors, precision_of(expected, "float32")):
         raise VerificationError(
             f"cut before its tail, {loaded.name} differs from the result of {source} by "
-            f"{errors[1]:.1e} of the largest output",
-            "",
+            f"{errors[1]:.1e} of the largest output{REPORT}"
         )

@@ -36,23 +36,29 @@ class Verify(StrEnum):
     off = "off"
 
 
+#: How the sentence of a :class:`VerificationError` ends.
+REPORT = "; please report this model"
+
+
 class VerificationError(UserError):
     """A program that does not compute what it should.
 
     Parameters
     ----------
-    difference
-        Which program differs from what, and how much.
+    sentence
+        Which program differs from what, and how much; ends with :data:`REPORT`.
     policy
-        The policy of the program.
-    where
-        What is known of where the difference arises.
+        The policy of the program; empty if it is of none.
     """
 
-    def __init__(self, difference: str, policy: str, where: str = "") -> None:
-        super().__init__(f"{difference}{where and f', {where}'}; please report this model")
-        self.difference = difference
+    def __init__(self, sentence: str, policy: str = "") -> None:
+        super().__init__(sentence)
         self.policy = policy
+
+    def located(self, where: str) -> VerificationError:
+        """The same error, with what is known of where the difference arises."""
+        sentence = str(self).removesuffix(REPORT)
+        return VerificationError(f"{sentence}{where and f', {where}'}{REPORT}", self.policy)
 
 
 #: The kind of a sample at the edges of operators.
@@ -146,7 +152,8 @@ def verify_outputs(
     if not is_rounding(errors, reference.precision):
         raise VerificationError(
             f"the {policy} schedule differs from the result of {reference.source} "
-            f"{sample.kind and f'{sample.kind} '}by {errors[1]:.1e} of the largest output",
+            f"{sample.kind and f'{sample.kind} '}by {errors[1]:.1e} of the largest output"
+            f"{REPORT}",
             policy,
         )
     return errors
