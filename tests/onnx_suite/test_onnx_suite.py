@@ -35,17 +35,13 @@ def test_all_cases_with_tiles_on_two_lanes(form: str) -> None:
     require_expected("tvm-ios-lanes", form, computed(WAY, form))
 
 
-#: TVM adds up in float16 what ONNX's reference does: three units in the last place.
-_ROUNDED = "node/test_attention_4d_gqa_with_past_and_present_fp16"
-
-
 def test_expectations_are_of_cases() -> None:
     for form in FORMS:
         expected = expectations(WAY, form)
         assert expected.keys() <= all_cases(form).keys()
         others = {name for name, verdict in expected.items() if verdict not in KNOWN}
         # Nothing else is wrong, and nothing ends in a traceback.
-        assert others == ({_ROUNDED, f"{_ROUNDED}_expanded"} if form == "inputs" else set())
+        assert not others
 
 
 def test_wrong_outputs_are_seen() -> None:
