@@ -12,7 +12,7 @@ from tests.onnx.random_control_flow import random_program
 from tests.onnx_sketch import kinds, relative_error, run_on
 from tests.refusals import refused
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.rewrites import bodies
+from tvm_ios.onnx.rewrites.control import bodies
 from tvm_ios.onnx.simplify import simplify
 from tvm_ios.onnx.supported import require_supported
 

@@ -11,7 +11,7 @@ import onnx
 from onnx import external_data_helper
 
 from tvm_ios.errors import ModelError
-from tvm_ios.onnx.rewrites.quantised import QUANTISED
+from tvm_ios.onnx.rewrites.quantised.operators import QUANTISED
 
 #: What one protobuf message can hold, and with it TVM's importer.
 LARGEST = (1 << 31) - 1

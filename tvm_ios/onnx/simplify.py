@@ -20,8 +20,9 @@ from tvm_ios.errors import UserError
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import drop_unused_initializers, free_weights_from_inputs
 from tvm_ios.onnx.rewrites.affine import fold_affine
-from tvm_ios.onnx.rewrites.compress import gather_what_is_kept
-from tvm_ios.onnx.rewrites.control_flow import write_control_flow_out
+from tvm_ios.onnx.rewrites.control.compress import gather_what_is_kept
+from tvm_ios.onnx.rewrites.control.control_flow import write_control_flow_out
+from tvm_ios.onnx.rewrites.control.sequences import write_sequences_out
 from tvm_ios.onnx.rewrites.einsum import expand_einsum
 from tvm_ios.onnx.rewrites.empty import drop_empty, make_empty_constant
 from tvm_ios.onnx.rewrites.expand import (
@@ -39,11 +40,10 @@ from tvm_ios.onnx.rewrites.modernise import modernise
 from tvm_ios.onnx.rewrites.node_names import name_by_type
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
-from tvm_ios.onnx.rewrites.plainly import write_plainly
-from tvm_ios.onnx.rewrites.quantised import write_quantised
+from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
+from tvm_ios.onnx.rewrites.quantised.operators import write_quantised
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
 from tvm_ios.onnx.rewrites.resize import explicit_sizes
-from tvm_ios.onnx.rewrites.sequences import write_sequences_out
 from tvm_ios.onnx.rewrites.split_constants import split_constants
 from tvm_ios.onnx.tail import CONTROL_FLOW, Tail, cut_tail
 

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.bodies import text_of, values_read
+from tvm_ios.onnx.rewrites.control.bodies import text_of, values_read
 
 #: The library's own types are incomplete.
 _helper: Any = helper

@@ -6,24 +6,11 @@
 - fix_inputs: static shapes for the inputs
 - empty: what has no elements is a constant
 - node_names: names for nodes that have none
-- quantised: quantised operators in floats; integers: values of eight bits that floats hold;
-  integer_products: sums of products of these, exact; quantised_contrib: ONNX Runtime's own
-- plainly: which operators are written in others that TVM's importer reads rightly, by these:
-  - misread: what it reads wrongly
-  - arithmetic: types that it does not compute with
-  - declared: operators of a size that is an input, which the declared shape says too
-  - statistics: layer norms whose means and deviations are read
-  - normalisations: norms, and determinants
-  - places: reversed sequences and caches, as gathers of rows
-  - windows: columns of windows, and where the largest of windows lie, as gathers
-  - fourier: Fourier transforms as products
-  - deform: convolutions of pixels that lie where an input says
-  - n_grams: how often groups of numbers stand in a row
+- quantised: quantised operators in floats
+- plainly: operators that TVM's importer reads wrongly or not at all, in others
 - recurrent: recurrent layers as cells, with the activations that they name
 - einsum: ``Einsum`` as matrix products
-- control_flow: ``If``, ``Loop`` and ``Scan`` that are known beforehand, with bodies and trip_count
-- sequences: sequences and optional values whose content is known
-- compress: ``Compress`` by a known condition as a gather
+- control: control flow and sequences that are known beforehand
 - pads: paddings as numbers, and pads that copy elements as gathers
 - pass_through: operators that only pass their input on
 - resize: one form of ``Resize``, or sums of pixels

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.onnx.edit import bypass, constant, new_constant
-from tvm_ios.onnx.rewrites.integer_products import has_exact_sums
+from tvm_ios.onnx.rewrites.quantised.integer_products import has_exact_sums
 
 Array = np.ndarray[Any, Any]
 

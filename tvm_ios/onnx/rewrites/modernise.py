@@ -8,7 +8,7 @@ import onnx
 from onnx import version_converter
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.rewrites.quantised import QUANTISED
+from tvm_ios.onnx.rewrites.quantised.operators import QUANTISED
 
 #: The first version whose ``Resize`` says how it maps coordinates, and that rounds numbers.
 _MODERN = 11

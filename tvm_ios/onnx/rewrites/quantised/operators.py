@@ -13,13 +13,13 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.integer_products import (
+from tvm_ios.onnx.rewrites.quantised.integer_products import (
     conv_integer,
     matmul_integer,
     qlinear_conv,
     qlinear_matmul,
 )
-from tvm_ios.onnx.rewrites.integers import (
+from tvm_ios.onnx.rewrites.quantised.integers import (
     LIMITS,
     as_floats,
     centred,
@@ -31,7 +31,7 @@ from tvm_ios.onnx.rewrites.integers import (
     with_axis,
     without_axes,
 )
-from tvm_ios.onnx.rewrites.quantised_contrib import CONTRIB, CONTRIB_DOMAIN
+from tvm_ios.onnx.rewrites.quantised.onnxruntime import CONTRIB, CONTRIB_DOMAIN
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: Operators that choose among the elements of their first input, as the order of its type says.

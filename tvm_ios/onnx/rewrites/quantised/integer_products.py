@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.integers import as_floats, centred, hold, know, rounded
+from tvm_ios.onnx.rewrites.quantised.integers import as_floats, centred, hold, know, rounded
 from tvm_ios.onnx.rewrites.steps import Array, Steps
 
 #: All integers up to this are exact in float32.

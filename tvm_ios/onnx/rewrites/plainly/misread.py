@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.statistics import layer_norm_statistics
+from tvm_ios.onnx.rewrites.plainly.statistics import layer_norm_statistics
 from tvm_ios.onnx.rewrites.steps import Steps
 
 

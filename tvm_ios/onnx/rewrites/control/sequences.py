@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, new_constant
-from tvm_ios.onnx.rewrites.bodies import Body, stand_for, text_of
+from tvm_ios.onnx.rewrites.control.bodies import Body, stand_for, text_of
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: The values that a sequence holds, in order.

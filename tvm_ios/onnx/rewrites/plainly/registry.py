@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tvm_ios.onnx.rewrites.arithmetic import ARITHMETIC
-from tvm_ios.onnx.rewrites.declared import DECLARED
-from tvm_ios.onnx.rewrites.deform import deformable_convolution
-from tvm_ios.onnx.rewrites.fourier import FOURIER
-from tvm_ios.onnx.rewrites.misread import MISREAD
-from tvm_ios.onnx.rewrites.n_grams import count_n_grams
-from tvm_ios.onnx.rewrites.normalisations import NORMALISATIONS
-from tvm_ios.onnx.rewrites.places import PLACES
+from tvm_ios.onnx.rewrites.plainly.arithmetic import ARITHMETIC
+from tvm_ios.onnx.rewrites.plainly.declared import DECLARED
+from tvm_ios.onnx.rewrites.plainly.deform import deformable_convolution
+from tvm_ios.onnx.rewrites.plainly.fourier import FOURIER
+from tvm_ios.onnx.rewrites.plainly.misread import MISREAD
+from tvm_ios.onnx.rewrites.plainly.n_grams import count_n_grams
+from tvm_ios.onnx.rewrites.plainly.normalisations import NORMALISATIONS
+from tvm_ios.onnx.rewrites.plainly.places import PLACES
+from tvm_ios.onnx.rewrites.plainly.windows import WINDOWS
 from tvm_ios.onnx.rewrites.steps import Steps
-from tvm_ios.onnx.rewrites.windows import WINDOWS
 
 _WRITERS: Mapping[str, Callable[[Steps], None]] = {
     **MISREAD,

@@ -10,9 +10,9 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, new_constant
-from tvm_ios.onnx.rewrites.bodies import Body, stand_for, text_of
+from tvm_ios.onnx.rewrites.control.bodies import Body, stand_for, text_of
+from tvm_ios.onnx.rewrites.control.trip_count import trip_count
 from tvm_ios.onnx.rewrites.steps import Steps
-from tvm_ios.onnx.rewrites.trip_count import trip_count
 
 #: Quotients, which end the process where integers are divided by zero.
 _QUOTIENTS = ("Div", "Mod")

@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.rewrites.integer_products import factor, keep_sums_exact
-from tvm_ios.onnx.rewrites.integers import LIMITS, as_floats, centred, multiplied, rounded
+from tvm_ios.onnx.rewrites.quantised.integer_products import factor, keep_sums_exact
+from tvm_ios.onnx.rewrites.quantised.integers import LIMITS, as_floats, centred, multiplied, rounded
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: The domain of the operators of :data:`CONTRIB`.

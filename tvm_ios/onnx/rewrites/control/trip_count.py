@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.bodies import LARGEST, values_read
+from tvm_ios.onnx.rewrites.control.bodies import LARGEST, values_read
 
 #: The library's own types are incomplete.
 _helper: Any = onnx.helper

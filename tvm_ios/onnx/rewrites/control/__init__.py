@@ -1,0 +1,6 @@
+"""Control flow and sequences that constants and shapes decide, written out.
+
+- control_flow: ``If``, ``Loop`` and ``Scan``; bodies: copies of their graphs; trip_count: how often
+- sequences: sequences and optional values whose content is known
+- compress: ``Compress`` by a known condition as a gather
+"""
