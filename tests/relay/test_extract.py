@@ -95,12 +95,16 @@ def _called(s: RelaySketch, x: Any) -> Any:
         (_whole, "tuple whole"),
         (_nested, "tuple inside a tuple"),
         (_branch, "(If)"),
-        (_called, "function"),
     ],
 )
 def test_what_cannot_be_scheduled(body: Any, named: str) -> None:
     with refused(DialectError, named):
         prepare(module_of([(1, 6, 4, 4)], body))
+
+
+def test_a_function_that_is_called_is_a_part_of_main() -> None:
+    prepared = prepare(module_of([(1, 6, 4, 4)], _called))
+    assert [op.name for op in prepared.units.operators] == ["relu_0"]
 
 
 def test_dynamic_shapes_are_refused_by_name() -> None:
