@@ -131,7 +131,7 @@ def test_several_outputs_one_with_readers() -> None:
 @pytest.mark.parametrize(
     ("operator", "attributes", "reason"),
     [
-        ("Det", {}, ""),
+        ("RandomNormalLike", {}, ""),
         ("Resize", {"mode": "cubic"}, ": cubic by half_pixel is not known"),
     ],
 )
