@@ -77,8 +77,8 @@ def measure(name: str, lanes: int, log: Path | None) -> dict[str, Any]:
     from relay_passes.measured_module import MeasuredModule
     from relay_passes.pipeline import prepare
     from relay_passes.relay.target_units import RelayUnits
+    from runtime_ext.execution.bound_model import bind_library
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
-    from runtime_ext.peers.tvm_peer import start_library
     from tvm_ios.contest.outputs import output_errors
     from tvm_ios.contest.rules import Rules
     from tvm_ios.contest.verdict import kept_policy, ratio_of
@@ -98,7 +98,7 @@ def measure(name: str, lanes: int, log: Path | None) -> dict[str, Any]:
         prepared.dialect.compile_tvm_build(module, search.options, tvm_build)
         sessions = {policy: model.session() for policy, model in built.items()}
         inputs = sessions["sequential"].random_inputs(SEED)
-        tvm = start_library(tvm_build, inputs)
+        tvm = bind_library(tvm_build)(inputs)
         reference = tvm.outputs(tvm.run())
         errors: dict[str, float] = {}
         for policy, session in sessions.items():

@@ -90,8 +90,8 @@ def layouts(module: Any) -> tuple[dict[str, int], int]:
 def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
     from relay_passes import SearchOptions
     from relay_passes.pipeline import apply_schedule, for_target, prepare
+    from runtime_ext.execution.bound_model import bind_library
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
-    from runtime_ext.peers.tvm_peer import start_library
     from runtime_ext.relay.build import build
     from tvm_ios.contest.outputs import output_errors
     from tvm_ios.contest.rules import Rules
@@ -117,7 +117,7 @@ def measure(name: str, lanes: int, log: Path) -> dict[str, Any]:
             model.save(folder / program)
             session = model.session()
             inputs = session.random_inputs(SEED)
-            tvm = start_library(tvm_build, inputs)
+            tvm = bind_library(tvm_build)(inputs)
             reference = tvm.outputs(tvm.run())
             session.run(**inputs)
             outputs = [session.get_output(i) for i in range(len(reference))]

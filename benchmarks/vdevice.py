@@ -43,8 +43,8 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     from relay_passes.relax.target_units import RelaxUnits
     from relay_passes.search_options import SearchOptions
     from runtime_ext.build import build
+    from runtime_ext.execution.bound_model import bind_library
     from runtime_ext.peers.tvm_build import compile_tvm_build
-    from runtime_ext.peers.tvm_peer import start_library
     from tvm_ios.contest.contest import verified
     from tvm_ios.contest.outputs import Reference
     from tvm_ios.contest.rounds import run_in_turn
@@ -70,7 +70,7 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         tvm_build = Path(folder) / "tvm.so"
         compile_tvm_build(loaded.module, options.resolved_target, tvm_build)
-        tvm = start_library(tvm_build, inputs)
+        tvm = bind_library(tvm_build)(inputs)
         reference = Reference(inputs, tvm.outputs(tvm.run()))
         for policy, session in sessions.items():
             verified(policy, session, reference)

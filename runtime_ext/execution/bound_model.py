@@ -1,4 +1,4 @@
-"""Models that other runtimes hold, bound to inputs: TVM's own build, and ONNX files."""
+"""Models that are ready to run on their inputs: TVM's own build, ONNX files, and others."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tvm_ios.errors import UserError
-
-Array = np.ndarray[Any, Any]
+from tvm_ios.files.array_files import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,22 +9,23 @@ from typing import Any
 
 import onnxruntime
 
-from runtime_ext.peers.peer import PeerModel, Started
+from runtime_ext.execution.bound_model import BoundModel
+from runtime_ext.peers.peer import PeerModel
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
 
-def start(network: PeerModel) -> Started:
+def start(network: PeerModel) -> BoundModel:
     """ONNX Runtime's provider of CPUs, or of CUDA."""
     return _start(network)
 
 
-def start_graph(network: PeerModel) -> Started:
+def start_graph(network: PeerModel) -> BoundModel:
     """ONNX Runtime's provider of CUDA, its kernels captured in a graph."""
     return _start(network, enable_cuda_graph="1")
 
 
-def _start(network: PeerModel, **cuda_options: str) -> Started:
+def _start(network: PeerModel, **cuda_options: str) -> BoundModel:
     provider: Any = "CPUExecutionProvider"
     if network.gpu:
         # It would round unless told otherwise.
@@ -57,6 +58,6 @@ def _start(network: PeerModel, **cuda_options: str) -> Started:
     session.run_with_iobinding(binding)
     for port, value in zip(session.get_outputs(), binding.get_outputs(), strict=True):
         binding.bind_ortvalue_output(port.name, value)
-    return Started(
+    return BoundModel(
         lambda: session.run_with_iobinding(binding), lambda _: binding.copy_outputs_to_cpu()
     )

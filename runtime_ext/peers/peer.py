@@ -5,36 +5,20 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tvm_ios.contest.rounds import Runner
 from tvm_ios.errors import UserError
 
 if TYPE_CHECKING:
+    from runtime_ext.execution.bound_model import BoundModel
     from tvm_ios.files.array_files import Array
 
 
 class PeerError(UserError):
     """A peer that is unknown or cannot be used here: one sentence with the way out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A model that is ready to run on its inputs.
-
-    Attributes
-    ----------
-    run
-        Runs the model once; what it returns is for :attr:`outputs` alone.
-    outputs
-        The outputs, in the model's order, from what ``run`` returned.
-    """
-
-    run: Runner
-    outputs: Callable[[Any], list[Array]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +87,7 @@ class Peer:
         The name by which users call it.
     loader
         ``module:function``; the function makes a :class:`PeerModel` ready to run, as
-        :class:`Started`, and may take minutes. The module is imported when it is asked for.
+        :class:`BoundModel`, and may take minutes. The module is imported when it is asked for.
     library
         The Python package that it needs besides those of tvm-ios; its distribution has the same
         name.
@@ -127,7 +111,7 @@ class Peer:
         """The module of the loader."""
         return self.loader.partition(":")[0]
 
-    def start(self, network: PeerModel) -> Started:
+    def start(self, network: PeerModel) -> BoundModel:
         """Make a model ready to run; may take minutes.
 
         Raises

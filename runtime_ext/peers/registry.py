@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runtime_ext.peers.peer import Peer, PeerError, PeerModel, Started
+from runtime_ext.peers.peer import Peer, PeerError, PeerModel
 from tvm_ios.extensions import extensions, load_extension
 from tvm_ios.progress import Progress
 
 if TYPE_CHECKING:
+    from runtime_ext.execution.bound_model import BoundModel
     from tvm_ios.files.array_files import Array
 
 #: The entry points of other packages' peers.
@@ -89,16 +90,16 @@ def available_peers(names: Iterable[str]) -> tuple[Peer, ...]:
 
 def start_peers(
     names: Iterable[str], network: PeerModel, progress: Progress
-) -> tuple[dict[str, Started], dict[str, list[Array]], dict[str, str]]:
+) -> tuple[dict[str, BoundModel], dict[str, list[Array]], dict[str, str]]:
     """Start peers and run each once.
 
     Returns
     -------
-    dict of str to Started, dict of str to list of array, dict of str to str
+    dict of str to BoundModel, dict of str to list of array, dict of str to str
         The peers that run, their outputs, and for each other peer a sentence that says why it does
         not.
     """
-    started: dict[str, Started] = {}
+    started: dict[str, BoundModel] = {}
     outputs: dict[str, list[Array]] = {}
     failed: dict[str, str] = {}
     distinct = tuple(dict.fromkeys(names))

@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from runtime_ext.execution.bound_model import BoundModel
 from runtime_ext.fresh_process import end_with_parent, report, run_fresh_process
 from runtime_ext.peers.model_files import ModelFiles
-from runtime_ext.peers.peer import Started
 from runtime_ext.peers.registry import start_peers
 from tvm_ios.contest.outputs import LARGEST_ERRORS, output_errors
 from tvm_ios.contest.rounds import Samples, run_in_turn
@@ -162,11 +162,11 @@ def _compete(runners: SideBySide) -> Outcome:
 
 def _start_executables(
     paths: Mapping[str, Path],
-) -> tuple[dict[str, Started], dict[str, Array], bool]:
+) -> tuple[dict[str, BoundModel], dict[str, Array], bool]:
     """Executables of tvm-ios, ready to run, the inputs of all runners, and whether it quantises."""
     from runtime_ext.execution.executable import Executable, load
 
-    started: dict[str, Started] = {}
+    started: dict[str, BoundModel] = {}
     inputs: dict[str, Array] = {}
     quantised = False
     for name, path in paths.items():
@@ -179,7 +179,7 @@ def _start_executables(
             session.set_input(**inputs)
         except Exception as error:
             raise UserError(f"{name} cannot run: {error}") from error
-        started[name] = Started(session.run, partial(_outputs, session))
+        started[name] = BoundModel(session.run, partial(_outputs, session))
     return started, inputs, quantised
 
 

@@ -7,43 +7,44 @@ from typing import Any
 
 import torch
 
-from runtime_ext.peers.peer import PeerModel, Started
+from runtime_ext.execution.bound_model import BoundModel
+from runtime_ext.peers.peer import PeerModel
 
 #: Gives, for a module and its inputs, the function that runs it once.
 _Prepare = Callable[[Any, list[torch.Tensor]], Callable[[], Any]]
 
 
-def start(network: PeerModel) -> Started:
+def start(network: PeerModel) -> BoundModel:
     """Eager PyTorch; on CPUs images have their channels innermost, as oneDNN wants them."""
     return _start(network, _eager, nhwc=not network.gpu)
 
 
-def start_nhwc(network: PeerModel) -> Started:
+def start_nhwc(network: PeerModel) -> BoundModel:
     """Eager PyTorch with channels innermost."""
     return _start(network, _eager, nhwc=True)
 
 
-def start_graph(network: PeerModel) -> Started:
+def start_graph(network: PeerModel) -> BoundModel:
     """A captured CUDA graph."""
     return _start(network, _captured, nhwc=False)
 
 
-def start_graph_nhwc(network: PeerModel) -> Started:
+def start_graph_nhwc(network: PeerModel) -> BoundModel:
     """A captured CUDA graph with channels innermost."""
     return _start(network, _captured, nhwc=True)
 
 
-def start_compiled(network: PeerModel) -> Started:
+def start_compiled(network: PeerModel) -> BoundModel:
     """``torch.compile`` with little overhead, which on GPUs is its own CUDA graph."""
     return _start(network, _compiled("reduce-overhead", network), nhwc=not network.gpu)
 
 
-def start_max_autotune(network: PeerModel) -> Started:
+def start_max_autotune(network: PeerModel) -> BoundModel:
     """``torch.compile`` with kernels chosen by measuring."""
     return _start(network, _compiled("max-autotune", network), nhwc=not network.gpu)
 
 
-def _start(network: PeerModel, prepare: _Prepare, *, nhwc: bool) -> Started:
+def _start(network: PeerModel, prepare: _Prepare, *, nhwc: bool) -> BoundModel:
     module = network.torch_module()
     names = module.input_names
     inputs = [torch.from_numpy(network.inputs[name]) for name in names]
@@ -70,7 +71,7 @@ def _start(network: PeerModel, prepare: _Prepare, *, nhwc: bool) -> Started:
     # Compilers compile in the first run and capture in the second.
     for _ in range(3):
         run()
-    return Started(run, lambda outputs: [value.cpu().numpy() for value in outputs])
+    return BoundModel(run, lambda outputs: [value.cpu().numpy() for value in outputs])
 
 
 def _eager(module: Any, inputs: list[torch.Tensor]) -> Callable[[], Any]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.execution.bound_model import bind_library
-from runtime_ext.peers.peer import PeerModel, Started
+from runtime_ext.execution.bound_model import BoundModel, bind_library
+from runtime_ext.peers.peer import PeerModel
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 
@@ -22,7 +22,7 @@ _CPU, _CUDA = 1, 2
 _POOLED = 2
 
 
-def start(network: PeerModel) -> Started:
+def start(network: PeerModel) -> BoundModel:
     """Load a compiled module; TVM counts its threads when its runtime is loaded.
 
     Raises
@@ -34,25 +34,11 @@ def start(network: PeerModel) -> Started:
     """
     library = network.tvm_library()
     if library.weights is None:
-        return start_library(library.path, network.inputs)
+        return bind_library(library.path)(network.inputs)
     return _start_by_runtime(library.path, network, library.weights)
 
 
-def start_library(path: Path, inputs: Mapping[str, Array]) -> Started:
-    """Load what TVM compiled, weights included, on the CPU by TVM's Python package.
-
-    Parameters
-    ----------
-    path
-        The ``.so``: of Relax for the virtual machine, or of ``relay.build`` for the graph executor.
-    inputs
-        The inputs by name, in the model's order.
-    """
-    bound = bind_library(path)(inputs)
-    return Started(bound.run, bound.outputs)
-
-
-def _start_by_runtime(path: Path, network: PeerModel, weights: Sequence[Array]) -> Started:
+def _start_by_runtime(path: Path, network: PeerModel, weights: Sequence[Array]) -> BoundModel:
     """Load a compiled module by TVM's runtime libraries.
 
     On a GPU TVM captures a CUDA graph of all that reads no input. Inputs and outputs stay on the
@@ -83,7 +69,7 @@ def _start_by_runtime(path: Path, network: PeerModel, weights: Sequence[Array]) 
         parts = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
         return [torch.from_dlpack(part).cpu().numpy() for part in parts]
 
-    return Started(run, outputs)
+    return BoundModel(run, outputs)
 
 
 def _load_runtime(*names: str) -> None:

@@ -15,10 +15,10 @@ from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
+from runtime_ext.execution.bound_model import bind_library
 from runtime_ext.kernels.generic import NoKernelError
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.peers.tvm_build import compile_tvm_build
-from runtime_ext.peers.tvm_peer import start_library
 from tests.onnx_sketch import Sketch, relative_error, run_on
 from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
@@ -75,7 +75,7 @@ def test_tvms_own_build_is_made_of_them(tmp_path: Path) -> None:
     compile_tvm_build(module, host_target(1), tmp_path / "tvm.so")
     inputs = inputs_of(module)
     given = dict(zip((p.name for p in module["main"].params), inputs, strict=True))
-    tvm_build = start_library(tmp_path / "tvm.so", given)
+    tvm_build = bind_library(tmp_path / "tvm.so")(given)
     outputs = tvm_build.outputs(tvm_build.run())
     assert relative_error(outputs, run(module, inputs)) < 1e-6
 

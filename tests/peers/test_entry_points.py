@@ -18,11 +18,12 @@ from tvm_ios.extensions import ExtensionError, extensions
 PEER = """
 from pathlib import Path
 from onnx.reference import ReferenceEvaluator
-from runtime_ext.peers.peer import Peer, Started
+from runtime_ext.execution.bound_model import BoundModel
+from runtime_ext.peers.peer import Peer
 
 def start(network):
     evaluator = ReferenceEvaluator(str(network.onnx_file(Path())))
-    return Started(lambda: evaluator.run(None, dict(network.inputs)), list)
+    return BoundModel(lambda: evaluator.run(None, dict(network.inputs)), list)
 
 PEER = Peer("onnx-reference", "reference_peer:start", library="onnx")
 """

@@ -64,14 +64,14 @@ def compare_policies(
     VerificationError
         If a program computes something else; says where that begins, as far as it can be told.
     """
-    from runtime_ext.peers.tvm_peer import start_library
+    from runtime_ext.execution.bound_model import bind_library
     from runtime_ext.verification.reference import ComparedModel, reference_of, second_opinion
 
     with closing(candidates.built["sequential"].session()) as session:
         inputs = session.random_inputs(0)
 
     def tvm_outputs(samples: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
-        started = [start_library(tvm_build, sample) for sample in samples]
+        started = [bind_library(tvm_build)(sample) for sample in samples]
         return [tvm.outputs(tvm.run()) for tvm in started]
 
     quantised = is_quantised(candidates.built["sequential"].schedule.get("graph", {}))
@@ -133,10 +133,10 @@ def _contest(
     *,
     beside_tvm: bool,
 ) -> Verdict:
+    from runtime_ext.execution.bound_model import bind_library
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
-    from runtime_ext.peers.tvm_peer import start_library
 
-    tvm = start_library(tvm_build, reference.samples[0].inputs).run if beside_tvm else None
+    tvm = bind_library(tvm_build)(reference.samples[0].inputs).run if beside_tvm else None
     with temporary_folder() as folder:
 
         def time_elsewhere(policies: Sequence[str], process: int) -> Samples:

@@ -8,10 +8,10 @@ import numpy as np
 
 from runtime_ext.bundle.weights import Draw
 from runtime_ext.bundle.writing.model import ModelToBundle
+from runtime_ext.execution.bound_model import bind_library
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.peers.tvm_build import compile_tvm_build
-from runtime_ext.peers.tvm_peer import start_library
 from runtime_ext.verification.reference import ComparedModel, in_computed_types, reference_of
 from tvm_ios.contest.outputs import Reference, Sample, Verify
 from tvm_ios.errors import UserError
@@ -87,7 +87,7 @@ def bundled_reference(
     def tvm_outputs(samples: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
         with temporary_folder() as folder:
             compile_tvm_build(model.module, host_target(1), folder / "tvm.so")
-            started = [start_library(folder / "tvm.so", sample) for sample in samples]
+            started = [bind_library(folder / "tvm.so")(sample) for sample in samples]
             return [tvm.outputs(tvm.run()) for tvm in started]
 
     return reference_of(
