@@ -12,7 +12,7 @@ from relay_passes.dialect import Dialect
 from relay_passes.load import LoadedModel
 from relay_passes.pipeline import prepare
 from relay_passes.search_options import SearchOptions
-from runtime_ext.execution.bound_model import bind_library
+from runtime_ext.execution.bound_model import library_outputs
 from runtime_ext.verification.expected import expected_outputs
 from runtime_ext.verification.onnx_outputs import named_by_model
 from tvm_ios.contest.outputs import Verify, is_rounding, output_errors, precision_of
@@ -159,8 +159,7 @@ def _is_wrong(
         with temporary_folder() as folder:
             dialect.compile_tvm_build(module, options, folder / "tvm.so")
             arguments = [_of_ports([(name, "") for name, _ in ports], feed) for feed in feeds]
-            started = [bind_library(folder / "tvm.so")(sample) for sample in arguments]
-            return [tvm.outputs(tvm.run()) for tvm in started]
+            return library_outputs(folder / "tvm.so", arguments)
 
     expected = expected_outputs(model, feeds, tvm_outputs, verify)
     precision = precision_of(expected.outputs[0], options.precision or "float32")

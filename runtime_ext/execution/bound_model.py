@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,20 @@ def bind_library(path: Path) -> Bind:
         return BoundModel(lambda: main(*tensors), _arrays)
 
     return bind
+
+
+def library_outputs(path: Path, samples: Iterable[Mapping[str, Array]]) -> list[list[Array]]:
+    """What a library of :func:`bind_library` computes from each sample of inputs.
+
+    Parameters
+    ----------
+    path
+        The ``.so``.
+    samples
+        The inputs by name, in the model's order.
+    """
+    models = map(bind_library(path), samples)
+    return [model.outputs(model.run()) for model in models]
 
 
 def _graph_executor(library: Any, inputs: Mapping[str, Array]) -> Callable[[], list[Any]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from tvm_ios.contest.outputs import Reference, VerificationError, Verify
 from tvm_ios.contest.rounds import Samples
 from tvm_ios.contest.verdict import TVM, Verdict
 from tvm_ios.errors import UserError
-from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.first_difference import is_quantised
@@ -64,20 +64,16 @@ def compare_policies(
     VerificationError
         If a program computes something else; says where that begins, as far as it can be told.
     """
-    from runtime_ext.execution.bound_model import bind_library
+    from runtime_ext.execution.bound_model import library_outputs
     from runtime_ext.verification.reference import ComparedModel, reference_of, second_opinion
 
     with closing(candidates.built["sequential"].session()) as session:
         inputs = session.random_inputs(0)
 
-    def tvm_outputs(samples: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
-        started = [bind_library(tvm_build)(sample) for sample in samples]
-        return [tvm.outputs(tvm.run()) for tvm in started]
-
     quantised = is_quantised(candidates.built["sequential"].schedule.get("graph", {}))
     progress("computing the reference", 0, 1)
     reference = reference_of(
-        ComparedModel(loaded.original, loaded.onnx, tvm_outputs),
+        ComparedModel(loaded.original, loaded.onnx, partial(library_outputs, tvm_build)),
         inputs,
         verify,
         precision=options.precision or ("quantised" if quantised else "float32"),

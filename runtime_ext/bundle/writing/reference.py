@@ -8,7 +8,7 @@ import numpy as np
 
 from runtime_ext.bundle.weights import Draw
 from runtime_ext.bundle.writing.model import ModelToBundle
-from runtime_ext.execution.bound_model import bind_library
+from runtime_ext.execution.bound_model import library_outputs
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.peers.tvm_build import compile_tvm_build
@@ -87,8 +87,7 @@ def bundled_reference(
     def tvm_outputs(samples: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
         with temporary_folder() as folder:
             compile_tvm_build(model.module, host_target(1), folder / "tvm.so")
-            started = [bind_library(folder / "tvm.so")(sample) for sample in samples]
-            return [tvm.outputs(tvm.run()) for tvm in started]
+            return library_outputs(folder / "tvm.so", samples)
 
     return reference_of(
         ComparedModel(model.original, model.simple, tvm_outputs),
