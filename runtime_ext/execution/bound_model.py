@@ -98,18 +98,7 @@ def bind_onnx(path: Path, threads: int) -> Bind:
     UserError
         If ONNX Runtime refuses the model.
     """
-    import onnxruntime
-
-    options: Any = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    # Errors only: it warns of what it optimises.
-    options.log_severity_level = 3
-    try:
-        session: Any = onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
-    except Exception as error:
-        raise UserError(f"ONNX Runtime refuses the model: {error}") from error
+    session = onnx_session(path, threads)
 
     def bind(inputs: Mapping[str, Array]) -> BoundModel:
         names = (port.name for port in session.get_inputs())
@@ -117,3 +106,37 @@ def bind_onnx(path: Path, threads: int) -> Bind:
         return BoundModel(lambda: session.run(None, feeds), list)
 
     return bind
+
+
+def onnx_session(path: Path, threads: int, cuda: Mapping[str, str] | None = None) -> Any:
+    """An ``InferenceSession`` of ONNX Runtime.
+
+    Parameters
+    ----------
+    path
+        The ONNX file.
+    threads
+        How many it may use.
+    cuda
+        Options of its provider of CUDA, which runs all of the model; None for the CPU.
+
+    Raises
+    ------
+    UserError
+        If ONNX Runtime refuses the model.
+    """
+    import onnxruntime
+
+    options: Any = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    # Errors only: it warns of what it optimises.
+    options.log_severity_level = 3
+    provider: Any = "CPUExecutionProvider"
+    if cuda is not None:
+        provider = ("CUDAExecutionProvider", dict(cuda))
+        # What the provider cannot run would go to the CPU without a word.
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=[provider])
+    except Exception as error:
+        raise UserError(f"ONNX Runtime refuses the model: {error}") from error

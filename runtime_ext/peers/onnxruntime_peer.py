@@ -5,11 +5,9 @@ Inputs and outputs lie in its own memory, as those of our programs do in theirs.
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnxruntime
 
-from runtime_ext.execution.bound_model import BoundModel
+from runtime_ext.execution.bound_model import BoundModel, onnx_session
 from runtime_ext.peers.peer import PeerModel
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
@@ -26,28 +24,15 @@ def start_graph(network: PeerModel) -> BoundModel:
 
 
 def _start(network: PeerModel, **cuda_options: str) -> BoundModel:
-    provider: Any = "CPUExecutionProvider"
-    if network.gpu:
-        # It would round unless told otherwise.
-        tf32 = str(int(network.precision == "tf32"))
-        provider = ("CUDAExecutionProvider", {**cuda_options, "use_tf32": tf32})
-    name = provider[0] if network.gpu else provider
-    if name not in onnxruntime.get_available_providers():
-        raise UserError(f"ONNX Runtime {onnxruntime.__version__} has no {name} here")
-    options: Any = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = network.lanes
-    # Errors only: it warns of what it optimises.
-    options.log_severity_level = 3
-    if network.gpu:
-        # What the provider cannot run would go to the CPU without a word.
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    device = "cuda" if network.gpu else "cpu"
+    provider = f"{device.upper()}ExecutionProvider"
+    if provider not in onnxruntime.get_available_providers():
+        raise UserError(f"ONNX Runtime {onnxruntime.__version__} has no {provider} here")
+    # It would round unless told otherwise.
+    cuda = {**cuda_options, "use_tf32": str(int(network.precision == "tf32"))}
     with temporary_folder() as folder:
         path = network.onnx_file(folder)
-        try:
-            session: Any = onnxruntime.InferenceSession(str(path), options, providers=[provider])
-        except Exception as error:
-            raise UserError(f"ONNX Runtime refuses the model: {error}") from error
-    device = "cuda" if network.gpu else "cpu"
+        session = onnx_session(path, network.lanes, cuda if network.gpu else None)
     binding = session.io_binding()
     for port in session.get_inputs():
         value = onnxruntime.OrtValue.ortvalue_from_numpy(network.inputs[port.name], device, 0)
