@@ -47,13 +47,13 @@ class TailedSession:
     def __init__(self, program: Session, tail: Tail) -> None:
         made = {port.name for port in program.outputs}
         of_program = {port.name for port in program.inputs}
-        ports = [_port(value) for value in tail.model.graph.input]
+        ports = [onnx_port(value) for value in tail.model.graph.input]
         #: Inputs of the model that the tail reads, and those of them that the program does not.
         self._reads = tuple(port for port in ports if port.name not in made)
         self._alone = tuple(port for port in self._reads if port.name not in of_program)
         self._program = program
         self.inputs = (*program.inputs, *self._alone)
-        self.outputs = tuple(_port(value) for value in tail.model.graph.output)
+        self.outputs = tuple(onnx_port(value) for value in tail.model.graph.output)
         self._types = {port.name: port.dtype for port in ports}
         self._tail = open_tail(tail, len(program.program.lanes))
         self._feeds: dict[str, Array] = {}
@@ -187,7 +187,8 @@ def _refusal(error: Exception) -> UserError:
     return UserError(f"what runs after the program was refused by its runtime: {text}")
 
 
-def _port(value: Any) -> Port:
+def onnx_port(value: Any) -> Port:
+    """An input or output of an ONNX graph; extents that are not known are -1."""
     tensor = value.type.tensor_type
     shape = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
     return Port(value.name, "", shape, str(_helper.tensor_dtype_to_np_dtype(tensor.elem_type)))

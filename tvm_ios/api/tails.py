@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -34,9 +34,8 @@ def require_same_tail(loaded: LoadedModel, verify: Verify) -> None:
     UserError
         If what will run the tail refuses it.
     """
-    from runtime_ext.execution.ports import Port
     from runtime_ext.execution.session import random_values
-    from runtime_ext.execution.tailed_session import open_tail
+    from runtime_ext.execution.tailed_session import onnx_port, open_tail
     from runtime_ext.verification.not_computed import NotComputed
     from runtime_ext.verification.onnx_outputs import evaluated_outputs, runtime_outputs
 
@@ -47,13 +46,7 @@ def require_same_tail(loaded: LoadedModel, verify: Verify) -> None:
     run_tail = open_tail(tail, 1)
     if verify is not Verify.onnx:
         return
-    ports: list[Port] = []
-    for value in head.graph.input:
-        tensor: Any = value.type.tensor_type
-        shape = tuple(extent.dim_value for extent in tensor.shape.dim)
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        ports.append(Port(value.name, "", shape, str(dtype)))
-    inputs = random_values(ports)
+    inputs = random_values([onnx_port(value) for value in head.graph.input])
     for way in (runtime_outputs, evaluated_outputs):
         try:
             (expected, *_), source = way(whole, [inputs])
