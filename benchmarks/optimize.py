@@ -25,6 +25,7 @@ from rich.table import Table
 
 from tvm_ios import zoo
 from tvm_ios.cli.output import console
+from tvm_ios.files.array_files import Array
 from tvm_ios.models.load import load_onnx
 from tvm_ios.models.source import ModelSource
 
@@ -64,7 +65,7 @@ def error_to_onnxruntime(model: str, folder: str) -> float:
             return max(relative_error(outputs[name], expected[name]) for name in names)
 
 
-def random_input(port: Any) -> np.ndarray[Any, Any]:
+def random_input(port: Any) -> Array:
     rng = np.random.default_rng(SEED)
     if "int" in port.type:
         kind = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}[port.type]
@@ -72,7 +73,7 @@ def random_input(port: Any) -> np.ndarray[Any, Any]:
     return rng.standard_normal(port.shape, dtype=np.float32)
 
 
-def relative_error(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
+def relative_error(actual: Array, expected: Array) -> float:
     # One vector of probabilities, whatever extents of 1 stand around it.
     if expected.min() > 0 and abs(float(expected.sum()) - 1) < 1e-3:
         actual, expected = np.log(actual), np.log(expected)

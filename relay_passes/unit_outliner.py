@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
-import numpy as np
-
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.merge_rule import MergePlan, plan_merge
 from tvm_ios.graph.merged_weights import merged_weights
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Schedule, ScheduleError, Strategy
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

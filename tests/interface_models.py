@@ -12,7 +12,7 @@ import onnx.parser
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-Array = np.ndarray[Any, Any]
+from tvm_ios.files.array_files import Array
 
 _HEAD = '<ir_version: 8, opset_import: ["": 17]> m '
 

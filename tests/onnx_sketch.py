@@ -9,6 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvm_ios.files.array_files import Array
+
 
 class Sketch:
     """An ONNX model under construction; constants are random unless given."""
@@ -67,14 +69,12 @@ class Sketch:
         return onnx.shape_inference.infer_shapes(model)
 
 
-def run(model: Any, seed: int = 0) -> list[np.ndarray[Any, Any]]:
+def run(model: Any, seed: int = 0) -> list[Array]:
     """Outputs for a random input, by onnxruntime without its own rewriting."""
     return run_on(model, None, seed)
 
 
-def run_on(
-    model: Any, feeds: dict[str, np.ndarray[Any, Any]] | None, seed: int = 0
-) -> list[np.ndarray[Any, Any]]:
+def run_on(model: Any, feeds: dict[str, Array] | None, seed: int = 0) -> list[Array]:
     """Outputs for given inputs, or for random ones."""
     ort = pytest.importorskip("onnxruntime")
     options = ort.SessionOptions()

@@ -14,8 +14,7 @@ from tvm.ir import GenericConst
 
 from relay_passes.dialect import DialectError, Interface
 from runtime_ext.kernels.function_builder import FunctionBuilder
-
-Array = np.ndarray[Any, Any]
+from tvm_ios.files.array_files import Array
 
 #: What can stand as an argument of a flat expression.
 Leaf = relax.Var | GenericConst

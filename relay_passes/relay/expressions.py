@@ -10,8 +10,7 @@ import tvm
 from tvm import relay
 
 from relay_passes.dialect import DialectError, Interface
-
-Array = np.ndarray[Any, Any]
+from tvm_ios.files.array_files import Array
 
 
 def post_order(function: relay.Function) -> list[Any]:

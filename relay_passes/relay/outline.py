@@ -16,8 +16,9 @@ from relay_passes.relay.kernels import RelayUnitFunction, kernel_calls
 from relay_passes.relay.layouts.choice import LayoutChoice, alter_layouts
 from relay_passes.relay.layouts.transforms import Border, Transform
 from relay_passes.relay.merge import merged_function
-from relay_passes.unit_outliner import Array, UnitOutliner, identifier
+from relay_passes.unit_outliner import UnitOutliner, identifier
 from runtime_ext.relay.scheduled_main import let, marked
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Schedule

@@ -14,9 +14,8 @@ import numpy as np
 
 from runtime_ext.execution.buffers import content_key
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import json_object, natural, naturals
-
-Array = np.ndarray[Any, Any]
 
 FILE = "weights.safetensors"
 #: Smaller ones are not worth drawing anew: limits, shapes, biases.

@@ -17,8 +17,9 @@ from runtime_ext.cpu.kernels.contraction import plan_tiles
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.cut import Blocking
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.tuning_log.space import Array, Notes, note
+from runtime_ext.tuning_log.space import Notes, note
 from runtime_ext.tuning_log.workload import contraction_workload
+from tvm_ios.files.array_files import Array
 
 #: Input channels a loop step: the code of more no longer fits the cache of decoded instructions.
 _MOST_UNROLLED = 8

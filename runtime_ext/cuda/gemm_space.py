@@ -22,8 +22,9 @@ from runtime_ext.cuda.kernels.gemm_tile import (
 from runtime_ext.cuda.kernels.threads import THREADS
 from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.tuning_log.space import Array, Notes, note
+from runtime_ext.tuning_log.space import Notes, note
 from runtime_ext.tuning_log.workload import contraction_workload
+from tvm_ios.files.array_files import Array
 
 
 @dataclass(frozen=True)

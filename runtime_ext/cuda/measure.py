@@ -189,7 +189,7 @@ def _fill(memory: DeviceMemory, program: Program, queue: Any) -> None:
 
 
 @cache
-def _numbers(dtype: str, count: int) -> np.ndarray[Any, Any]:
+def _numbers(dtype: str, count: int) -> Array:
     numpy_dtype = np.dtype(dtype)
     if numpy_dtype.kind != "f":
         # Integers may be indices: zero is always one.

@@ -10,21 +10,22 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import ALIGNMENT, BufferType
 
 _lock = threading.Lock()
-_shared: weakref.WeakValueDictionary[str, np.ndarray[Any, Any]] = weakref.WeakValueDictionary()
+_shared: weakref.WeakValueDictionary[str, Array] = weakref.WeakValueDictionary()
 #: The shared arrays by identity, so that they are not hashed again.
-_by_identity: weakref.WeakValueDictionary[int, np.ndarray[Any, Any]] = weakref.WeakValueDictionary()
+_by_identity: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()
 
 
-def allocate(buffer_type: BufferType) -> np.ndarray[Any, Any]:
+def allocate(buffer_type: BufferType) -> Array:
     """A buffer of zeros whose first byte is aligned to 64; raises as the two below."""
     _dtype(buffer_type)  # A type that NumPy does not have has no size either.
     return view(allocate_bytes(buffer_type.nbytes), buffer_type)
 
 
-def allocate_bytes(nbytes: int) -> np.ndarray[Any, Any]:
+def allocate_bytes(nbytes: int) -> Array:
     """Bytes whose first one is aligned to 64.
 
     Zeros and not garbage: old bits may be denormal numbers, which take a hundred times longer.
@@ -42,9 +43,7 @@ def allocate_bytes(nbytes: int) -> np.ndarray[Any, Any]:
     return raw[first : first + nbytes]
 
 
-def view(
-    memory: np.ndarray[Any, Any], buffer_type: BufferType, offset: int = 0
-) -> np.ndarray[Any, Any]:
+def view(memory: Array, buffer_type: BufferType, offset: int = 0) -> Array:
     """A buffer that lies in some bytes, from ``offset`` on.
 
     Raises
@@ -74,7 +73,7 @@ def _dtype(buffer_type: BufferType) -> np.dtype[Any]:
     return dtype
 
 
-def share_constant(array: np.ndarray[Any, Any], key: str | None = None) -> np.ndarray[Any, Any]:
+def share_constant(array: Array, key: str | None = None) -> Array:
     """An aligned array of equal content, the same one for all who ask in this process.
 
     It must not be written to.
@@ -98,7 +97,7 @@ def share_constant(array: np.ndarray[Any, Any], key: str | None = None) -> np.nd
         return constant
 
 
-def adopt_constant(array: np.ndarray[Any, Any], key: str) -> np.ndarray[Any, Any]:
+def adopt_constant(array: Array, key: str) -> Array:
     """As :func:`share_constant`, but an aligned array that nobody shares yet is not copied."""
     if not array.flags.writeable:
         # NumPy 1 makes such arrays of DLPack's tensors, and no tensors of such arrays.
@@ -111,12 +110,12 @@ def adopt_constant(array: np.ndarray[Any, Any], key: str) -> np.ndarray[Any, Any
         return constant
 
 
-def _share(key: str, array: np.ndarray[Any, Any]) -> None:
+def _share(key: str, array: Array) -> None:
     _shared[key] = array
     _by_identity[id(array)] = array
 
 
-def content_key(array: np.ndarray[Any, Any]) -> str:
+def content_key(array: Array) -> str:
     """SHA-256 of type, shape and content."""
     digest = hashlib.sha256(f"{array.dtype}{list(array.shape)}".encode())
     digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

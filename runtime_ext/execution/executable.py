@@ -36,6 +36,7 @@ from runtime_ext.execution.session import ExecutorName, Session
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import json_object, naturals
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.happens_before import check_races
@@ -93,7 +94,7 @@ class Executable:
     program: Program
     plan: MemoryPlan
     kernels: Path
-    constants: Mapping[str, np.ndarray[Any, Any]]
+    constants: Mapping[str, Array]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     schedule: Mapping[str, Any]

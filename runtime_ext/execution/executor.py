@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from runtime_ext.native_errors import BusyError
+from tvm_ios.files.array_files import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +31,11 @@ class Span:
 class Memory(Protocol):
     """The buffers of one program, wherever they lie."""
 
-    def write(self, name: str, value: np.ndarray[Any, Any]) -> None:
+    def write(self, name: str, value: Array) -> None:
         """Copy an array into a buffer."""
         ...
 
-    def read(self, name: str) -> np.ndarray[Any, Any]:
+    def read(self, name: str) -> Array:
         """A copy of what a buffer holds."""
         ...
 

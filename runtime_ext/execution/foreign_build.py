@@ -26,9 +26,8 @@ from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import Session
 from runtime_ext.machine.cpu_features import missing_features
 from runtime_ext.native_errors import ExecutableError, SessionError
+from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import json_object, naturals
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

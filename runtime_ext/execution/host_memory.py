@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import tvm_ffi
 
 from runtime_ext.execution.buffers import allocate, allocate_bytes, share_constant, view
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Buffer, Program, Role
-
-Array = np.ndarray[Any, Any]
 
 
 class HostMemory:

@@ -7,10 +7,10 @@ written, then shows in the program's outputs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.memory_plan import planned_buffers
 from tvm_ios.program.program import Launch, Program
 
@@ -28,7 +28,7 @@ class Poison:
         The memory of each buffer of the program.
     """
 
-    def __init__(self, program: Program, memory: Sequence[np.ndarray[Any, Any]]) -> None:
+    def __init__(self, program: Program, memory: Sequence[Array]) -> None:
         self._bytes = {b: memory[b].reshape(-1).view(np.uint8) for b in planned_buffers(program)}
         #: For each launch the buffers in whose memory it works: of parts the whole.
         self._used: dict[tuple[int, ...], tuple[int, ...]] = {}

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from runtime_ext.native_errors import SessionError
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import Program, Role
 from tvm_ios.program.program_builder import tensor_names
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import tvm_ffi
 
 from runtime_ext.execution.package import open_folder
 from runtime_ext.native_library import load_native_library
+from tvm_ios.files.array_files import Array
 
 load_native_library()
 
@@ -51,11 +52,11 @@ class ScheduledModule:
         self.set_input(**inputs)
         self._run()
 
-    def get_input(self, which: int | str = 0) -> np.ndarray[Any, Any]:
+    def get_input(self, which: int | str = 0) -> Array:
         """A copy of an input, by place or name."""
         return np.from_dlpack(self.module["get_input"](which))
 
-    def get_output(self, which: int | str = 0, out: Any = None) -> np.ndarray[Any, Any]:
+    def get_output(self, which: int | str = 0, out: Any = None) -> Array:
         """A copy of an output of the last run, by place or name; in ``out`` if that is given."""
         if out is None:
             return np.from_dlpack(self._get_output(which))

@@ -11,10 +11,10 @@ import numpy as np
 from runtime_ext.execution.executor import Executor, Memory, Span
 from runtime_ext.execution.ports import Port, buffer_ports, check_ports, find_port, port_value
 from runtime_ext.native_errors import SessionError
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.memory_plan import MemoryPlan, check_plan
 from tvm_ios.program.program import Program, Role
 
-Array = np.ndarray[Any, Any]
 #: Names of executors; see :class:`Session`.
 ExecutorName = Literal["native", "reference", "poisoning", "cuda", "cuda-streams"]
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.errors import UserError
-
-Array = np.ndarray[Any, Any]
+from tvm_ios.files.array_files import Array
 
 _PARAMETERS = {
     "objective": "reg:squarederror",

@@ -13,14 +13,13 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Protocol
 
-import numpy as np
 from tvm import s_tir
 
 from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.spec import Contraction
+from tvm_ios.files.array_files import Array
 
-Array = np.ndarray[Any, Any]
 #: A cut as traces note it; the device's space defines what the numbers mean.
 Notes = tuple[int, int, int, int, int]
 

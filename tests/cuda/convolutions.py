@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from runtime_ext.kernels.library_convolution import Image, LibraryConvolution
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import BufferType
 
-Array = np.ndarray[Any, Any]
 #: Of the largest result.
 TOLERANCE = {"float32": 1e-6, "tf32": 2e-3, "float16": 2e-3}
 

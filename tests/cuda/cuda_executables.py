@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from runtime_ext.cuda.machine_code.launchable import Launchable, write_kernels
 from runtime_ext.execution.executable import Executable
 from runtime_ext.execution.ports import Port
 from tests.random_units import VECTOR
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.arena.planner import plan_memory
@@ -61,7 +61,7 @@ def executable(
     folder: Path,
     program: Program,
     kernels: Mapping[str, Launchable],
-    constants: Mapping[str, np.ndarray[Any, Any]],
+    constants: Mapping[str, Array],
     names: Mapping[str, str] | None = None,
     arch: str = "sm_90",
 ) -> Executable:

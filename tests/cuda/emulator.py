@@ -21,8 +21,7 @@ from runtime_ext.cuda.machine_code.kernel import CudaKernel
 from runtime_ext.cuda.machine_code.launchable import Launchable
 from runtime_ext.cuda.machine_code.prelude import PRELUDE
 from tests.cpp_compiler import compiler
-
-Array = np.ndarray[Any, Any]
+from tvm_ios.files.array_files import Array
 
 _HEADER = Path(__file__).with_name("emulator.h")
 #: Elements before and after each buffer; keeps what it surrounds aligned to 64 bytes.

@@ -23,9 +23,9 @@ from tests.kernels.kernel_harness import make_unit
 from tests.onnx_sketch import Sketch, relative_error, run_on
 from tests.refusals import refused
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.simplify import simplify
 
-Array = np.ndarray[Any, Any]
 SHAPE = (2, 6, 25)
 FLOAT, HALF = 1, 10
 

@@ -18,6 +18,7 @@ from runtime_ext.execution.session import Session
 from tests.fast_run import examples
 from tests.random_units import Case, cases, random_inputs
 from tests.refusals import refused
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.models.load import load_onnx
@@ -30,8 +31,6 @@ from tvm_ios.program.lower import lower
 from tvm_ios.program.memory_plan import MemoryPlan, planned_buffers
 from tvm_ios.program.program import BufferType, Part, PhaseCall, Program, Role, UnitCode
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
-
-Array = np.ndarray[Any, Any]
 
 
 def results(session: Session, inputs: dict[str, Array]) -> list[bytes]:

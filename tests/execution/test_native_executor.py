@@ -18,6 +18,7 @@ from runtime_ext.execution.session import Session
 from runtime_ext.native_errors import BusyError, ForkError, KernelError
 from tests.refusals import refused
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role, Wait
 
 VECTOR = BufferType((16,), "int64")
@@ -35,7 +36,7 @@ def step(source: Any, target: Any, begin: int, end: int) -> None:
 
 def make(
     function: Callable[..., None] = step, program: Program = TWO_LANES, **options: Any
-) -> tuple[NativeExecutor, np.ndarray[Any, Any]]:
+) -> tuple[NativeExecutor, Array]:
     """An executor, and its buffer x, which each run raises by two."""
     arrays = [np.zeros(VECTOR.shape, VECTOR.dtype) for _ in program.buffers]
     tensors = [tvm_ffi.from_dlpack(array) for array in arrays]

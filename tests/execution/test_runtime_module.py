@@ -32,6 +32,7 @@ from tests.execution.small_executable import (
     change,
 )
 from tests.refusals import refused
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import (
     Buffer,
@@ -40,7 +41,7 @@ from tvm_ios.program.program import (
 )
 
 
-def expected() -> dict[str, np.ndarray[Any, Any]]:
+def expected() -> dict[str, Array]:
     both = np.concatenate([IMAGE[:4] * WEIGHTS[:4], IMAGE[:4] - 1])
     return {"result": both[::-1] + np.float32(3), "inner": both}
 

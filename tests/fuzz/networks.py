@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from tvm_ios.files.array_files import Array
+
 from .computing import COMPUTES
 from .drawn_network import Network
 from .moving import MOVES
 from .mutators import Random
-
-Array = np.ndarray[Any, Any]
 
 #: Of the largest element; what is seen is below 1e-5.
 _TOLERANCE = 1e-3

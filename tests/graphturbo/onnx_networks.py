@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.box import Box
 from tvm_ios.onnx.graph import graph_from_onnx
@@ -26,7 +27,7 @@ class Sketch:
     def weight(self, *shape: int) -> str:
         return self.constant(self.rng.uniform(0.5, 1.5, shape).astype(np.float32))
 
-    def constant(self, array: np.ndarray[Any, Any]) -> str:
+    def constant(self, array: Array) -> str:
         name = f"w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(array, name))
         return name
@@ -60,20 +61,20 @@ class Runner:
         self.x = self._normal()
         self.reference = self.outputs(self.x)
 
-    def _normal(self) -> np.ndarray[Any, Any]:
+    def _normal(self) -> Array:
         shape = self.graph.tensors[self.graph.inputs[0]].shape
         return self._rng.standard_normal(shape).astype(np.float32)
 
-    def outputs(self, x: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    def outputs(self, x: Array) -> list[Array]:
         return self._run.run(None, {"x": x})
 
-    def with_noise_outside(self, box: Box | None) -> list[np.ndarray[Any, Any]]:
+    def with_noise_outside(self, box: Box | None) -> list[Array]:
         x = self._normal()
         if box is not None:
             x[slices(box)] = self.x[slices(box)]
         return self.outputs(x)
 
-    def with_noise_at(self, box: Box) -> list[np.ndarray[Any, Any]]:
+    def with_noise_at(self, box: Box) -> list[Array]:
         x = self.x.copy()
         x[slices(box)] = self._normal()[slices(box)]
         return self.outputs(x)

@@ -18,13 +18,12 @@ from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import Layout, SliceLayout
 from tests.fast_run import is_fast
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.compiled_unit import CompiledUnit
 
 AVX512 = {"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}
 SSE = {"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 2}
 AVX2 = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
-
-Array = np.ndarray[Any, Any]
 
 
 def host_target() -> dict[str, Any]:

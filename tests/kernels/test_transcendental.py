@@ -13,8 +13,8 @@ from tvm import relax
 
 from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import compiler, make_unit, run_unit
+from tvm_ios.files.array_files import Array
 
-Array = np.ndarray[Any, Any]
 Function = Callable[[Any], Any]
 
 FUNCTIONS: dict[str, tuple[Function, Function]] = {

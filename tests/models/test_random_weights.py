@@ -10,6 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.onnx_sketch import Sketch, kinds, relative_error, run
+from tvm_ios.files.array_files import Array
 from tvm_ios.models.random_weights import randomize_constant_weights
 from tvm_ios.onnx.simplify import simplify
 
@@ -23,7 +24,7 @@ def light(name: str) -> Any:
     return onnx.load(str(path))
 
 
-def weights(model: Any) -> dict[str, np.ndarray[Any, Any]]:
+def weights(model: Any) -> dict[str, Array]:
     return {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
 
 

@@ -10,11 +10,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.onnx_sketch import Sketch
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edge_inputs import edge_inputs
 from tvm_ios.onnx.simplify import simplify
 
 RNG = np.random.default_rng(0)
-Array = np.ndarray[Any, Any]
 
 
 def drawn(sketch: Sketch, *outputs: str, shape: tuple[int, ...], **options: bool) -> Array | None:

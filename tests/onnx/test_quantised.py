@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.onnx_sketch import kinds, run_on
 from tests.refusals import refused
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.simplify import simplify
 
@@ -18,7 +19,7 @@ pytest.importorskip("onnxruntime")
 RNG = np.random.default_rng(0)
 
 
-def integers(*shape: int, dtype: type = np.uint8) -> np.ndarray[Any, Any]:
+def integers(*shape: int, dtype: type = np.uint8) -> Array:
     limits = np.iinfo(dtype)
     return RNG.integers(limits.min, limits.max + 1, shape).astype(dtype)
 

@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from tests.fast_run import examples
 from tests.onnx_sketch import Sketch, kinds, relative_error, run, run_on
 from tests.refusals import refused
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.simplify import simplify
@@ -129,7 +130,7 @@ def test_far_outside_a_crop_stands_a_value_of_its_own() -> None:
 
 
 @st.composite
-def resizes(draw: st.DrawFn) -> tuple[Any, np.ndarray[Any, Any]]:
+def resizes(draw: st.DrawFn) -> tuple[Any, Array]:
     """A model that resizes two or three axes in one of all ways that ONNX has, and its input."""
     shape = [draw(st.integers(1, 7)) for _ in range(draw(st.integers(2, 3)))]
     axes = draw(st.permutations(range(len(shape))))[: draw(st.integers(1, len(shape)))]
@@ -171,7 +172,7 @@ def resizes(draw: st.DrawFn) -> tuple[Any, np.ndarray[Any, Any]]:
 
 @given(resizes())
 @examples(200)
-def test_every_way_to_resize(case: tuple[Any, np.ndarray[Any, Any]]) -> None:
+def test_every_way_to_resize(case: tuple[Any, Array]) -> None:
     model, x = case
     note(onnx.printer.to_text(model))
     (expected,) = ReferenceEvaluator(model).run(None, {"x": x})

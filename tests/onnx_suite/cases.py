@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
-Array = np.ndarray[Any, Any]
+from tvm_ios.files.array_files import Array
 
 KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted", "real")
 FORMS = ("inputs", "constants")

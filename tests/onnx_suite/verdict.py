@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from tests.onnx_suite.cases import Array, Case, all_cases, as_array
+from tests.onnx_suite.cases import Case, all_cases, as_array
 from tests.onnx_suite.ways import OURS, WAYS, Way
+from tvm_ios.files.array_files import Array
 
 #: ``refused`` is one sentence of tvm-ios, ``wrong`` another value, shape or type, ``error`` any
 #: other exception, ``outside`` a case that is not of tensors of numbers, or random.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import onnx
 
-from tests.onnx_suite.cases import Array
+from tvm_ios.files.array_files import Array
 
 #: From a model, its file, and inputs by name to outputs in order.
 Way = Callable[[onnx.ModelProto, Path, Mapping[str, Array]], Sequence[Array]]

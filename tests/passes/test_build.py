@@ -39,7 +39,6 @@ from tvm_ios.program.program import Launch
 from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
 
 op = relax.op
-Array = np.ndarray[Any, Any]
 INF = float("inf")
 Scheduler = Callable[[Prepared], Schedule]
 

@@ -16,6 +16,7 @@ from relay_passes.dialect import DialectError
 from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.refusals import refused
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies.policy import Limits
@@ -50,7 +51,7 @@ def convolutions(*kinds: tuple[str, str], bias: bool = False) -> tvm.IRModule:
     return builder.finalize()
 
 
-def computed(module: tvm.IRModule, x: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+def computed(module: tvm.IRModule, x: Array) -> list[Array]:
     """What TVM's own build returns, of NumPy's types."""
     machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
     return [part.numpy() for part in machine["main"](tvm.runtime.tensor(x))]

@@ -25,12 +25,11 @@ from runtime_ext.scheduled_module import read_scheduled_module
 from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.program import Launch
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.schedule import Schedule
-
-Array = np.ndarray[Any, Any]
 
 
 def twins(s: RelaxSketch, x: Any) -> Any:

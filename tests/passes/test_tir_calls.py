@@ -22,13 +22,12 @@ from runtime_ext.peers.tvm_build import compile_tvm_build
 from tests.onnx_sketch import Sketch, relative_error, run_on
 from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
+from tvm_ios.files.array_files import Array
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.onnx.simplify import simplify
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.policy import Limits
 from tvm_ios.program.program import Launch
-
-Array = np.ndarray[Any, Any]
 
 
 def outputs_of(module: tvm.IRModule, inputs: list[Array], lanes: int = LANES) -> list[Array]:

@@ -15,6 +15,7 @@ from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
 from tests.onnx_sketch import Sketch
 from tests.relax.relax_sketch import outputs_of
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.simplify import simplify
 from tvm_ios.policies.sequential import sequential_schedule
 
@@ -236,7 +237,7 @@ def check(shape: tuple[int, ...], operator: Operator, opset: int, rtol: float) -
     np.testing.assert_allclose(built(model, x), expected[0], rtol=rtol, atol=rtol / 10)
 
 
-def built(model: Any, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def built(model: Any, x: Array) -> Array:
     """The model's output, each kernel's tiles divided among two lanes."""
     prepared = prepare(import_onnx(simplify(model)))
     module = apply_schedule(prepared, sequential_schedule(prepared.units))

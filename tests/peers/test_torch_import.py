@@ -12,6 +12,7 @@ import pytest
 
 from tests.onnx_sketch import Sketch, relative_error
 from tests.onnx_sketch import run as run_onnxruntime
+from tvm_ios.files.array_files import Array
 from tvm_ios.models.load import load_onnx
 from tvm_ios.models.source import ModelSource
 from tvm_ios.onnx.simplify import simplify
@@ -23,7 +24,7 @@ from runtime_ext.peers.torch_import.network import UnsupportedOperator, torch_ne
 Body = Callable[[Sketch, str], Any]
 
 
-def run(model: Any) -> list[np.ndarray[Any, Any]]:
+def run(model: Any) -> list[Array]:
     """Outputs for the input that the sketch's own runner takes."""
     rng = np.random.default_rng(0)
     shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.input]

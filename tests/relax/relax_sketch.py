@@ -10,8 +10,7 @@ import tvm
 from tvm import relax
 
 from runtime_ext.execution.built_model import BuiltModel
-
-Array = np.ndarray[Any, Any]
+from tvm_ios.files.array_files import Array
 
 #: Threads of everything that these tests build.
 LANES = 2

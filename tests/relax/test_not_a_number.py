@@ -14,10 +14,10 @@ from tvm import relax
 from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from tests.relax.relax_sketch import LANES, RelaxSketch, module_of, outputs_of
+from tvm_ios.files.array_files import Array
 from tvm_ios.policies.sequential import sequential_schedule
 
 op = relax.op
-Array = np.ndarray[Any, Any]
 NAN, INF = np.nan, np.inf
 #: Whole vectors and a rest, in images whose channels are innermost between units.
 SHAPE = (1, 19, 4, 4)

@@ -11,7 +11,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-Array = np.ndarray[Any, Any]
+from tvm_ios.files.array_files import Array
 
 
 class RelaySketch:

@@ -23,7 +23,8 @@ from runtime_ext.tuning_log.workload import contraction_workload
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource
 from tests.fast_run import examples
-from tests.kernels.kernel_harness import Array, host_target, make_unit, random_tensors
+from tests.kernels.kernel_harness import host_target, make_unit, random_tensors
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.constant_transform import packing
 
 op = relax.op

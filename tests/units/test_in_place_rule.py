@@ -13,10 +13,9 @@ from tvm import relax
 
 from runtime_ext.units.in_place import Arrangement, arrange
 from tests.fast_run import examples
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
-
-Array = np.ndarray[Any, Any]
 
 
 @cache

@@ -10,6 +10,7 @@ import pytest
 
 from tests.refusals import refused
 from tvm_ios import zoo
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.zoo.network import ImageNetwork
 
@@ -41,7 +42,7 @@ def parameters(model: Any) -> int:
     )
 
 
-def run(model: Any, seed: int) -> np.ndarray[Any, Any]:
+def run(model: Any, seed: int) -> Array:
     ort = pytest.importorskip("onnxruntime")
     options = ort.SessionOptions()
     options.intra_op_num_threads = 2

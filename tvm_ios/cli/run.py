@@ -15,7 +15,7 @@ from rich.table import Table
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
-from tvm_ios.files.array_files import read_arrays, write_arrays
+from tvm_ios.files.array_files import Array, read_arrays, write_arrays
 from tvm_ios.files.atomic import require_writable
 
 PAGE = HelpPage(
@@ -95,7 +95,7 @@ def run(
     )
 
 
-def _range(array: np.ndarray[Any, Any]) -> tuple[str, str]:
+def _range(array: Array) -> tuple[str, str]:
     if not array.size:
         return "", ""
     return f"{float(array.min()):.6g}", f"{float(array.max()):.6g}"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.merge_rule import MergePlan
-
-Array = np.ndarray[Any, Any]
 
 
 def merged_weights(plan: MergePlan, weights: Sequence[Sequence[Array]]) -> tuple[Array, Array]:

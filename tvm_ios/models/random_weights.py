@@ -9,9 +9,8 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common as passes
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant, drop_unused_initializers, free_weights_from_inputs
-
-Array = np.ndarray[Any, Any]
 
 #: What each input of an operator is: a weight stored by rows or columns of outputs, a factor, a
 #: shift, or data.

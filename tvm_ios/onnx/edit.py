@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import GraphError
 
 
@@ -32,7 +33,7 @@ def redirect(graph: Any, target: Any, source: Any) -> None:
     ir.convenience.replace_all_uses_with(target, source)
 
 
-def constant(value: Any) -> np.ndarray[Any, Any] | None:
+def constant(value: Any) -> Array | None:
     """The array that a value always has, or None.
 
     Raises
@@ -48,7 +49,7 @@ def constant(value: Any) -> np.ndarray[Any, Any] | None:
         raise GraphError(f"the weight {value.name!r} is damaged: {error}") from error
 
 
-def new_constant(graph: Any, name: str, array: np.ndarray[Any, Any]) -> Any:
+def new_constant(graph: Any, name: str, array: Array) -> Any:
     """Add an initializer, under a name that is still free."""
     free, number = name, 0
     while free in graph.initializers:

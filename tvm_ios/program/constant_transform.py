@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from tvm_ios.files.array_files import Array
+
 
 @dataclass(frozen=True, slots=True)
 class ParamTransform:
@@ -25,7 +27,7 @@ class ParamTransform:
 
     steps: tuple[tuple[Any, ...], ...] = ()
 
-    def apply(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def apply(self, array: Array) -> Array:
         """The constant in physical form, contiguous."""
         for step in self.steps:
             match step:
@@ -115,9 +117,7 @@ def phase_taps(kernel: int, stride: int, pad: int) -> tuple[int, int]:
     return -((kernel - 1 - pad) // stride), (stride - 1 + pad) // stride
 
 
-def _phases(
-    weight: np.ndarray[Any, Any], strides: Sequence[int], pads: Sequence[int]
-) -> np.ndarray[Any, Any]:
+def _phases(weight: Array, strides: Sequence[int], pads: Sequence[int]) -> Array:
     """From ``(I, O, H, W)`` to ``(phases * O, I, rows, columns)`` of the ordinary convolution."""
     channels, out, *kernel = weight.shape
     first, last = zip(*map(phase_taps, kernel, strides, pads), strict=True)
@@ -132,10 +132,8 @@ def _phases(
     return result.reshape(-1, channels, *extents)
 
 
-def _pad_parts(
-    array: np.ndarray[Any, Any], counts: Sequence[int], multiple: int
-) -> np.ndarray[Any, Any]:
-    parts: list[np.ndarray[Any, Any]] = []
+def _pad_parts(array: Array, counts: Sequence[int], multiple: int) -> Array:
+    parts: list[Array] = []
     begin = 0
     for count in counts:
         padding = -count % multiple

@@ -10,6 +10,8 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
+from tvm_ios.files.array_files import Array
+
 #: Every operator that the zoo needs exists here, and importers know it well.
 OPSET = 17
 
@@ -92,15 +94,15 @@ class ModelWriter:
         target = self._weight(f"{name}.shape", np.array(shape, np.int64))
         return self._op("Reshape", name, [x, target])
 
-    def _weight(self, name: str, array: np.ndarray[Any, Any]) -> Any:
+    def _weight(self, name: str, array: Array) -> Any:
         return self._tape.initializer(ir.tensor(array, name=name))
 
-    def _normal(self, shape: tuple[int, ...], scale: float) -> np.ndarray[Any, Any]:
+    def _normal(self, shape: tuple[int, ...], scale: float) -> Array:
         array = self._rng.standard_normal(shape, dtype=np.float32)
         array *= np.float32(scale)
         return array
 
-    def _uniform(self, shape: tuple[int, ...], low: float, high: float) -> np.ndarray[Any, Any]:
+    def _uniform(self, shape: tuple[int, ...], low: float, high: float) -> Array:
         return self._rng.random(shape, dtype=np.float32) * np.float32(high - low) + np.float32(low)
 
     def _fresh(self, kind: str) -> str:

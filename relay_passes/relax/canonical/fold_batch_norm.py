@@ -21,6 +21,7 @@ from relay_passes.relax.expressions import (
     substitute,
     uses_of,
 )
+from tvm_ios.files.array_files import Array
 
 
 @tvm.transform.module_pass(opt_level=0, name="FoldBatchNorm")
@@ -51,10 +52,7 @@ class FoldBatchNorm:
         return rebuild(mod, "main", emit)
 
 
-_Vector = np.ndarray[Any, Any]
-
-
-def _affine(call: relax.Call, new: dict[Any, Any]) -> tuple[_Vector, _Vector] | None:
+def _affine(call: relax.Call, new: dict[Any, Any]) -> tuple[Array, Array] | None:
     """Scale and shift of a batch norm over channels (axis 1) of known statistics."""
     if call.attrs.training:
         raise DialectError(
@@ -76,8 +74,8 @@ def _affine(call: relax.Call, new: dict[Any, Any]) -> tuple[_Vector, _Vector] | 
 def _scale(
     builder: relax.BlockBuilder,
     data: Any,
-    scale: _Vector,
-    shift: _Vector,
+    scale: Array,
+    shift: Array,
     defined: dict[Any, Any],
     uses: Counter[Any],
     new: dict[Any, Any],

@@ -19,6 +19,7 @@ from relay_passes.relax.expressions import (
     static_shape,
     substitute,
 )
+from tvm_ios.files.array_files import Array
 
 
 @tvm.transform.module_pass(opt_level=0, name="WrapIndices")
@@ -64,7 +65,7 @@ def _wrapped(indices: Any, extents: Any) -> bool:
     return divisors is not None and np.array_equal(divisors, extents)
 
 
-def _indexed(value: Any) -> np.ndarray[Any, Any] | None:
+def _indexed(value: Any) -> Array | None:
     """The extent of the axis, or of each axis, that a call's indices are of; None without any."""
     match operator_name(value):
         case "relax.gather_elements" | "relax.scatter_elements":

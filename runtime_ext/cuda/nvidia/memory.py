@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from runtime_ext.cuda.nvidia.driver import OpenDevice, call
 from runtime_ext.cuda.nvidia.resources import DeviceBytes, PinnedArray, shared_constant, stream
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.memory_plan import MemoryPlan, check_plan
 from tvm_ios.program.program import BufferType, Program, Role
-
-Array = np.ndarray[Any, Any]
 
 #: Bytes to which buffers outside the arena are aligned; a plan's offsets are multiples of 64.
 _ALIGNMENT = 256

@@ -16,8 +16,7 @@ import numpy as np
 from runtime_ext.cuda.nvidia.driver import OpenDevice, call, driver
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.native_errors import CudaError
-
-Array = np.ndarray[Any, Any]
+from tvm_ios.files.array_files import Array
 
 _lock = threading.Lock()
 

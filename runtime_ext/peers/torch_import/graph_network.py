@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from torch import fx
 
 from runtime_ext.peers.torch_import.canonical_kinds import CANONICAL
 from runtime_ext.peers.torch_import.writer import UnsupportedOperator, Writer
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
 
 
@@ -19,17 +19,17 @@ class _Value:
     """A tensor as the functions of :mod:`canonical_kinds` take it."""
 
     shape: tuple[int, ...]
-    content: np.ndarray[Any, Any] | None
+    content: Array | None
 
 
 class _GraphWriter(Writer):
-    def array(self, value: Any) -> np.ndarray[Any, Any]:
+    def array(self, value: Any) -> Array:
         if value.content is None:
             raise UnsupportedOperator("an input that has to be constant is not")
         return value.content
 
 
-def graph_network(graph: OpGraph, constants: Mapping[int, np.ndarray[Any, Any]]) -> fx.GraphModule:
+def graph_network(graph: OpGraph, constants: Mapping[int, Array]) -> fx.GraphModule:
     """A module of the graph's inputs, in order, that returns the tuple of its outputs.
 
     Parameters

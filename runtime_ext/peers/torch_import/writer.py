@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant
 
 
@@ -43,13 +44,13 @@ class Writer:
             self.set(value, self.weight(self.array(value)))
         return self._nodes[id(value)]
 
-    def weight(self, array: np.ndarray[Any, Any]) -> fx.Node:
+    def weight(self, array: Array) -> fx.Node:
         """A constant tensor."""
         name = f"weight_{next(self._numbers)}"
         self.root.register_buffer(name, torch.from_numpy(np.array(array, order="C")))
         return self.graph.get_attr(name)
 
-    def array(self, value: Any) -> np.ndarray[Any, Any]:
+    def array(self, value: Any) -> Array:
         """The content of a constant value.
 
         Raises

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import bypass, constant, new_constant
 from tvm_ios.onnx.rewrites.quantised.integer_products import has_exact_sums
-
-Array = np.ndarray[Any, Any]
 
 
 def fold_affine(graph: Any) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant, new_constant
-from tvm_ios.onnx.rewrites.steps import Array, Steps
+from tvm_ios.onnx.rewrites.steps import Steps
 
 #: What ONNX says that reductions make of nothing; of integers the least and the greatest.
 _IDENTITIES = {

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.activations import Activation, activations
-from tvm_ios.onnx.rewrites.steps import Array, Steps
+from tvm_ios.onnx.rewrites.steps import Steps
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}

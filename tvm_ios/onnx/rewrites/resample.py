@@ -12,7 +12,7 @@ from math import ceil, floor
 
 import numpy as np
 
-from tvm_ios.onnx.rewrites.steps import Array
+from tvm_ios.files.array_files import Array
 
 _HALF = Fraction(1, 2)
 #: Denominators up to this one are what a scale was meant to be.

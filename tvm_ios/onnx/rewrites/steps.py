@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant, new_constant, redirect
-
-Array = np.ndarray[Any, Any]
 
 
 def static_shape(value: Any) -> list[int] | None:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tvm_ios.program.arena.lifetimes import Array, Lifetimes
+from tvm_ios.files.array_files import Array
+from tvm_ios.program.arena.lifetimes import Lifetimes
 
 
 def place(

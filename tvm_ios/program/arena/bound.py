@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ios.program.arena.lifetimes import Array, Lifetimes
+from tvm_ios.files.array_files import Array
+from tvm_ios.program.arena.lifetimes import Lifetimes
 
 
 def heaviest_antichain(times: Lifetimes) -> tuple[int, ...]:

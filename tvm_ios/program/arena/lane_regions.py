@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.arena.best_fit import place
-from tvm_ios.program.arena.lifetimes import Array, Lifetimes
+from tvm_ios.program.arena.lifetimes import Lifetimes
 
 #: Instead of a lane, of what several lanes use, or none.
 SHARED = -1

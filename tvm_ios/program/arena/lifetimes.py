@@ -9,15 +9,13 @@ finished when any of its accesses begins.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.happens_before import ordered_launches
 from tvm_ios.program.memory_plan import planned_buffers
 from tvm_ios.program.program import ALIGNMENT, Program
-
-Array = np.ndarray[Any, Any]
 
 #: Entries of the square matrix of an order that are worked on at a time.
 _BLOCK = 1 << 24

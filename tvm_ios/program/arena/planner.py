@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.arena.best_fit import placements
 from tvm_ios.program.arena.bound import heaviest_antichain, sweep
 from tvm_ios.program.arena.lane_regions import plan_lane_regions
-from tvm_ios.program.arena.lifetimes import Array, Lifetimes, lifetimes
+from tvm_ios.program.arena.lifetimes import Lifetimes, lifetimes
 from tvm_ios.program.arena.solver import solve
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program

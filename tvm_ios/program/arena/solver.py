@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tvm_ios.program.arena.lifetimes import Array
+from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import ALIGNMENT
 from tvm_ios.solvers.cp_sat import solve_by_cp_sat
 

@@ -11,8 +11,9 @@ import onnx_ir as ir
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.steps import Array, Steps, static_shape
+from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 #: The result of these has the shape of what they read, where that is one shape and single numbers.
 _ELEMENTWISE = frozenset({"Add", "Cast", "Cos", "Div", "Mul", "Neg", "Sin", "Sub"})

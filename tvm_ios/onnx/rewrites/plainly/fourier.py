@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.steps import Array, Steps, static_shape
+from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 #: Larger matrices, of 32 MiB, are no way to transform.
 _MOST_FACTORS = 1 << 22

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tvm_ios.onnx.rewrites.steps import Array, Steps, static_shape
+from tvm_ios.files.array_files import Array
+from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
 def count_n_grams(steps: Steps) -> None:

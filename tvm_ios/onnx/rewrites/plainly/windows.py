@@ -7,9 +7,10 @@ from math import prod
 
 import numpy as np
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.pads import explicit_pads
-from tvm_ios.onnx.rewrites.steps import Array, Steps, static_shape
+from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
 def _col2im(steps: Steps) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.quantised.integers import as_floats, centred, hold, know, rounded
-from tvm_ios.onnx.rewrites.steps import Array, Steps
+from tvm_ios.onnx.rewrites.steps import Steps
 
 #: All integers up to this are exact in float32.
 _EXACT = 1 << 24

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.steps import Steps
-
-Array = np.ndarray[Any, Any]
 
 _HELD = "tvm_ios.integers"
 _WITH_AXIS = "tvm_ios.with_axis"
