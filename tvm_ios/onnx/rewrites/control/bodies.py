@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,7 +72,30 @@ def text_of(node: Any) -> str:
     return f"operator {node.op_type} ({name}output {node.outputs[0].name!r})"
 
 
-def stand_for(graph: Any, node: Any, results: Sequence[Any]) -> None:
+def replace_nodes(graph: Any, results_of: Callable[[Any], Sequence[Any] | None]) -> bool:
+    """Let other values be read in the place of what operators of ONNX make.
+
+    Parameters
+    ----------
+    graph
+        A graph of ``onnx_ir``.
+    results_of
+        Gives these values for a node, which is removed then, or None if it stays.
+
+    Returns
+    -------
+    bool
+        Whether any node was removed.
+    """
+    replaced = False
+    for node in list(graph):
+        if node.domain in ("", "ai.onnx") and (results := results_of(node)) is not None:
+            _stand_for(graph, node, results)
+            replaced = True
+    return replaced
+
+
+def _stand_for(graph: Any, node: Any, results: Sequence[Any]) -> None:
     """Let these values be read in the place of a node's results, and remove the node."""
     for number, (old, new) in enumerate(zip(node.outputs, results, strict=True)):
         if not old.name:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, new_constant
-from tvm_ios.onnx.rewrites.control.bodies import Body, stand_for, text_of
+from tvm_ios.onnx.rewrites.control.bodies import Body, replace_nodes, text_of
 from tvm_ios.onnx.rewrites.control.trip_count import trip_count
 from tvm_ios.onnx.rewrites.steps import Steps
 
@@ -49,14 +49,12 @@ def write_control_flow_out(graph: Any, opset: int) -> bool:
     GraphError
         If the graph becomes too large.
     """
-    written = False
-    for node in list(graph):
-        if node.op_type in _WRITERS and node.domain in ("", "ai.onnx"):
-            results = _WRITERS[node.op_type](graph, node, opset)
-            if results is not None:
-                stand_for(graph, node, results)
-                written = True
-    return written
+
+    def results_of(node: Any) -> Sequence[Any] | None:
+        write = _WRITERS.get(node.op_type)
+        return None if write is None else write(graph, node, opset)
+
+    return replace_nodes(graph, results_of)
 
 
 def _if(graph: Any, node: Any, opset: int) -> Sequence[Any] | None:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, new_constant
-from tvm_ios.onnx.rewrites.control.bodies import Body, stand_for, text_of
+from tvm_ios.onnx.rewrites.control.bodies import Body, replace_nodes, text_of
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: The values that a sequence holds, in order.
@@ -38,18 +38,16 @@ def write_sequences_out(graph: Any, opset: int) -> bool:
         If an operator asks for an item that is not there.
     """
     items: dict[Any, _Items] = {}
-    written = False
-    for node in list(graph):
-        if node.domain not in ("", "ai.onnx"):
-            continue
+
+    def results_of(node: Any) -> Sequence[Any] | None:
         if node.op_type in _MAKERS:
             _MAKERS[node.op_type](Steps(graph, node, opset), items)
         elif node.op_type in _READERS:
             result = _READERS[node.op_type](Steps(graph, node, opset), items)
-            if result is not None:
-                stand_for(graph, node, [result])
-                written = True
-    return written
+            return None if result is None else [result]
+        return None
+
+    return replace_nodes(graph, results_of)
 
 
 # What makes a sequence, or an optional value.
