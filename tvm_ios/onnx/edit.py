@@ -33,6 +33,11 @@ def redirect(graph: Any, target: Any, source: Any) -> None:
     ir.convenience.replace_all_uses_with(target, source)
 
 
+def is_of_onnx(node: Any) -> bool:
+    """Whether a node, of ``onnx_ir`` or of a file, is one of ONNX's own operators."""
+    return node.domain in ("", "ai.onnx")
+
+
 def constant(value: Any) -> Array | None:
     """The array that a value always has, or None.
 

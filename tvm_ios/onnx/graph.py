@@ -14,7 +14,7 @@ from tvm_ios.graph.elements import AttrValue, GraphError, Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.operators import operator_flops
 from tvm_ios.onnx.canonical import Canonical, static_shape
-from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.edit import constant, is_of_onnx
 from tvm_ios.onnx.operators import canonical
 from tvm_ios.onnx.rewrites.node_names import name_by_type
 from tvm_ios.onnx.simplify import simplify
@@ -81,7 +81,7 @@ class _Reader:
                     f"operator {node.name!r} ({node.op_type}) holds a graph of its own; "
                     "export the model without control flow"
                 )
-        if node.op_type == "Identity" and node.domain in ("", "ai.onnx"):
+        if node.op_type == "Identity" and is_of_onnx(node):
             # Left where one value is two outputs, each with a name of its own.
             self.numbers[node.outputs[0]] = self.number(node.inputs[0])
             return

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from tvm_ios.graph.elements import AttrValue, GraphError
 from tvm_ios.graph.operators import is_bias
 from tvm_ios.onnx.canonical import Attrs, Canonical, Handler, integers, static_shape
-from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.edit import constant, is_of_onnx
 from tvm_ios.onnx.windows import WINDOWS
 
 #: The default of ``LRN``, as a file would have it.
@@ -34,7 +34,7 @@ def canonical(node: Any, opset: int) -> list[Canonical]:
 
     Each but the first reads the result of the one before it, in front of its own ``inputs``.
     """
-    if node.domain in ("", "ai.onnx"):
+    if is_of_onnx(node):
         if node.op_type in _SAME_NAME:
             return [Canonical(_SAME_NAME[node.op_type], node.inputs)]
         handler = _HANDLERS.get(node.op_type)

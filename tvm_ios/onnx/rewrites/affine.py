@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.files.array_files import Array
-from tvm_ios.onnx.edit import bypass, constant, new_constant
+from tvm_ios.onnx.edit import bypass, constant, is_of_onnx, new_constant
 from tvm_ios.onnx.rewrites.quantised.integer_products import has_exact_sums
 
 
@@ -47,7 +47,7 @@ class _Affine:
 
 
 def _recognise(node: Any) -> _Affine | None:
-    if node.domain not in ("", "ai.onnx") or not node.inputs or node.inputs[0] is None:
+    if not is_of_onnx(node) or not node.inputs or node.inputs[0] is None:
         return None
     if node.op_type == "BatchNormalization":
         parameters = [constant(value) for value in node.inputs[1:5]]

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.files.array_files import Array
-from tvm_ios.onnx.edit import constant, new_constant
+from tvm_ios.onnx.edit import constant, is_of_onnx, new_constant
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: What ONNX says that reductions make of nothing; of integers the least and the greatest.
@@ -46,7 +46,7 @@ def make_empty_constant(graph: Any) -> bool:
 
 def drop_empty(graph: Any, node: Any, opset: int) -> None:
     """Write an operator that reads or makes what has no elements without that, where it can be."""
-    if node.domain not in ("", "ai.onnx") or not node.outputs:
+    if not is_of_onnx(node) or not node.outputs:
         return
     steps = Steps(graph, node, opset)
     empty = [_empty(value) for value in node.outputs]

@@ -9,6 +9,7 @@ import onnx
 from onnx import helper, inliner, shape_inference
 
 from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.edit import is_of_onnx
 
 _WRITTEN_OUT = frozenset(
     {
@@ -79,5 +80,5 @@ def _give_defaults(model: Any) -> None:
 
 
 def _functions_of(model: Any) -> list[tuple[str, str]]:
-    kinds = {node.op_type for node in model.graph.node if node.domain in ("", "ai.onnx")}
+    kinds = {node.op_type for node in model.graph.node if is_of_onnx(node)}
     return [("", kind) for kind in sorted(kinds & _WRITTEN_OUT)]

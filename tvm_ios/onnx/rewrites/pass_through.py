@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ios.onnx.edit import bypass, constant
+from tvm_ios.onnx.edit import bypass, constant, is_of_onnx
 
 
 def remove_if_nothing(graph: Any, node: Any, opset: int) -> None:
     """Remove an operator that only passes its input on, whatever the opset."""
     del opset
     source = node.inputs[0] if node.inputs else None
-    if source is None or node.domain not in ("", "ai.onnx"):
+    if source is None or not is_of_onnx(node):
         return
     kind, result = node.op_type, node.outputs[0]
     same_shape = source.shape is not None and source.shape == result.shape

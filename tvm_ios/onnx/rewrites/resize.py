@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.edit import constant, new_constant
+from tvm_ios.onnx.edit import constant, is_of_onnx, new_constant
 from tvm_ios.onnx.rewrites.resample import Axis, Filter, is_misread, simplest, taps
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
@@ -28,7 +28,7 @@ def explicit_sizes(graph: Any, node: Any, opset: int) -> None:
     GraphError
         If its scales or sizes depend on data, or do not say which pixels are read.
     """
-    if node.op_type != "Resize" or node.domain not in ("", "ai.onnx"):
+    if node.op_type != "Resize" or not is_of_onnx(node):
         return
     name = f"operator {node.name or node.outputs[0].name!r} (Resize)"
     before, after = static_shape(node.inputs[0]), static_shape(node.outputs[0])

@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.edit import constant, new_constant, redirect
+from tvm_ios.onnx.edit import constant, is_of_onnx, new_constant, redirect
 
 #: A larger model is refused: every search and every compiler would take minutes for it.
 LARGEST = 20_000
@@ -89,7 +89,7 @@ def replace_nodes(graph: Any, results_of: Callable[[Any], Sequence[Any] | None])
     """
     replaced = False
     for node in list(graph):
-        if node.domain in ("", "ai.onnx") and (results := results_of(node)) is not None:
+        if is_of_onnx(node) and (results := results_of(node)) is not None:
             _stand_for(graph, node, results)
             replaced = True
     return replaced

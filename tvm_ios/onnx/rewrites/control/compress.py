@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.edit import constant, is_of_onnx
 from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def gather_what_is_kept(graph: Any, node: Any, opset: int) -> None:
     """Write a ``Compress`` whose condition is constant, and keeps something, as a ``Gather``."""
-    if node.op_type != "Compress" or node.domain not in ("", "ai.onnx"):
+    if node.op_type != "Compress" or not is_of_onnx(node):
         return
     source, condition = node.inputs
     kept = constant(condition)

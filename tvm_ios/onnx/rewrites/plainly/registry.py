@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tvm_ios.onnx.edit import is_of_onnx
 from tvm_ios.onnx.rewrites.plainly.arithmetic import ARITHMETIC
 from tvm_ios.onnx.rewrites.plainly.declared import DECLARED
 from tvm_ios.onnx.rewrites.plainly.deform import deformable_convolution
@@ -37,5 +38,5 @@ def write_plainly(graph: Any, node: Any, opset: int) -> None:
     GraphError
         If there is no other way to write it.
     """
-    if node.op_type in _WRITERS and node.domain in ("", "ai.onnx"):
+    if node.op_type in _WRITERS and is_of_onnx(node):
         _WRITERS[node.op_type](Steps(graph, node, opset))
