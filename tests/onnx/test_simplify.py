@@ -235,6 +235,15 @@ def test_the_model_given_is_not_changed() -> None:
     assert model.SerializeToString() == before
 
 
+def test_the_opset_may_be_named_by_its_full_domain() -> None:
+    s = Sketch(3, 2, 4)
+    model = s.model(s.op("LSTM", "x", s.normal(1, 20, 4), s.normal(1, 20, 5), hidden_size=5))
+    expected = simplify(model)
+    model.opset_import[0].domain = "ai.onnx"
+    onnx.checker.check_model(model)
+    assert simplify(model) == expected
+
+
 def test_simplifying_twice_changes_nothing_more() -> None:
     once = simplify(zoo.build("nasnet_cell"))
     twice = simplify(once)

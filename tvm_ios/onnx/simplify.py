@@ -147,6 +147,9 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     """A model of ``onnx_ir`` with static inputs, without functions and known control flow."""
     # Newer opsets' resizes and slices, and operators that ONNX defines by others written out.
     work: Any = ir.serde.deserialize_model(write_functions_out(modernise(model)))
+    # The domain of ONNX's own operators has two names, and steps ask for the opset by one.
+    if (opset := work.opset_imports.pop("ai.onnx", None)) is not None:
+        work.opset_imports[""] = opset
     # Before version 4 every initializer had to be an input.
     work.ir_version = max(work.ir_version, 4)
     free_weights_from_inputs(work.graph)
