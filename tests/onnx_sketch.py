@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,14 @@ class Sketch:
         opset = helper.make_opsetid("", self.opset)
         model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
         return onnx.shape_inference.infer_shapes(model)
+
+
+def save_small(folder: Path) -> Path:
+    """A file of a convolution of small images and a sigmoid."""
+    sketch = Sketch(1, 3, 8, 8)
+    path = folder / "small.onnx"
+    onnx.save(sketch.model(sketch.op("Sigmoid", sketch.conv("x", 3, 4))), path)
+    return path
 
 
 def run(model: Any, seed: int = 0) -> list[Array]:

@@ -14,7 +14,7 @@ from relay_passes.search_options import SearchOptions
 from runtime_ext.bundle.contents import read_bundle
 from runtime_ext.bundle.runner import main
 from tests.brief import shorten
-from tests.onnx_sketch import Sketch, run_on
+from tests.onnx_sketch import Sketch, run_on, save_small
 from tvm_ios.api.bundle import bundle_model
 from tvm_ios.contest.outputs import Verify
 
@@ -23,10 +23,7 @@ pytest.importorskip("onnxruntime")
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    sketch = Sketch(1, 3, 8, 8)
-    path = tmp_path_factory.mktemp("model") / "small.onnx"
-    onnx.save(sketch.model(sketch.op("Sigmoid", sketch.conv("x", 3, 4))), path)
-    return path
+    return save_small(tmp_path_factory.mktemp("model"))
 
 
 def bundled(model: Path, folder: Path, cache: Path, **options: Any) -> str | None:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import onnx
 import pytest
 
 from tests.cli.command_line import Outcome, tvm_ios, tvm_ios_process
-from tests.onnx_sketch import Sketch
+from tests.onnx_sketch import save_small
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    sketch = Sketch(1, 3, 8, 8)
-    path = tmp_path_factory.mktemp("model") / "small.onnx"
-    onnx.save(sketch.model(sketch.op("Sigmoid", sketch.conv("x", 3, 4))), path)
-    return path
+    return save_small(tmp_path_factory.mktemp("model"))
 
 
 def optimized(model: Path, out: Path, *options: object) -> Outcome:

@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 
-from relay_passes import GraphTurboPartition, IOSSchedule, MemorySchedule
-from runtime_ext.build import build
+from tests.build_flows import OURS, built_among
 from tests.fast_run import examples
 from tests.onnx_sketch import relative_error
-from tests.refusals import require_names
 from tests.relax.relax_sketch import RelaxSketch, branches, inputs_of, module_of, outputs_of, run
-from tvm_ios.errors import UserError
 
 op, passes = relax.op, relax.transform
 
@@ -86,14 +83,6 @@ PASSES: dict[str, Callable[[], Any]] = {
     ),
 }
 
-OURS: dict[str, Callable[[], Any]] = {
-    "IOSSchedule": lambda: IOSSchedule("ios-both", "v100"),
-    "IOSSchedule, greedy": lambda: IOSSchedule("greedy"),
-    "IOSSchedule, sequential": lambda: IOSSchedule("sequential"),
-    "MemorySchedule": MemorySchedule,
-    "GraphTurboPartition": lambda: GraphTurboPartition("stcp920", capacity=9000),
-}
-
 _SEQUENCES = st.lists(st.sampled_from(sorted(PASSES)), max_size=3)
 
 
@@ -109,24 +98,8 @@ def _applied(name: str, module: tvm.IRModule) -> tvm.IRModule:
 @given(_SEQUENCES, st.sampled_from(sorted(OURS)), _SEQUENCES)
 def test_any_passes_around_ours(before: list[str], ours: str, after: list[str]) -> None:
     module, inputs, expected = reference()
-    for name in before:
-        module = _applied(name, module)
-    try:
-        module = OURS[ours]()(module)
-        for name in after:
-            module = _applied(name, module)
-        model = _built(module)
-    except UserError as error:
-        require_names(str(error))
+    model = built_among(module, before, ours, after, _applied)
+    if model is None:
         return
     outputs = outputs_of(model, list(inputs))
     assert relative_error(outputs, expected) <= 1e-4
-
-
-def _built(module: tvm.IRModule) -> Any:
-    """What is built of a module, which is scheduled again where a later pass changed it."""
-    try:
-        return build(module, lanes=1)
-    except UserError as error:
-        require_names(str(error))
-        return build(IOSSchedule("sequential")(module), lanes=1)

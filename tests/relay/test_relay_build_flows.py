@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 from tvm import relay
 from tvm.relay.dataflow_pattern import is_op, wildcard
 
-from relay_passes import GraphTurboPartition, IOSSchedule, MemorySchedule
-from runtime_ext.build import build
+from tests.build_flows import OURS, built_among
 from tests.fast_run import examples
 from tests.onnx_sketch import relative_error
-from tests.refusals import require_names
 from tests.relay.relay_sketch import RelaySketch, branches, inputs_of, module_of, run
-from tvm_ios.errors import UserError
 
 passes = relay.transform
 
@@ -82,14 +79,6 @@ PASSES: dict[str, Callable[[], Any]] = {
     "MergeComposite": _composite,
 }
 
-OURS: dict[str, Callable[[], Any]] = {
-    "IOSSchedule": lambda: IOSSchedule("ios-both", "v100"),
-    "IOSSchedule, greedy": lambda: IOSSchedule("greedy"),
-    "IOSSchedule, sequential": lambda: IOSSchedule("sequential"),
-    "MemorySchedule": MemorySchedule,
-    "GraphTurboPartition": lambda: GraphTurboPartition("stcp920", capacity=9000),
-}
-
 _SEQUENCES = st.lists(st.sampled_from(sorted(PASSES)), max_size=2)
 
 
@@ -105,28 +94,12 @@ def applied(name: str, module: tvm.IRModule) -> tvm.IRModule:
         return module
 
 
-def built(module: tvm.IRModule) -> Any:
-    """What is built of a module, which is scheduled again where a later pass changed it."""
-    try:
-        return build(module, lanes=1)
-    except UserError as error:
-        require_names(str(error))
-        return build(IOSSchedule("sequential")(module), lanes=1)
-
-
 @examples(8, deadline=None)
 @given(_SEQUENCES, st.sampled_from(sorted(OURS)), _SEQUENCES)
 def test_any_passes_around_ours(before: list[str], ours: str, after: list[str]) -> None:
     module, inputs, expected = reference()
-    for name in before:
-        module = applied(name, module)
-    try:
-        module = OURS[ours]()(module)
-        for name in after:
-            module = applied(name, module)
-        model = built(module)
-    except UserError as error:
-        require_names(str(error))
+    model = built_among(module, before, ours, after, applied)
+    if model is None:
         return
     session = model.session()
     session.run(**inputs)
