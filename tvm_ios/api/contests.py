@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tvm_ios.api.candidates import Candidates
 from tvm_ios.api.located import located
 from tvm_ios.contest import rules
-from tvm_ios.contest.contest import hold_contest
+from tvm_ios.contest.contest import TimeElsewhere, hold_contest
 from tvm_ios.contest.outputs import Reference, VerificationError, Verify
 from tvm_ios.contest.rounds import Samples
 from tvm_ios.contest.verdict import TVM, Verdict
@@ -64,32 +64,30 @@ def compare_policies(
     VerificationError
         If a program computes something else; says where that begins, as far as it can be told.
     """
-    from runtime_ext.execution.bound_model import library_outputs
-    from runtime_ext.verification.reference import ComparedModel, reference_of, second_opinion
-
-    with closing(candidates.built["sequential"].session()) as session:
-        inputs = session.random_inputs(0)
-
-    quantised = is_quantised(candidates.built["sequential"].schedule.get("graph", {}))
-    progress("computing the reference", 0, 1)
-    reference = reference_of(
-        ComparedModel(loaded.original, loaded.onnx, partial(library_outputs, tvm_build)),
-        inputs,
-        verify,
-        precision=options.precision or ("quantised" if quantised else "float32"),
-        # Of infinities alone TVM's reductions make finite numbers, in Relay and on GPUs also ours.
-        infinities=loaded.dialect.name == "relax" and beside_tvm,
-        beside_tvm=True,
-    )
-    progress("computing the reference", 1, 1)
+    from runtime_ext.execution.bound_model import bind_library
+    from runtime_ext.verification.reference import second_opinion
 
     def contest(reference: Reference) -> Verdict:
         # What computes something else is not compared with.
         beside = beside_tvm and reference.tvm_agrees
-        return _contest(
-            candidates, tvm_build, options, allowed, progress, lap, reference, beside_tvm=beside
-        )
+        tvm = bind_library(tvm_build)(reference.samples[0].inputs).run if beside else None
+        with temporary_folder() as folder:
+            return hold_contest(
+                candidates.schedules,
+                lambda policy: candidates.built[policy].session(),
+                reference,
+                _timed_elsewhere(
+                    candidates, tvm_build, options, reference, folder, beside_tvm=beside
+                ),
+                progress,
+                tvm=tvm,
+                allowed=allowed,
+                lap=lap,
+            )
 
+    reference = _reference(
+        loaded, candidates, tvm_build, options, verify, progress, on_cpu=beside_tvm
+    )
     try:
         try:
             verdict = contest(reference)
@@ -118,50 +116,77 @@ def compare_policies(
     return replace(verdict, skipped={**verdict.skipped, TVM: sentence})
 
 
-def _contest(
+def _reference(
+    loaded: LoadedModel,
     candidates: Candidates,
     tvm_build: Path,
     options: SearchOptions,
-    allowed: Collection[str],
+    verify: Verify,
     progress: Progress,
-    lap: Callable[[str], None],
+    *,
+    on_cpu: bool,
+) -> Reference:
+    from runtime_ext.execution.bound_model import library_outputs
+    from runtime_ext.verification.reference import ComparedModel, reference_of
+
+    sequential = candidates.built["sequential"]
+    with closing(sequential.session()) as session:
+        inputs = session.random_inputs(0)
+    quantised = is_quantised(sequential.schedule.get("graph", {}))
+    progress("computing the reference", 0, 1)
+    reference = reference_of(
+        ComparedModel(loaded.original, loaded.onnx, partial(library_outputs, tvm_build)),
+        inputs,
+        verify,
+        precision=options.precision or ("quantised" if quantised else "float32"),
+        # Of infinities alone TVM's reductions make finite numbers, in Relay and on GPUs also ours.
+        infinities=loaded.dialect.name == "relax" and on_cpu,
+        beside_tvm=True,
+    )
+    progress("computing the reference", 1, 1)
+    return reference
+
+
+def _timed_elsewhere(
+    candidates: Candidates,
+    tvm_build: Path,
+    options: SearchOptions,
     reference: Reference,
+    folder: Path,
     *,
     beside_tvm: bool,
-) -> Verdict:
-    from runtime_ext.execution.bound_model import bind_library
+) -> TimeElsewhere:
+    """What times programs in a fresh process.
+
+    Parameters
+    ----------
+    candidates, tvm_build, options, beside_tvm
+        As of :func:`compare_policies`.
+    reference
+        What TVM's own build agrees with, if it is timed too.
+    folder
+        Where programs are saved for that.
+    """
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
 
-    tvm = bind_library(tvm_build)(reference.samples[0].inputs).run if beside_tvm else None
-    with temporary_folder() as folder:
-
-        def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
-            for policy in policies:
-                if not (folder / policy).exists():
-                    candidates.built[policy].save(folder / policy)
-            # TVM's own is compared once: it differs more.
-            peers = (TVM,) if beside_tvm and process == 0 else ()
-            outcome = run_side_by_side(
-                SideBySide(
-                    {policy: folder / policy for policy in policies},
-                    options.lanes,
-                    rules.CONFIRMATION,
-                    peers,
-                    tvm=tvm_build,
-                    precision=None if reference.source is None else reference.precision,
-                )
+    def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
+        for policy in policies:
+            if not (folder / policy).exists():
+                candidates.built[policy].save(folder / policy)
+        # TVM's own is compared once: it differs more.
+        peers = (TVM,) if beside_tvm and process == 0 else ()
+        outcome = run_side_by_side(
+            SideBySide(
+                {policy: folder / policy for policy in policies},
+                options.lanes,
+                rules.CONFIRMATION,
+                peers,
+                tvm=tvm_build,
+                precision=None if reference.source is None else reference.precision,
             )
-            if TVM in outcome.failed:
-                raise UserError(f"TVM's own build failed: {outcome.failed[TVM]}")
-            return outcome.samples
-
-        return hold_contest(
-            candidates.schedules,
-            lambda policy: candidates.built[policy].session(),
-            reference,
-            time_elsewhere,
-            progress,
-            tvm=tvm,
-            allowed=allowed,
-            lap=lap,
         )
+        if TVM in outcome.failed:
+            raise UserError(f"TVM's own build failed: {outcome.failed[TVM]}")
+        return outcome.samples
+
+    return time_elsewhere
