@@ -18,11 +18,10 @@ from runtime_ext.verification.not_computed import NotComputed
 from tvm_ios.files.array_files import Array, read_arrays, write_arrays
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.onnx.inputs import free_inputs
+from tvm_ios.onnx.tail import NEWEST_FORMAT
 
 #: How long ``onnx.reference`` may take: it computes in NumPy, a convolution in seconds.
 EVALUATOR_SECONDS = 30.0
-#: The newest format of files that ONNX Runtime reads; operators have versions of their own.
-_NEWEST_FORMAT = 10
 
 
 def runtime_outputs(
@@ -142,11 +141,11 @@ def named_by_model(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[
 
 
 def _in_known_format(model: onnx.ModelProto) -> onnx.ModelProto:
-    if model.ir_version <= _NEWEST_FORMAT:
+    if model.ir_version <= NEWEST_FORMAT:
         return model
     older = onnx.ModelProto()
     older.CopyFrom(model)
-    older.ir_version = _NEWEST_FORMAT
+    older.ir_version = NEWEST_FORMAT
     return older
 
 

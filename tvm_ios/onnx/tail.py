@@ -33,9 +33,8 @@ _WORK = frozenset(
     }
 )
 
-
-#: A format of files that every ONNX Runtime reads; operators have versions of their own.
-_NEWEST_FORMAT = 10
+#: The newest format of files that every ONNX Runtime reads; operators have versions of their own.
+NEWEST_FORMAT = 10
 
 
 @dataclass(frozen=True)
@@ -110,30 +109,43 @@ def cut_tail(model: Any) -> Tail | None:
             f"{_reason(nodes[0])}, and {late_work} of the model's {work} convolutions and matrix "
             "products come after it: export the model without it"
         )
-    outputs = list(graph.outputs)
-    read = dict.fromkeys(value for node in nodes for value in values_read(node))
-    early = [value for value in dict.fromkeys((*outputs, *read)) if value not in late]
-    weights = [v for v in early if v.const_value is not None and not v.is_graph_input()]
-    feeds = [value for value in early if value not in weights]
-    made = [value for value in feeds if not value.is_graph_input()]
+    read = (value for node in nodes for value in values_read(node))
+    early = [value for value in dict.fromkeys((*graph.outputs, *read)) if value not in late]
+    made = [v for v in early if not v.is_graph_input() and v.const_value is None]
     if not made:
         raise GraphError(
             f"{_reason(nodes[0])}, and there is nothing to schedule before it: run the model on "
             "ONNX Runtime"
         )
+    tail = Tail(_model_of(model, nodes, early))
+    graph.outputs[:] = made
+    graph.remove(nodes, safe=True)
+    return tail
+
+
+def _model_of(model: Any, nodes: Sequence[Any], read: Sequence[Any]) -> onnx.ModelProto:
+    """A model of some nodes at the end of another one, of the same outputs.
+
+    Parameters
+    ----------
+    model, nodes
+        The model of ``onnx_ir``, and the nodes.
+    read
+        What they read of the rest, and what of it is an output.
+    """
     serde: Any = ir.serde
-    proto = onnx.ModelProto(ir_version=min(model.ir_version, _NEWEST_FORMAT))
+    proto = onnx.ModelProto(ir_version=min(model.ir_version, NEWEST_FORMAT))
     proto.opset_import.extend(_helper.make_opsetid(*o) for o in model.opset_imports.items())
     proto.graph.name = "tail"
     proto.graph.node.extend(serde.serialize_node(node) for node in nodes)
-    proto.graph.input.extend(serde.serialize_value(value) for value in feeds)
-    proto.graph.output.extend(serde.serialize_value(value) for value in outputs)
-    for value in weights:
-        array: Any = constant(value)
-        proto.graph.initializer.append(numpy_helper.from_array(array, value.name))
-    graph.outputs[:] = made
-    graph.remove(nodes, safe=True)
-    return Tail(proto)
+    proto.graph.output.extend(serde.serialize_value(value) for value in model.graph.outputs)
+    for value in read:
+        if value.const_value is None or value.is_graph_input():
+            proto.graph.input.append(serde.serialize_value(value))
+        else:
+            array: Any = constant(value)
+            proto.graph.initializer.append(numpy_helper.from_array(array, value.name))
+    return proto
 
 
 def _reason(node: Any) -> str:
