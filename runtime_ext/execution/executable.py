@@ -30,7 +30,7 @@ import safetensors.numpy
 from runtime_ext.cuda.machine_code.launchable import read_kernels
 from runtime_ext.execution.buffers import adopt_constant, content_key
 from runtime_ext.execution.foreign_build import ForeignBuild, foreign_build
-from runtime_ext.execution.package import META, open_folder, write_package
+from runtime_ext.execution.package import META, open_folder, require_version, write_package
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import ExecutorName, Session
 from runtime_ext.native_errors import ExecutableError
@@ -238,8 +238,11 @@ def load(path: Path | str) -> Executable | ForeignBuild:
     try:
         meta = json_object((folder / META).read_bytes())
         arch = None if meta.get("arch") is None else str(meta["arch"])
-        if arch is None:
-            _check_tvm(path, meta["versions"])
+        tvm = PACKAGES[0]
+        # CPU kernels may call TVM's runtime; of tvm-ffi the loader knows the version.
+        if arch is None and tvm in meta["versions"]:
+            made_with, or_else = meta["versions"][tvm], "save it again with this one"
+            require_version(f"{path} was made", tvm, made_with, or_else)
         program = Program.from_json(json_object((folder / "program.json").read_bytes()))
         check_races(program)
         plan = MemoryPlan.from_json(json_object((folder / "memory.json").read_bytes()), program)
@@ -285,24 +288,6 @@ def _read_tail(path: Path) -> Tail:
     from tvm_ios.onnx.tail import Tail
 
     return Tail(onnx.load_from_string(path.read_bytes()))
-
-
-def _check_tvm(path: Path, versions: Mapping[str, str]) -> None:
-    """Kernels may call TVM's runtime; of tvm-ffi the loader knows the version."""
-    name = PACKAGES[0]
-    if name not in versions:
-        return
-    try:
-        installed = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        installed = "none"
-    compiled_with = versions[name]
-    # Patch releases keep the binary interface of kernels.
-    if installed.split(".")[:2] != compiled_with.split(".")[:2]:
-        raise ExecutableError(
-            f"{path} was made with {name} {compiled_with} and here is {installed}; "
-            "install that version or save it again with this one"
-        )
 
 
 def _constant_names(program: Program) -> list[str]:

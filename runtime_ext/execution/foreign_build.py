@@ -21,7 +21,7 @@ import numpy as np
 
 from runtime_ext.execution.bound_model import Bind, BoundModel, bind_library, bind_onnx
 from runtime_ext.execution.executor import Exclusive, Span
-from runtime_ext.execution.package import META, require_sums, write_package
+from runtime_ext.execution.package import META, require_sums, require_version, write_package
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import Session
 from runtime_ext.machine.cpu_features import missing_features
@@ -174,15 +174,7 @@ def foreign_build(folder: Path, path: Path, keeper: object) -> ForeignBuild | No
 def _require_place(path: Path, meta: Mapping[str, Any], runtime: Runtime) -> None:
     what = f"{path} is {runtime.title}, made"
     made_with = str(meta["versions"][runtime.package])
-    try:
-        installed = metadata.version(runtime.package)
-    except metadata.PackageNotFoundError:
-        installed = "none"
-    if installed.split(".")[:2] != made_with.split(".")[:2]:
-        raise ExecutableError(
-            f"{what} with {runtime.package} {made_with} and here is {installed}; install that "
-            "version or optimize the model again"
-        )
+    require_version(what, runtime.package, made_with, "optimize the model again")
     if meta["machine"] != platform.machine():
         raise ExecutableError(
             f"{what} for {meta['machine']} and this machine is {platform.machine()}; optimize the "

@@ -17,6 +17,7 @@ import tarfile
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,35 @@ def require_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise ExecutableError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def require_version(what: str, name: str, made_with: str, or_else: str) -> None:
+    """Require a Python package of the version that something was made with, but for patches.
+
+    Parameters
+    ----------
+    what
+        What was made, as the begin of a sentence.
+    name, made_with
+        The package and its version then.
+    or_else
+        What to do without that version, as the end of the sentence.
+
+    Raises
+    ------
+    ExecutableError
+        If another version is here, or none.
+    """
+    try:
+        installed = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        installed = "none"
+    # Patch releases keep the binary interface of kernels.
+    if installed.split(".")[:2] != made_with.split(".")[:2]:
+        raise ExecutableError(
+            f"{what} with {name} {made_with} and here is {installed}; install that version or "
+            f"{or_else}"
+        )
 
 
 def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
