@@ -19,7 +19,7 @@ import os
 import platform
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
-from tvm_ios.files.json_text import json_object, naturals
+from tvm_ios.files.json_text import json_object
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.memory_plan import MemoryPlan
@@ -139,8 +139,8 @@ class Executable:
             "features": self.features,
             "arch": self.arch,
             "fingerprint": self.fingerprint,
-            "inputs": [_port_json(port) for port in self.inputs],
-            "outputs": [_port_json(port) for port in self.outputs],
+            "inputs": [asdict(port) for port in self.inputs],
+            "outputs": [asdict(port) for port in self.outputs],
             "constants": keys,
             "tail": None if self.tail is None else _TAIL,
             "notes": self.notes,
@@ -257,8 +257,8 @@ def load(path: Path | str) -> Executable | ForeignBuild:
                 name: adopt_constant(np.from_dlpack(content), meta["constants"][name])
                 for name, content in constants.items()
             },
-            inputs=tuple(map(_port, meta["inputs"])),
-            outputs=tuple(map(_port, meta["outputs"])),
+            inputs=tuple(map(Port.from_json, meta["inputs"])),
+            outputs=tuple(map(Port.from_json, meta["outputs"])),
             schedule=schedule,
             target=meta["target"],
             features=tuple(meta["features"]),
@@ -292,11 +292,3 @@ def _read_tail(path: Path) -> Tail:
 
 def _constant_names(program: Program) -> list[str]:
     return [buffer.name for buffer in program.buffers if buffer.role is Role.CONSTANT]
-
-
-def _port_json(port: Port) -> dict[str, Any]:
-    return {"name": port.name, "buffer": port.buffer, "shape": port.shape, "dtype": port.dtype}
-
-
-def _port(data: Mapping[str, Any]) -> Port:
-    return Port(str(data["name"]), str(data["buffer"]), naturals(data["shape"]), str(data["dtype"]))

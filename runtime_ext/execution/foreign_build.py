@@ -27,7 +27,7 @@ from runtime_ext.execution.session import Session
 from runtime_ext.machine.cpu_features import missing_features
 from runtime_ext.native_errors import ExecutableError, SessionError
 from tvm_ios.files.array_files import Array
-from tvm_ios.files.json_text import json_object, naturals
+from tvm_ios.files.json_text import json_object
 
 
 @dataclass(frozen=True)
@@ -255,5 +255,4 @@ def _port_json(port: Port) -> dict[str, Any]:
 
 
 def _port(data: Mapping[str, Any]) -> Port:
-    name = str(data["name"])
-    return Port(name, name, naturals(data["shape"]), str(data["dtype"]))
+    return Port.from_json({**data, "buffer": data["name"]})
