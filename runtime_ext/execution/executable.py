@@ -42,6 +42,7 @@ from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, Role
+from tvm_ios.program.program_json import program_from_json, program_to_json
 from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Executable:
         def fill(folder: Path) -> None:
             params = {k: np.asarray(self.constants[name], order="C") for name, k in keys.items()}
             safetensors.numpy.save_file(params, folder / "params.safetensors")
-            (folder / "program.json").write_text(json.dumps(self.program.to_json()))
+            (folder / "program.json").write_text(json.dumps(program_to_json(self.program)))
             plan = self.plan.to_json(self.program)
             (folder / "memory.json").write_text(json.dumps(plan))
             (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
@@ -243,7 +244,7 @@ def load(path: Path | str) -> Executable | ForeignBuild:
         if arch is None and tvm in meta["versions"]:
             made_with, or_else = meta["versions"][tvm], "save it again with this one"
             require_version(f"{path} was made", tvm, made_with, or_else)
-        program = Program.from_json(json_object((folder / "program.json").read_bytes()))
+        program = program_from_json(json_object((folder / "program.json").read_bytes()))
         check_races(program)
         plan = MemoryPlan.from_json(json_object((folder / "memory.json").read_bytes()), program)
         check_arena(program, plan)

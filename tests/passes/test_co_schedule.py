@@ -33,6 +33,7 @@ from tvm_ios.policies.rprogram_profile import RProgramProfile
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Program
 from tvm_ios.program.program_builder import LoweringError
+from tvm_ios.program.program_json import program_to_json
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import with_placements
 from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
@@ -225,7 +226,9 @@ def test_a_log_has_what_co_scheduling_needs(
     """Whatever the clocks say."""
 
     def drawn(program: Program, what: object, most: float) -> list[float]:
-        return [random.Random(f"{seed} {what} {program.to_json()}").uniform(most / 3, most)] * 3
+        return [
+            random.Random(f"{seed} {what} {program_to_json(program)}").uniform(most / 3, most)
+        ] * 3
 
     def profile(program: Program, function: Any) -> list[list[float]]:
         (lane,) = program.lanes

@@ -1,6 +1,6 @@
 """Programs: lanes of launches and waits, how schedules become them, and where buffers lie.
 
-- program: the data; regions: which buffers overlap
+- program: the data, of which program_json makes files; regions: which buffers overlap
 - compiled_unit: what lowering knows of a unit's code
 - constant_transform: how constants are packed for kernels
 - lower: from a schedule and units' code to a program, on program_builder, lane_writer and lanes

@@ -7,16 +7,13 @@ event. Sequential, concurrent, merged and co-scheduled stages differ only in the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from tvm_ios.errors import UserError
-from tvm_ios.files.json_text import natural, naturals
 
 #: Kernels are compiled for vectors of this many bytes; it is a cache line too.
 ALIGNMENT = 64
@@ -299,80 +296,3 @@ class Program:
         """The buffer whose memory a buffer lies in: of a part the whole, else itself."""
         part = self.buffers[buffer].part
         return buffer if part is None else part.of
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data, the inverse of :meth:`from_json`."""
-        return {
-            "format": "tvm-ios program",
-            "version": 3,
-            "kernels": self.kernels,
-            "uses": [[u.tiles, u.arguments, u.writes] for u in self.uses],
-            "units": self.units,
-            "buffers": [_buffer_json(buffer) for buffer in self.buffers],
-            "lanes": [
-                [
-                    ["wait", item.lane, item.launches]
-                    if isinstance(item, Wait)
-                    else ["launch", item.kernel, item.buffers, item.begin, item.end, item.unit]
-                    for item in lane
-                ]
-                for lane in self.lanes
-            ],
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Program:
-        """Read what :meth:`to_json` wrote.
-
-        Raises
-        ------
-        ProgramError
-            If the data is not a program of this version, or would not run.
-        """
-        if data.get("format") != "tvm-ios program" or data.get("version") != 3:
-            raise ProgramError("this is not a tvm-ios program of version 3")
-        try:
-            return Program(
-                lanes=tuple(
-                    tuple(
-                        Wait(natural(item[1]), natural(item[2]))
-                        if item[0] == "wait"
-                        else Launch(natural(item[1]), naturals(item[2]), *naturals(item[3:6]))
-                        for item in lane
-                    )
-                    for lane in data["lanes"]
-                ),
-                kernels=tuple(map(str, data["kernels"])),
-                buffers=_buffers(data["buffers"]),
-                units=tuple(map(str, data["units"])),
-                uses=tuple(
-                    KernelUse(natural(tiles), natural(arguments), naturals(writes))
-                    for tiles, arguments, writes in data["uses"]
-                ),
-            )
-        except ProgramError:
-            raise
-        except (KeyError, TypeError, IndexError, ValueError) as error:
-            raise ProgramError(f"the program file lacks or misstates {error}") from error
-
-
-def _buffer_json(buffer: Buffer) -> list[Any]:
-    part = buffer.part
-    place = () if part is None else ((part.of, part.axis, part.begin, part.end),)
-    return [buffer.name, buffer.type.shape, buffer.type.dtype, buffer.role.value, *place]
-
-
-def _buffers(data: Any) -> tuple[Buffer, ...]:
-    buffers = tuple(
-        Buffer(
-            str(name),
-            BufferType(naturals(shape), str(dtype)),
-            Role(role),
-            *(Part(*naturals(place)) for place in parts),
-        )
-        for name, shape, dtype, role, *parts in data
-    )
-    names = [buffer.name for buffer in buffers]
-    if len(set(names)) < len(names):
-        raise ProgramError("two buffers of the program have one name")
-    return buffers
