@@ -3,7 +3,8 @@
 - op_graph: the immutable graph that every scheduler reads; elements: its tensors and operators
 - operators: the kinds that all importers agree on, and their floating-point operations
 - fingerprint: the canonical hash of a graph
-- unit_rule: what a unit is by default, on unit_partition: operators on their way into units
+- unit_rule: what a unit is by default, with unit_prologues, what it takes before its convolution, on
+  unit_partition: operators on their way into units
 - units: checks any rule and builds the graph of units
 - blocks: where a graph is cut into blocks; down_sets: the states of a block
 - topological: an order in which each node comes after those that it reads from
