@@ -62,7 +62,13 @@ def load_model(model: AnyModel) -> LoadedModel:
         module = dialect.import_onnx(simple.model)
         whole = written if simple.tail is not None else None
         return LoadedModel(
-            dialect, source.name, module, simple.model, simple.written, simple.tail, whole
+            dialect,
+            source.name,
+            module,
+            simple.model,
+            original=simple.written,
+            tail=simple.tail,
+            whole=whole,
         )
     if form not in (Form.TORCH, Form.MODULE):
         raise ModelError(
@@ -85,7 +91,7 @@ def load_model(model: AnyModel) -> LoadedModel:
         from relay_passes.relax.torch_importer import import_torch
 
         module = import_torch(source.path, source.shapes)
-        return LoadedModel(dialect, source.name, module, None, source.path)
+        return LoadedModel(dialect, source.name, module, None, original=source.path)
     from relay_passes.saved_module import load_saved_module
 
     module = load_saved_module(source.path, dialect, source.shapes)

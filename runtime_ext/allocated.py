@@ -1,5 +1,6 @@
-"""Tensors without elements as memory that Relax allocates: TVM saves such constants, but does not
-load them.
+"""Tensors without elements as memory that Relax allocates.
+
+TVM saves constants without elements, but does not load them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,6 @@ def is_allocation(call: Any) -> bool:
 
 
 def empty_constant(call: relax.Call) -> Any:
-    """The constant that it stands for."""
+    """The constant that such an allocation stands for."""
     shape = tuple(int(extent) for extent in call.ty.shape)
     return relax.const(tvm.runtime.tensor(np.zeros(shape, str(call.ty.dtype))))

@@ -92,6 +92,7 @@ class _Reader:
         self.constants: list[tuple[GenericConst, ...]] = []
         self.constant_outputs: dict[int, GenericConst] = {}
         self.places: list[tuple[int, int]] = []
+        self._names: set[str] = set()
         self._number: dict[Any, int] = {}
         self._tuples: dict[Any, tuple[int, ...]] = {}
 
@@ -107,8 +108,9 @@ class _Reader:
                 f"{name!r} of main is no tensor of known shape but {kind}: run IOSSchedule() after "
                 "the pass that made it so"
             )
-        if any(name == tensor.name for tensor in self.tensors[-64:]):
+        if name in self._names:
             name = f"{name}.{len(self.tensors)}"
+        self._names.add(name)
         self.tensors.append(Tensor(name, tuple(map(int, extents)), str(kind.dtype), constant))
         return len(self.tensors) - 1
 

@@ -58,8 +58,12 @@ def faster_runtime(
         The contest of our programs, in which TVM's own build ran once.
     ours
         The program that it keeps.
-    files, options, progress
-        As of :func:`_fastest`.
+    files
+        By runtime its file: ``tvm`` a library, ``onnxruntime`` an ONNX model.
+    options
+        Lanes and precision.
+    progress
+        Called with (what, done, total).
 
     Raises
     ------
@@ -89,12 +93,8 @@ def _fastest(
     ----------
     ours
         An executable.
-    files
-        By runtime its file: ``tvm`` a library, ``onnxruntime`` an ONNX model.
-    options
-        Lanes and precision.
-    progress
-        Called with (what, done, total).
+    files, options, progress
+        As of :func:`faster_runtime`.
     """
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
 
