@@ -10,10 +10,11 @@ from tvm import relax
 
 from relay_passes.emitter import Body, Kind, OriginsOf
 from relay_passes.relax.calls import emit_calls
-from relay_passes.relax.expressions import static_shape, with_functions
+from relay_passes.relax.expressions import static_shape
 from relay_passes.relax.extract import Extraction
 from relay_passes.relax.merge import emit_stacked
 from runtime_ext.kernels.function_builder import FunctionBuilder
+from runtime_ext.module_copies import with_functions
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graphturbo.origins import Origin
 

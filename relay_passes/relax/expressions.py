@@ -14,6 +14,7 @@ from tvm.ir import GenericConst
 
 from relay_passes.dialect import DialectError, Interface
 from runtime_ext.kernels.function_builder import FunctionBuilder
+from runtime_ext.module_copies import with_functions
 from tvm_ios.files.array_files import Array
 
 #: What can stand as an argument of a flat expression.
@@ -185,11 +186,6 @@ def rebuild(
     functions = {v: f for v, f in built.functions_items() if v.name_hint not in (scratch, name)}
     functions[variable] = built[rebuilt].with_attr("global_symbol", name)
     return with_functions(module, functions)
-
-
-def with_functions(module: tvm.IRModule, functions: Mapping[Any, Any]) -> tvm.IRModule:
-    """A copy of the module with other functions; its attributes and devices stay."""
-    return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
 def _name(leaf: Any) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from relay_passes.relax.expressions import bindings_of, with_functions
+from relay_passes.relax.expressions import bindings_of
 from relay_passes.relax.extract import extract
 from relay_passes.relax.reorder import reorder
 from relay_passes.reordering import Reordering
 from runtime_ext.ir_form import STAGE
+from runtime_ext.module_copies import with_functions
 from runtime_ext.scheduled_module import read_scheduled_module
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.operators import with_biases

@@ -8,12 +8,13 @@ import tvm
 from tvm import relax
 
 from relay_passes.relax.calls import emit_calls
-from relay_passes.relax.expressions import constant, with_functions
+from relay_passes.relax.expressions import constant
 from relay_passes.relax.merge import merged_function
 from relay_passes.unit_outliner import UnitFunction, UnitOutliner, identifier
 from runtime_ext.allocated import allocated_if_empty
 from runtime_ext.ir_form import GROUP, KERNEL, STAGE, UNIT
 from runtime_ext.kernels.function_builder import FunctionBuilder
+from runtime_ext.module_copies import with_functions
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.schedule.schedule import Schedule

@@ -8,9 +8,10 @@ import tvm
 import tvm_ffi
 from tvm.ir import GenericConst
 
-from relay_passes.relax.expressions import constant, with_functions
+from relay_passes.relax.expressions import constant
 from runtime_ext.bundle.weights import Draw
 from runtime_ext.execution.buffers import content_key
+from runtime_ext.module_copies import with_functions
 
 
 def redraw_weights(module: tvm.IRModule, seed: int) -> tuple[tvm.IRModule, dict[str, Draw]]:

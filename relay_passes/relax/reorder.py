@@ -8,7 +8,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relay_passes.relax.expressions import bindings_of, leaves, with_functions
+from relay_passes.relax.expressions import bindings_of, leaves
+from runtime_ext.module_copies import with_main
 
 
 def reorder(module: tvm.IRModule, groups: Sequence[Sequence[relax.VarBinding]]) -> tvm.IRModule:
@@ -50,6 +51,5 @@ def reorder(module: tvm.IRModule, groups: Sequence[Sequence[relax.VarBinding]]) 
     block = relax.DataflowBlock(list(placed.values()))
     body = relax.SeqExpr([block], old.body.body)
     main = relax.Function(old.params, body, old.ret_ty, old.is_pure, old.attrs)
-    functions = {v: main if v.name_hint == "main" else f for v, f in module.functions_items()}
     # Which gives the new sequence its type.
-    return relax.transform.Normalize()(with_functions(module, functions))
+    return relax.transform.Normalize()(with_main(module, main))

@@ -12,6 +12,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from runtime_ext.allocated import allocated_if_empty
+from runtime_ext.module_copies import with_main
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
@@ -52,8 +53,7 @@ def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
     main = module["main"]
     body = tvm_ffi.structural_map(main.body, (GenericConst, allocated_if_empty))
     function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    functions = {v: function if v.name_hint == "main" else f for v, f in module.functions_items()}
-    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
+    return relax.transform.Normalize()(with_main(module, function))
 
 
 def _require_room(folder: Path, module: tvm.IRModule) -> None:

@@ -3,7 +3,7 @@
 - op_graph: the immutable graph that every scheduler reads; elements: its tensors and operators
 - operators: the kinds that all importers agree on, and their floating-point operations
 - fingerprint: the canonical hash of a graph
-- unit_rule: what a unit is by default, with unit_prologues, what it takes before its convolution, on
+- unit_rule: what a unit is by default, with unit_prologues: what it takes before its convolution;
   unit_partition: operators on their way into units
 - units: checks any rule and builds the graph of units
 - blocks: where a graph is cut into blocks; down_sets: the states of a block

@@ -22,9 +22,9 @@ from relay_passes.relax.expressions import (
     operator_name,
     rebuild,
     substitute,
-    with_functions,
 )
 from runtime_ext.ir_form import without_schedule
+from runtime_ext.module_copies import with_functions
 
 
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:

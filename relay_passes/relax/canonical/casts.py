@@ -8,8 +8,9 @@ import tvm
 from tvm import relax
 
 from relay_passes.dialect import DialectError
-from relay_passes.relax.expressions import operator_name, with_functions
+from relay_passes.relax.expressions import operator_name
 from runtime_ext.allocated import empty_constant, is_allocation
+from runtime_ext.module_copies import with_main
 
 #: Where operators stand that TVM puts into a module on its way to the virtual machine.
 _LOWERED = ("relax.vm.", "relax.memory.", "relax.builtin.", "relax.null_value")
@@ -39,8 +40,7 @@ def without_casts(module: tvm.IRModule) -> tvm.IRModule:
     blocks = [type(block)(list(map(_plain, block.bindings))) for block in main.body.blocks]
     body = relax.SeqExpr(blocks, main.body.body)
     plain = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    functions = {v: plain if v.name_hint == "main" else f for v, f in module.functions_items()}
-    return with_functions(module, functions)
+    return with_main(module, plain)
 
 
 def _plain(binding: relax.Binding) -> relax.Binding:

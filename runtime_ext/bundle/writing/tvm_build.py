@@ -25,6 +25,7 @@ from tvm.ir import GenericConst
 
 from runtime_ext.cuda.machine_code.nvrtc import find_nvcc
 from runtime_ext.execution.buffers import content_key
+from runtime_ext.module_copies import with_main
 from runtime_ext.peers.tvm_build import compile_tvm_build
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
@@ -91,8 +92,7 @@ def weights_as_parameters(module: tvm.IRModule) -> tuple[tvm.IRModule, list[Arra
     )
     # TVM keeps weights in its captured graph, and inputs, of which it knows the number, out of it.
     main = main.with_attr("num_input", len(original.params))
-    functions = {v: main if v.name_hint == "main" else f for v, f in module.functions_items()}
-    return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs)), weights
+    return relax.transform.Normalize()(with_main(module, main)), weights
 
 
 def gpu_compilers() -> tuple[str, str]:

@@ -1,0 +1,20 @@
+"""Copies of Relax modules, in which attributes and devices stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+from tvm import relax
+
+
+def with_functions(module: tvm.IRModule, functions: Mapping[Any, Any]) -> tvm.IRModule:
+    """A copy of the module with other functions."""
+    return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def with_main(module: tvm.IRModule, main: relax.Function) -> tvm.IRModule:
+    """A copy of the module with another ``main``."""
+    functions = {v: main if v.name_hint == "main" else f for v, f in module.functions_items()}
+    return with_functions(module, functions)
