@@ -1,4 +1,7 @@
-"""The command line, one command a file: ``optimize.py`` has ``tvm-ios optimize``, and so on."""
+"""The command line, one command a file: ``optimize.py`` has ``tvm-ios optimize``, and so on.
+
+What commands print that is more than a few lines is in ``tables``.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import typer
 
 from tvm_ios.cli.completion import complete_cost
 from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.optimized import print_compiled, print_optimized
 from tvm_ios.cli.output import (
     Batch,
     Debug,
@@ -46,6 +45,7 @@ from tvm_ios.cli.search_options import (
     chosen_policies,
     search_options,
 )
+from tvm_ios.cli.tables.optimized import print_compiled, print_optimized
 from tvm_ios.contest.outputs import Verify
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tvm_ios.cli.completion import complete_cost, complete_policy
-from tvm_ios.cli.front import print_front
 from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Batch,
@@ -21,7 +20,6 @@ from tvm_ios.cli.output import (
     progress_bars,
     reports_errors,
 )
-from tvm_ios.cli.scheduled import print_schedule
 from tvm_ios.cli.search_options import (
     Arch,
     DialectName,
@@ -41,6 +39,8 @@ from tvm_ios.cli.search_options import (
     require_known,
     search_options,
 )
+from tvm_ios.cli.tables.front import print_front
+from tvm_ios.cli.tables.scheduled import print_schedule
 from tvm_ios.files.atomic import require_writable
 from tvm_ios.policies.registry import policy_names
 

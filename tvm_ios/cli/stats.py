@@ -95,7 +95,7 @@ def stats(
     shapes = input_shapes(shape)
     source = ModelSource(model, shapes=shapes, batch=batch, dialect=dialect.value)
     if policy is not None:
-        from tvm_ios.cli.sub_graphs import print_sub_graphs
+        from tvm_ios.cli.tables.sub_graphs import print_sub_graphs
 
         require_known([policy], ["graphturbo"], "--policy")
         size = bytes_of(capacity, "--capacity")

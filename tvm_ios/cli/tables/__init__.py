@@ -1,0 +1,6 @@
+"""What commands found, as tables for people and JSON for programs.
+
+- optimized: what optimising a model came to
+- scheduled: a schedule; sub_graphs: the coarse sub-graphs of a model
+- front: the front of latency and memory
+"""
