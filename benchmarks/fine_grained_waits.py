@@ -36,7 +36,7 @@ from tvm_ios.program.lower import lower_stages
 from tvm_ios.rammer.rprogram import RProgram, simulate
 from tvm_ios.rammer.wavefront import schedule_wave
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import waves
 from tvm_ios.zoo.nasbench import Cell, build_cell, random_cells
 

@@ -30,7 +30,7 @@ from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 NETWORKS = ("inception_v3", "nasnet_a")
 

@@ -137,7 +137,8 @@ def forced(graph: Any) -> Any:
     """Every second set that can be merged is, and all else that is ready runs side by side."""
     from tvm_ios.graph.merge_rule import mergeable
     from tvm_ios.graph.op_graph import bits
-    from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+    from tvm_ios.schedule.schedule import Schedule
+    from tvm_ios.schedule.stage import Stage, Strategy
 
     done, chances, stages = 0, 0, []
     while done != graph.all_operators:

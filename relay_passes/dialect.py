@@ -16,7 +16,8 @@ from relay_passes.reordering import Reordering
 from tvm_ios.errors import UserError
 from tvm_ios.graph.elements import Tensor
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage
 
 if TYPE_CHECKING:
     from relay_passes.emitter import Body, OriginsOf

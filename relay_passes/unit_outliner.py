@@ -11,7 +11,8 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.graph.merge_rule import MergePlan, plan_merge
 from tvm_ios.graph.merged_weights import merged_weights
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import Schedule, ScheduleError, Strategy
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import Strategy
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from tvm_ios.explain.timeline import Timeline, read_timeline
 from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.program.program import Program
 from tvm_ios.schedule.first_difference import has_contraction
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Strategy
 
 #: Kinds of units that an explanation names.
 _HOTTEST = 5

@@ -9,7 +9,8 @@ from typing import Any
 from runtime_ext.ir_form import ModuleError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.placement import Placement
-from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, ScheduleError
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 @dataclass(frozen=True)

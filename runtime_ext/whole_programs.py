@@ -18,7 +18,8 @@ from tvm_ios.explain.timeline import read_timeline
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.planned import planned_instances
 from tvm_ios.policies.mixing import segments_of
-from tvm_ios.schedule.schedule import ORIGINS, Schedule, Strategy
+from tvm_ios.schedule.schedule import ORIGINS, Schedule
+from tvm_ios.schedule.stage import Strategy
 
 
 class WholePrograms:

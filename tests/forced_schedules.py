@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.graph.op_graph import bits
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 if TYPE_CHECKING:
     from relay_passes.prepared import Prepared

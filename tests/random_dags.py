@@ -11,7 +11,8 @@ from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import co_schedule, with_placements
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage
 
 
 @st.composite

@@ -21,7 +21,8 @@ from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.schedule.placement import Placement, Share
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 LENGTH = 12
 VECTOR = BufferType((LENGTH,), "int64")

@@ -14,7 +14,8 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.units import form_units
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.schedule.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
-from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 #: The numbers of the units that a call computes, and its stage and group.
 Place = tuple[tuple[int, ...], int, int]

@@ -11,7 +11,8 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import require_writable, write_atomically
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.rammer.rprogram import RProgram, simulated_spans
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Strategy
 
 
 def require_picture(path: Path) -> None:

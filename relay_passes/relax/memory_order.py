@@ -16,7 +16,7 @@ from runtime_ext.module_copies import with_functions
 from runtime_ext.scheduled_module import read_scheduled_module
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.operators import with_biases
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 def operators_of(module: tvm.IRModule) -> Reordering:

@@ -17,7 +17,7 @@ from runtime_ext.relay.scheduled_main import let, marked, read_scheduled_main
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.policies.sequential import sequential_schedule
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def operators_of(module: tvm.IRModule) -> Reordering:

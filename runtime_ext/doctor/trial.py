@@ -53,7 +53,8 @@ def _kernel() -> str:
     from tvm_ios.graph.elements import Operator, Tensor
     from tvm_ios.graph.op_graph import OpGraph
     from tvm_ios.program.lower import lower
-    from tvm_ios.schedule.schedule import Schedule, sequential_stages
+    from tvm_ios.schedule.schedule import Schedule
+    from tvm_ios.schedule.stage import sequential_stages
 
     shape = (32, 32)
     builder = relax.BlockBuilder()

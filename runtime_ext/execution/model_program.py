@@ -19,7 +19,7 @@ from tvm_ios.program.program import Part, Program
 from tvm_ios.program.program_builder import ConstantName, tensor_names
 from tvm_ios.progress import Steps
 from tvm_ios.schedule.placement import Placement
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 if TYPE_CHECKING:
     from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser

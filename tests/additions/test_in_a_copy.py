@@ -35,7 +35,7 @@ NETWORK_LINE = '_enter("two_convolutions", "two_convolutions", 16, (5, 2), "two,
 
 POLICY = '''
 from tvm_ios.policies.policy import Found, Policy, Request
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def find(request: Request) -> Found:

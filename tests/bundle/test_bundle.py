@@ -27,7 +27,8 @@ from tests.refusals import refused
 from tvm_ios.costs.log import MeasurementLog, read_header
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.policies.policy import Limits
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Strategy
 
 
 def command(folder: Path, *arguments: object) -> list[str]:

@@ -14,7 +14,8 @@ from runtime_ext.execution.executable import load
 from tests.cli.command_line import tvm_ios
 from tests.onnx_sketch import Sketch
 from tvm_ios.explain.bounds import Bound
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 @pytest.fixture(scope="module")

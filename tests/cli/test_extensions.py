@@ -23,7 +23,7 @@ PACKAGE = '''
 from pathlib import Path
 
 from tvm_ios.policies.policy import Found, Policy, Request
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 DEVICE = str(Path(__file__).with_name("abacus.json"))
 

@@ -19,7 +19,7 @@ from tvm_ios.contest.verdict import (
     policy_results,
 )
 from tvm_ios.policies.sequential import sequential_schedule
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def best_of(**ratios: float) -> str:

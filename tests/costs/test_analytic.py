@@ -12,7 +12,7 @@ from tvm_ios.costs.merged_work import merged_work
 from tvm_ios.devices.device import DeviceDescription, load_device
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 DEVICE = DeviceDescription("toy", "", 1e9, 1e9, 4, 100, 0.125, 0.5, {})
 

@@ -17,7 +17,7 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.lanes import allocate_lanes
 from tvm_ios.rammer.wavefront import co_schedule
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def independent(units: int) -> OpGraph:

@@ -5,7 +5,7 @@ import math
 from tvm_ios.costs.recorded import RecordedCost
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 TENSORS = (Tensor("x", (1,)), Tensor("y", (1,)), Tensor("z", (1,)))
 GRAPH = OpGraph(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from tvm_ios.costs.stage_key import stage_key
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 # a and b read x; c and d read y; e reads a's output, f reads c's; kinds repeat.
 TENSORS = tuple(Tensor(name, (1,)) for name in ("x", "y", "ta", "tb", "tc", "td", "te", "tf"))

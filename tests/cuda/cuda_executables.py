@@ -16,7 +16,8 @@ from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.arena.planner import plan_memory
 from tvm_ios.program.program import Buffer, KernelUse, Launch, Program, Role, Wait
-from tvm_ios.schedule.schedule import Schedule, sequential_stages
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import sequential_stages
 
 #: The executable's own is not asked for when it is run.
 _TENSORS = (Tensor("a", (1,)), Tensor("b", (1,)))

@@ -27,7 +27,7 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.persistent import PersistentProgram
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.schedule.placement import Placement, Share
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 # TVM's own types do not say what its functions take.
 relax: Any = tvm.relax

@@ -34,7 +34,8 @@ from tvm_ios.program.persistent_lowering import lower_persistent
 from tvm_ios.program.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
 from tvm_ios.rammer.wavefront import co_schedule
 from tvm_ios.schedule.placement import Placement
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 op = relax.op
 VEUS = 6

@@ -28,7 +28,7 @@ from tvm_ios.program.persistent import PersistentProgram
 from tvm_ios.program.persistent_lowering import lower_persistent
 from tvm_ios.program.program import BufferType, PhaseCall, Role, UnitCode
 from tvm_ios.schedule.placement import Share
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 op = relax.op
 VEUS = 5

@@ -27,7 +27,7 @@ from tvm_ios.policies.rprogram_profile import RProgramProfile
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 VECTOR = BufferType((8,))
 SMALL, LARGE = Footprint(128, 32, 0), Footprint(1024, 32, 0)

@@ -30,7 +30,8 @@ from tvm_ios.program.happens_before import RaceError
 from tvm_ios.program.lower import lower
 from tvm_ios.program.memory_plan import MemoryPlan, planned_buffers
 from tvm_ios.program.program import BufferType, Part, PhaseCall, Program, Role, UnitCode
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def results(session: Session, inputs: dict[str, Array]) -> list[bytes]:

@@ -28,7 +28,8 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.arena.planner import plan_memory
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
-from tvm_ios.schedule.schedule import Schedule, sequential_stages
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import sequential_stages
 
 
 @T.prim_func

@@ -13,7 +13,8 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.happens_before import ordered_launches
 from tvm_ios.program.lower import lower
 from tvm_ios.program.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
-from tvm_ios.schedule.schedule import Schedule, sequential_stages
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import sequential_stages
 
 
 def closure(work: Work) -> list[set[int]]:

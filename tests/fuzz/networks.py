@@ -83,7 +83,8 @@ def _schedule(prepared: Any, lanes: int, random: Random) -> Any:
     from tvm_ios.graph.op_graph import bits
     from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
     from tvm_ios.policies.policy import Problem
-    from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+    from tvm_ios.schedule.schedule import Schedule
+    from tvm_ios.schedule.stage import Stage, Strategy
     from tvm_ios.search import search
 
     graph = prepared.units

@@ -23,7 +23,8 @@ from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.network import search_graph
 from tvm_ios.models.bare_graph import load_bare_graph
 from tvm_ios.models.load import load_graph
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Strategy
 
 from .mutators import (
     Random,

@@ -19,7 +19,7 @@ from tvm_ios.ios.dynamic_program import Groups, Solution, solve
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.priced_block import PricedBlock
 from tvm_ios.policies.ios import IOS_POLICIES
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 prunings = st.builds(Pruning, st.none() | st.integers(1, 3), st.none() | st.integers(1, 3))
 

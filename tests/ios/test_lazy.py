@@ -14,7 +14,7 @@ from tvm_ios.ios.ending_space import UNPRUNED, Pruning
 from tvm_ios.ios.lazy import Budget, lazy_search
 from tvm_ios.ios.network import search_graph
 from tvm_ios.policies.ios import IOS_POLICIES
-from tvm_ios.schedule.schedule import Stage, Strategy, sequential_stages
+from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
 NO_LIMIT = Budget()
 

@@ -22,7 +22,7 @@ from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import lazy_search
 from tvm_ios.ios.memory_front import pareto_front
 from tvm_ios.ios.network import search_graph
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 PARALLEL = frozenset({Strategy.CONCURRENT})
 PRUNING = Pruning(2, 3)

@@ -17,7 +17,7 @@ from tvm_ios.ios.block import Block, block_key, cut_into_blocks
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.network import search_graph
 from tvm_ios.policies.ios import IOS_POLICIES
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 class CostByPlace:

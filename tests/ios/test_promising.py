@@ -9,7 +9,7 @@ from tests.random_dags import dags, graph_of
 from tvm_ios.devices.device import load_device
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.promising import promising_stages
-from tvm_ios.schedule.schedule import Strategy
+from tvm_ios.schedule.stage import Strategy
 from tvm_ios.schedule.waves import waves
 
 

@@ -9,7 +9,7 @@ from tvm_ios.costs.stage_key import stage_key
 from tvm_ios.ios.dynamic_program import Groups
 from tvm_ios.ios.endings import enumerate_endings
 from tvm_ios.ios.twin_stages import TwinStages
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 @given(dags(6), st.data())

@@ -15,7 +15,8 @@ from tvm_ios.ios.lazy import Budget
 from tvm_ios.measuring.measured_costs import measured_costs
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.policies.policy import Limits, Problem
-from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage
 from tvm_ios.search import Search
 
 SIDE_BY_SIDE = graph_of((0, 0, 0, 0b111))

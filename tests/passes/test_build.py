@@ -36,7 +36,8 @@ from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.policy import Limits
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.program import Launch
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
 op = relax.op
 INF = float("inf")

@@ -36,7 +36,8 @@ from tvm_ios.program.program_builder import LoweringError
 from tvm_ios.program.program_json import program_to_json
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import with_placements
-from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import waves
 
 op = relax.op

@@ -12,7 +12,7 @@ from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.units.in_place import arrange
 from tests.graphturbo_policy import Unrolled, graphturbo_policy
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
-from tvm_ios.schedule.schedule import Strategy
+from tvm_ios.schedule.stage import Strategy
 
 
 def unrolled(module: Any, capacity: int, lanes: int = LANES) -> Unrolled:

@@ -25,7 +25,8 @@ from tvm_ios.schedule.instance_plan import (
     SplitSubGraph,
     subgraph_outputs,
 )
-from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
 
 def graphturbo(prepared: Prepared, capacity: int = 7000, lanes: int = LANES) -> Schedule:

@@ -26,7 +26,8 @@ from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies import holistic as policies
 from tvm_ios.policies.policy import Found, Limits
 from tvm_ios.program.program_builder import LoweringError
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Strategy
 
 
 @pytest.fixture

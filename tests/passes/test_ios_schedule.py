@@ -36,7 +36,8 @@ from tvm_ios.models.load import load_onnx
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.program import ProgramError
-from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import Stage, Strategy
 
 op = relax.op
 

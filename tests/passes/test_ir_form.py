@@ -17,7 +17,8 @@ from tests.refusals import refused
 from tests.relax.ir_text import filecheck
 from tests.relax.relax_sketch import RelaxSketch, branches, inputs_of, module_of, run, wide
 from tvm_ios.models.load import load_onnx
-from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
 op = relax.op
 MERGE, CONCURRENT = Strategy.MERGE, Strategy.CONCURRENT

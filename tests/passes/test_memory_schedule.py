@@ -23,7 +23,8 @@ from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.models.load import load_onnx
 from tvm_ios.policies.sequential import sequential_schedule
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 op = relax.op
 

@@ -21,7 +21,8 @@ from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies.policy import Limits
 from tvm_ios.policies.sequential import sequential_schedule
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def convolutions(*kinds: tuple[str, str], bias: bool = False) -> tvm.IRModule:

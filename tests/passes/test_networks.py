@@ -21,7 +21,8 @@ from tvm_ios.models.source import ModelSource
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.simplify import simplify
 from tvm_ios.policies.greedy import greedy_schedule
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.zoo.unet import build_unet
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"

@@ -9,7 +9,7 @@ from tests.random_dags import dags, graph_of
 from tests.refusals import refused
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.sequential import sequential_schedule
-from tvm_ios.schedule.schedule import Strategy
+from tvm_ios.schedule.stage import Strategy
 
 
 @given(dags(8))

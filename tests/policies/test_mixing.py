@@ -13,7 +13,8 @@ from tests.random_dags import dags, graph_of
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.policies.mixing import Candidate, by_sub_graph, mix, segments_of, with_merges
 from tvm_ios.schedule.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
 
 @st.composite

@@ -12,7 +12,7 @@ from tvm_ios.errors import SearchError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.policies.policy import Found, Limits, Policy, Problem, Request
 from tvm_ios.policies.registry import OURS, policy_named, policy_names, tried_policies
-from tvm_ios.schedule.schedule import Stage, sequential_stages
+from tvm_ios.schedule.stage import Stage, sequential_stages
 from tvm_ios.search import Search, search
 
 GRAPH = graph_of((0, 0, 0, 0b111), ["relu"] * 3 + ["add"])

@@ -27,7 +27,7 @@ from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.models.load import load_operators
 from tvm_ios.policies.policy import Limits, Problem
 from tvm_ios.policies.registry import OURS, policy_named
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.search import search
 
 _COSTS = costs_named("v100")

@@ -14,7 +14,8 @@ from tvm_ios.program.lower import lower, lower_stages, recorded_latency
 from tvm_ios.program.program import BufferType, Launch, PhaseCall, Program, Role, UnitCode, Wait
 from tvm_ios.program.program_builder import LoweringError, tensor_names
 from tvm_ios.schedule.placement import Share
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
 
 def chain(*edges: tuple[int, ...], inputs: int = 1) -> OpGraph:

@@ -24,7 +24,8 @@ from tvm_ios.program.step_table import StepTable, StepWait, tabulate
 from tvm_ios.rammer.wavefront import co_schedule
 from tvm_ios.schedule.placement import Share
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 LANES = 4
 

@@ -24,7 +24,8 @@ from tvm_ios.program.program import (
 )
 from tvm_ios.program.program_json import program_from_json, program_to_json
 from tvm_ios.program.regions import regions_of
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 WHOLE = BufferType((2, 10))
 NARROW = BufferType((2, 4))

@@ -25,7 +25,8 @@ from tvm_ios.rammer.wavefront import (
 )
 from tvm_ios.schedule.placement import fault_of
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of, waves
 
 Kernels = dict[int, tuple[RKernel, ...]]

@@ -128,7 +128,8 @@ def merge_unevenly() -> None:
     """A model, and a schedule that merges two units of which instances need different rows."""
     from tvm_ios.api import load_units
     from tvm_ios.schedule.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph
-    from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+    from tvm_ios.schedule.schedule import Schedule
+    from tvm_ios.schedule.stage import Stage, Strategy
 
     model(
         "(float[1, 1, 8, 8] x) => (float[1, 1, 8, 8] y)"

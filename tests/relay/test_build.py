@@ -32,7 +32,8 @@ from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.policy import Limits
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 @pytest.fixture(scope="module")

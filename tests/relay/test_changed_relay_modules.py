@@ -18,7 +18,8 @@ from runtime_ext.relay.scheduled_main import read_scheduled_main
 from tests.onnx_sketch import relative_error
 from tests.refusals import refused
 from tests.relay.relay_sketch import branches, inputs_of, module_of, run
-from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import Stage, Strategy
 
 passes = relay.transform
 

@@ -18,7 +18,8 @@ from tests.relay.relay_sketch import RelaySketch, branches, build, kernels, modu
 from tests.relay.relay_text import filecheck
 from tvm_ios.models.load import load_onnx
 from tvm_ios.policies.greedy import greedy_schedule
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
 MERGE, CONCURRENT = Strategy.MERGE, Strategy.CONCURRENT
 

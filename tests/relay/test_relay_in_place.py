@@ -28,7 +28,7 @@ from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def silent(s: RelaySketch, x: Any) -> Any:

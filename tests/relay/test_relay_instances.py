@@ -34,7 +34,8 @@ from tvm_ios.schedule.instance_plan import (
     SplitSubGraph,
     subgraph_outputs,
 )
-from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import Stage, Strategy
 
 LANES = 2
 

@@ -13,7 +13,8 @@ from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.relay.build import build
 from tests.relay.relay_sketch import inputs_of, run
 from tvm_ios.graph.merge_rule import mergeable
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def convolutions(*results: str, bias: bool = False) -> tvm.IRModule:

@@ -15,7 +15,8 @@ from tests.graph_sketch import GraphSketch, graphs
 from tests.refusals import refused
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.first_difference import describe, first_difference
-from tvm_ios.schedule.schedule import Schedule, ScheduleError, sequential_stages
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import sequential_stages
 
 
 def network(kernel: int = 3, last: str = "relu", side: int = 0, inputs: int = 1) -> OpGraph:

@@ -11,7 +11,8 @@ from tests.graph_sketch import GraphSketch
 from tests.refusals import refused
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.placement import Placement, Share, fault_of
-from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def diamond() -> OpGraph:

@@ -16,7 +16,8 @@ from tests.graph_sketch import GraphSketch, graphs
 from tests.refusals import refused
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.schedule.placement import Share
-from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy, sequential_stages
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
 CONCURRENT, MERGE = Strategy.CONCURRENT, Strategy.MERGE
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.fast_run import examples
 from tests.random_dags import dags, graph_of
 from tvm_ios.graph.op_graph import bits
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 from tvm_ios.schedule.stage_order import in_graph_order
 
 

@@ -8,7 +8,7 @@ from tvm_ios.costs.merged_work import merged_work
 from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 class AnalyticCost:

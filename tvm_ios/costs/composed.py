@@ -10,7 +10,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.lanes import team_sizes
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 class CostError(UserError):

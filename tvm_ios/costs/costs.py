@@ -14,7 +14,8 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.progress import Progress
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage
 
 
 class Offer(Enum):

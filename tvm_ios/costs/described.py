@@ -13,7 +13,7 @@ from tvm_ios.progress import Progress
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import co_schedule
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 def described_costs(device: DeviceDescription) -> Costs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tvm_ios.costs.log import quietest
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 class RecordedCost:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 def stage_key(

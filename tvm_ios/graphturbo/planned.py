@@ -15,7 +15,8 @@ from tvm_ios.graphturbo.layers import Layers, unit_layers
 from tvm_ios.graphturbo.rows import cuts_rows
 from tvm_ios.graphturbo.split_info import Split
 from tvm_ios.schedule.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph, regions
-from tvm_ios.schedule.schedule import Schedule, ScheduleError, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule, ScheduleError
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def planned_schedule(

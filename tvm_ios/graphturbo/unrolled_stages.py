@@ -10,7 +10,8 @@ from tvm_ios.graphturbo.lanes import LanePlace, place_after
 from tvm_ios.graphturbo.origins import Origin
 from tvm_ios.graphturbo.planned import Planned
 from tvm_ios.schedule.placement import Placement
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def unrolled_schedule(

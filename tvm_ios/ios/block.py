@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tvm_ios.errors import SearchError
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)

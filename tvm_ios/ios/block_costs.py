@@ -14,7 +14,7 @@ from tvm_ios.ios.dynamic_program import STRATEGIES, Solution, solve_space
 from tvm_ios.ios.ending_space import EndingSpace
 from tvm_ios.ios.strategies import Mergeable, candidate_stages
 from tvm_ios.ios.twin_stages import TwinStages
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
 
 

@@ -14,7 +14,7 @@ from tvm_ios.graph.down_sets import positions, sizes_of
 from tvm_ios.graph.op_graph import mask_of
 from tvm_ios.ios.ending_space import UNPRUNED, EndingSpace, Integers, Pruning
 from tvm_ios.ios.endings import enumerate_endings
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
 
 Seconds = npt.NDArray[np.float64]

@@ -25,7 +25,8 @@ from tvm_ios.ios.stage_memory import budgeted_blocks, within_budget
 from tvm_ios.ios.statistics import SearchStatistics
 from tvm_ios.ios.strategies import Mergeable
 from tvm_ios.progress import Steps
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.stage_order import schedule_of_blocks
 
 #: Seconds that a stage takes; called once for each stage key.

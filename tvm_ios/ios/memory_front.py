@@ -16,7 +16,8 @@ from tvm_ios.ios.priced_block import PricedBlock
 from tvm_ios.ios.stage_memory import blocks_memory, stages_peak
 from tvm_ios.ios.strategies import Mergeable
 from tvm_ios.progress import Steps
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 #: Sums of the same latencies differ by as much with their order.
 _TIE = 1e-12

@@ -16,7 +16,8 @@ from tvm_ios.ios.stage_memory import budgeted_blocks
 from tvm_ios.ios.statistics import SearchStatistics
 from tvm_ios.ios.strategies import Mergeable
 from tvm_ios.progress import Steps
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.stage_order import schedule_of_blocks
 
 

@@ -15,7 +15,7 @@ from tvm_ios.ios.ending_space import EndingSpace, Integers, Pruning
 from tvm_ios.ios.endings import OutOfTimeError, enumerate_endings, enumerate_runs, require_time
 from tvm_ios.ios.stage_memory import BlockMemory, within_budget
 from tvm_ios.ios.strategies import Mergeable, candidate_stages, generate_stage
-from tvm_ios.schedule.schedule import Strategy
+from tvm_ios.schedule.stage import Strategy
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.network import renumbered
 from tvm_ios.ios.priced_block import PricedBlock
 from tvm_ios.ios.strategies import candidate_stages
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 _STRATEGIES = frozenset({Strategy.CONCURRENT, Strategy.CO_SCHEDULE})
 

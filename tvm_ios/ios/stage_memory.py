@@ -22,7 +22,7 @@ from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.ios.block import Block
 from tvm_ios.ios.dynamic_program import levels
 from tvm_ios.ios.ending_space import EndingSpace, Integers
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
 
 #: Tells whether units can become one stacked operator.

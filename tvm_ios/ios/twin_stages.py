@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from tvm_ios.ios.dynamic_program import Groups
-from tvm_ios.schedule.schedule import Strategy
+from tvm_ios.schedule.stage import Strategy
 
 #: Gives the stage key of one of the block's stages.
 KeyOf = Callable[[Strategy, Groups], str]

@@ -10,7 +10,8 @@ from tvm_ios.measuring.device import UnsupportedError
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.progress import Progress
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Strategy
 
 #: Seconds of one unit, or of several merged ones, in one of its forms.
 Seconds = Callable[[tuple[int, ...], CompiledUnit], float]

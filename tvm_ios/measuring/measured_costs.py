@@ -18,7 +18,8 @@ from tvm_ios.measuring.measured_rtasks import (
 )
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress, silent
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def measured_costs(

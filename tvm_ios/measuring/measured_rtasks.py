@@ -11,7 +11,7 @@ from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tvm_ios.program.lower import lower_stages
 from tvm_ios.program.program import UnitCode
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 class ProfiledRKernels:

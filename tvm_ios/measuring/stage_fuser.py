@@ -14,7 +14,7 @@ from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import RKernels
 from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from tvm_ios.program.program import Program, UnitCode
 from tvm_ios.progress import Progress
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import co_schedule
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy, sequential_stages
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
 #: The code of one unit, or of several merged ones.
 Forms = Callable[[tuple[int, ...]], CompiledUnit]

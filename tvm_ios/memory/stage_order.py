@@ -10,7 +10,7 @@ from tvm_ios.graph.units import form_units
 from tvm_ios.memory.orders import MemoryOrder
 from tvm_ios.memory.problem import MemoryProblem, memory_problem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 def stage_problem(graph: OpGraph, stages: Sequence[Stage]) -> tuple[MemoryProblem, tuple[int, ...]]:

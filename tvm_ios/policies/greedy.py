@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.ios.block import cut_into_blocks
 from tvm_ios.policies.policy import Found, Policy, Request
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def greedy_schedule(graph: OpGraph, blocks: Sequence[int] | None = None) -> Schedule:

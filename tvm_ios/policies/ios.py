@@ -15,7 +15,8 @@ from tvm_ios.ios.network import search_graph
 from tvm_ios.ios.statistics import SearchStatistics
 from tvm_ios.policies.policy import Found, Policy, Request
 from tvm_ios.rammer.wavefront import with_placements
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Strategy
 
 
 def ios_policy(name: str, summary: str, *strategies: Strategy) -> Policy:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.schedule.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph, regions
 from tvm_ios.schedule.placement import Placement
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from tvm_ios.ios.memory_front import FrontPoint
 from tvm_ios.ios.statistics import SearchStatistics
 from tvm_ios.ios.strategies import Mergeable
 from tvm_ios.progress import Progress
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.policies.policy import Found, Policy, Request
-from tvm_ios.schedule.schedule import Schedule, sequential_stages
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import sequential_stages
 
 
 def sequential_schedule(graph: OpGraph) -> Schedule:

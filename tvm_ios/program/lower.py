@@ -27,7 +27,8 @@ from tvm_ios.program.program_builder import (
     work_name,
 )
 from tvm_ios.schedule.placement import Placement, Share, fault_of
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 #: Seconds that a unit takes on a number of lanes.
 UnitLatency = Callable[[int, int], float]

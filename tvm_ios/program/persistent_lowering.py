@@ -11,7 +11,7 @@ from tvm_ios.program.persistent import PersistentProgram, ROperator, RTasks
 from tvm_ios.program.program import Launch, Part, UnitCode
 from tvm_ios.program.program_builder import NO_PARTS, ConstantName, ProgramBuilder
 from tvm_ios.schedule.placement import Placement
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 def lower_persistent(

@@ -14,7 +14,8 @@ from dataclasses import replace
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.rammer.rprogram import RProgram, simulate
 from tvm_ios.schedule.rkernel import RKernel, fastest, most_efficient
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import waves
 
 #: Gives the rKernels of a unit, at least one; the first is what the unit has in other stages.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tvm_ios.files.json_text import natural, naturals
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +102,7 @@ class InstancePlan:
         )
 
 
-class StageLike(Protocol):
-    """What is looked at of a :class:`tvm_ios.schedule.schedule.Stage`."""
-
-    @property
-    def strategy(self) -> str: ...  # noqa: D102
-    @property
-    def groups(self) -> tuple[tuple[int, ...], ...]: ...  # noqa: D102
-
-
-def regions(plan: InstancePlan, stages: Sequence[StageLike]) -> list[list[int]]:
+def regions(plan: InstancePlan, stages: Sequence[Stage]) -> list[list[int]]:
     """Runs of stages, by number: each a stage without instances, or a region."""
     owned = {unit for subgraph in plan.subgraphs for unit in subgraph.units}
     runs: list[list[int]] = []
@@ -137,7 +129,7 @@ def subgraph_outputs(graph: OpGraph, units: Sequence[int]) -> tuple[int, ...]:
 
 def fault_of(
     graph: OpGraph,
-    stages: Sequence[StageLike],
+    stages: Sequence[Stage],
     kernels: Mapping[int, str],
     plan: InstancePlan,
 ) -> str | None:
@@ -235,7 +227,7 @@ def _fault_of_order(graph: OpGraph, plan: InstancePlan, owner: Mapping[int, int]
     return None
 
 
-def _fault_of_stages(stages: Sequence[StageLike], owner: Mapping[int, int]) -> str | None:
+def _fault_of_stages(stages: Sequence[Stage], owner: Mapping[int, int]) -> str | None:
     for number, stage in enumerate(stages):
         owners = {owner.get(unit) for group in stage.groups for unit in group}
         if owners == {None}:
@@ -243,13 +235,13 @@ def _fault_of_stages(stages: Sequence[StageLike], owner: Mapping[int, int]) -> s
         if len(owners) > 1:
             return f"stage {number} has units of a sub-graph and others"
         (subgraph,) = owners
-        if stage.strategy == "co_schedule":
+        if stage.strategy is Strategy.CO_SCHEDULE:
             return f"stage {number} co-schedules units of sub-graph {subgraph}, which differ"
     return None
 
 
 def _fault_of_regions(
-    stages: Sequence[StageLike], plan: InstancePlan, owner: Mapping[int, int]
+    stages: Sequence[Stage], plan: InstancePlan, owner: Mapping[int, int]
 ) -> str | None:
     home: dict[int, int] = {}
     for region, numbers in enumerate(regions(plan, stages)):

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import write_atomically
 from tvm_ios.files.json_text import JsonError, json_object, natural, naturals
-from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.schedule.first_difference import describe, first_difference
 from tvm_ios.schedule.instance_plan import InstancePlan
 from tvm_ios.schedule.instance_plan import fault_of as fault_of_plan
 from tvm_ios.schedule.placement import Placement, Share, fault_of
+from tvm_ios.schedule.stage import Stage, Strategy
+from tvm_ios.schedule.stage import fault_of as fault_of_stage
 
 #: Of a schedule over units of instances: the schedule of the model that these are made of.
 UNROLLED_FROM = "unrolled_from"
@@ -26,44 +27,6 @@ ORIGINS = "origins"
 
 class ScheduleError(UserError):
     """A schedule that does not fit, with the first rule it violates."""
-
-
-class Strategy(StrEnum):
-    """How the units of a stage run (IOS, section 3.1)."""
-
-    #: Groups side by side; the units of a group one after another.
-    CONCURRENT = "concurrent"
-    #: One stacked operator computes all units; a split recovers their outputs.
-    MERGE = "merge"
-    #: Tiles of several units interleaved on the lanes (Rammer).
-    CO_SCHEDULE = "co_schedule"
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Units between two barriers.
-
-    Attributes
-    ----------
-    strategy
-        How they run.
-    groups
-        Unit numbers, each group in topological order. A merge stage has one unit a group, a
-        co-scheduled one a single group of all its units in the order of Append.
-    """
-
-    strategy: Strategy
-    groups: tuple[tuple[int, ...], ...]
-
-    @property
-    def units(self) -> tuple[int, ...]:
-        """All units, group by group."""
-        return tuple(unit for group in self.groups for unit in group)
-
-    @property
-    def mask(self) -> int:
-        """The bit set of the units."""
-        return mask_of(self.units)
 
 
 @dataclass(frozen=True)
@@ -160,7 +123,8 @@ class Schedule:
             raise ScheduleError("the schedule has not one latency a stage")
         done = 0
         for position, stage in enumerate(self.stages):
-            self._validate_stage(graph, position, stage, done)
+            if fault := fault_of_stage(graph, position, stage, done):
+                raise ScheduleError(fault)
             self._validate_placement(graph, position, stage)
             done |= stage.mask
         missing = graph.all_operators & ~done
@@ -211,31 +175,6 @@ class Schedule:
                         f"units {a!r} and {b!r} are merged, and the schedule names different "
                         "kernels for them"
                     )
-
-    @staticmethod
-    def _validate_stage(graph: OpGraph, position: int, stage: Stage, done: int) -> None:
-        where = f"stage {position}"
-        if not stage.groups or not all(stage.groups):
-            raise ScheduleError(f"{where} has an empty group")
-        group_of: dict[int, int] = {}
-        for number, group in enumerate(stage.groups):
-            for unit in group:
-                if not 0 <= unit < len(graph):
-                    raise ScheduleError(f"{where} names unit {unit}, which does not exist")
-                name = graph.operators[unit].name
-                if unit in group_of or done >> unit & 1:
-                    raise ScheduleError(f"unit {name!r} is scheduled twice")
-                for p in bits(graph.predecessors[unit] & ~done):
-                    if group_of.get(p) != number:
-                        raise ScheduleError(
-                            f"unit {name!r} in {where} runs before or beside "
-                            f"{graph.operators[p].name!r}, which it reads from"
-                        )
-                group_of[unit] = number
-        if stage.strategy is Strategy.MERGE and any(len(group) != 1 for group in stage.groups):
-            raise ScheduleError(f"{where} merges a group of more than one unit")
-        if stage.strategy is Strategy.CO_SCHEDULE and len(stage.groups) != 1:
-            raise ScheduleError(f"{where} co-schedules more than one group")
 
     def to_json(self, graph: OpGraph) -> dict[str, Any]:
         """Plain data with unit numbers; the units' names, kinds and FLOPs are for people."""
@@ -353,8 +292,3 @@ def _kernels(data: Any) -> dict[int, str]:
         if not isinstance(name, str):
             raise TypeError(f"the kernel of unit {unit}")
     return kernels
-
-
-def sequential_stages(graph: OpGraph) -> tuple[Stage, ...]:
-    """One unit a stage, in the graph's own order: what every schedule is compared with."""
-    return tuple(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(len(graph)))

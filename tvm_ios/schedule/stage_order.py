@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.topological import topological_order
-from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage
 
 
 def schedule_of_blocks(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tvm_ios.graph.op_graph import bits, mask_of
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def waves(predecessors: Sequence[int], units: Iterable[int]) -> tuple[tuple[int, ...], ...]:

@@ -29,7 +29,7 @@ from tvm_ios.program.program import UnitCode
 from tvm_ios.progress import Progress
 from tvm_ios.rammer.wavefront import co_schedule
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 #: Bytes of the kernels of stages compiled ahead, at most.
 _FUSED_BYTES = 4 << 20

@@ -17,7 +17,7 @@ from tvm_ios.program.persistent_lowering import lower_persistent
 from tvm_ios.program.program import BufferType, Part, PhaseCall, Role, UnitCode
 from tvm_ios.program.program_builder import NO_PARTS, ConstantName, tensor_names, tensors_of
 from tvm_ios.schedule.placement import Placement
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 #: Different kernels in one at most: compilers take minutes for more.
 MOST_KERNELS = 48

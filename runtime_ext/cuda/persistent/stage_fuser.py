@@ -17,7 +17,7 @@ from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import RKernels, co_schedule
 from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.stage import Stage
 
 
 class GpuStageFuser:

@@ -12,7 +12,8 @@ from tvm_ios.files.byte_sizes import kib
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.stage_memory import stages_peak
 from tvm_ios.schedule.instance_plan import InstancePlan
-from tvm_ios.schedule.schedule import Schedule, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Strategy
 
 
 def print_schedule(

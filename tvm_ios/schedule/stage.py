@@ -1,0 +1,93 @@
+"""A stage of a schedule: units between two barriers, and how they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
+
+
+class Strategy(StrEnum):
+    """How the units of a stage run (IOS, section 3.1)."""
+
+    #: Groups side by side; the units of a group one after another.
+    CONCURRENT = "concurrent"
+    #: One stacked operator computes all units; a split recovers their outputs.
+    MERGE = "merge"
+    #: Tiles of several units interleaved on the lanes (Rammer).
+    CO_SCHEDULE = "co_schedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Units between two barriers.
+
+    Attributes
+    ----------
+    strategy
+        How they run.
+    groups
+        Unit numbers, each group in topological order. A merge stage has one unit a group, a
+        co-scheduled one a single group of all its units in the order of Append.
+    """
+
+    strategy: Strategy
+    groups: tuple[tuple[int, ...], ...]
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """All units, group by group."""
+        return tuple(unit for group in self.groups for unit in group)
+
+    @property
+    def mask(self) -> int:
+        """The bit set of the units."""
+        return mask_of(self.units)
+
+
+def sequential_stages(graph: OpGraph) -> tuple[Stage, ...]:
+    """One unit a stage, in the graph's own order: what every schedule is compared with."""
+    return tuple(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(len(graph)))
+
+
+def fault_of(graph: OpGraph, position: int, stage: Stage, done: int) -> str | None:
+    """The first rule that a stage violates; None if there is none.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    position, stage
+        The stage, and its place in the schedule.
+    done
+        The bit set of the units of earlier stages.
+
+    Returns
+    -------
+    str or None
+        One sentence.
+    """
+    where = f"stage {position}"
+    if not stage.groups or not all(stage.groups):
+        return f"{where} has an empty group"
+    group_of: dict[int, int] = {}
+    for number, group in enumerate(stage.groups):
+        for unit in group:
+            if not 0 <= unit < len(graph):
+                return f"{where} names unit {unit}, which does not exist"
+            name = graph.operators[unit].name
+            if unit in group_of or done >> unit & 1:
+                return f"unit {name!r} is scheduled twice"
+            for p in bits(graph.predecessors[unit] & ~done):
+                if group_of.get(p) != number:
+                    return (
+                        f"unit {name!r} in {where} runs before or beside "
+                        f"{graph.operators[p].name!r}, which it reads from"
+                    )
+            group_of[unit] = number
+    if stage.strategy is Strategy.MERGE and any(len(group) != 1 for group in stage.groups):
+        return f"{where} merges a group of more than one unit"
+    if stage.strategy is Strategy.CO_SCHEDULE and len(stage.groups) != 1:
+        return f"{where} co-schedules more than one group"
+    return None
