@@ -20,7 +20,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.onnx.cut import computed_operators, cut_after
-from tvm_ios.onnx.file import node_text
+from tvm_ios.onnx.edit import node_text
 from tvm_ios.onnx.simplify import simplify
 from tvm_ios.onnx.supported import require_supported
 from tvm_ios.policies.sequential import sequential_schedule

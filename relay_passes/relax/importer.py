@@ -18,7 +18,8 @@ from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.expressions import unprinted
 from relay_passes.relax.onnx_converters import converters, more_converters
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
-from tvm_ios.onnx.file import input_shapes, node_text
+from tvm_ios.onnx.edit import node_text
+from tvm_ios.onnx.file import input_shapes
 
 
 def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:

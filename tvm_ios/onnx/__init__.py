@@ -4,7 +4,7 @@
 - batch: another batch size for a model of fixed shapes
 - tail: the end of a model whose shapes depend on the data, cut off
 - simplify: the list of steps that a model goes through, which lie in rewrites/
-- edit: small edits of a graph of ``onnx_ir``, which many steps share
+- edit: small edits of a graph of ``onnx_ir``, and questions about nodes, which many steps share
 - inputs: a model's inputs; edge_inputs: values of them that find mistakes
 - cut: the beginning of a model
 - graph: from a simplified model to an operator graph

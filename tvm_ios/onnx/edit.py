@@ -1,4 +1,4 @@
-"""Small edits of an onnx_ir graph, shared by the simplification steps."""
+"""Small edits of an onnx_ir graph and questions about nodes, which simplification steps share."""
 
 from __future__ import annotations
 
@@ -36,6 +36,16 @@ def redirect(graph: Any, target: Any, source: Any) -> None:
 def is_of_onnx(node: Any) -> bool:
     """Whether a node, of ``onnx_ir`` or of a file, is one of ONNX's own operators."""
     return node.domain in ("", "ai.onnx")
+
+
+def node_text(node: Any) -> str:
+    """What a sentence calls a node, of ``onnx_ir`` or of a file.
+
+    That is its operator, its name if it has one, and what it makes.
+    """
+    name = f"node {node.name!r}, " if node.name else ""
+    names = (v.name for v in node.outputs) if isinstance(node, ir.Node) else iter(node.output)
+    return f"operator {node.op_type} ({name}output {next(names, '')!r})"
 
 
 def constant(value: Any) -> Array | None:

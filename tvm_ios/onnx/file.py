@@ -11,6 +11,7 @@ import onnx
 from onnx import external_data_helper
 
 from tvm_ios.errors import ModelError
+from tvm_ios.onnx.edit import node_text
 from tvm_ios.onnx.rewrites.quantised.operators import QUANTISED
 
 #: What one protobuf message can hold, and with it TVM's importer.
@@ -63,12 +64,6 @@ def read_onnx(path: Path) -> Any:
         lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
         raise ModelError(f"{path} is not a valid ONNX model: {lines[0].strip()}") from error
     return model
-
-
-def node_text(node: Any) -> str:
-    """What a sentence calls a node: its operator, its name if it has one, what it makes."""
-    name = f"node {node.name!r}, " if node.name else ""
-    return f"operator {node.op_type} ({name}output {next(iter(node.output), '')!r})"
 
 
 def input_shapes(model: Any) -> dict[str, list[int]]:

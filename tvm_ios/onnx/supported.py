@@ -7,7 +7,7 @@ from typing import Any
 from onnx import TensorProto
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.file import node_text
+from tvm_ios.onnx.edit import node_text
 from tvm_ios.onnx.tail import CONTROL_FLOW, SELECT, sizes_of
 
 #: Types to and from which TVM's code generator, or DLPack, does not convert.

@@ -12,8 +12,8 @@ import onnx_ir as ir
 from onnx import helper, numpy_helper
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.control.bodies import text_of, values_read
+from tvm_ios.onnx.edit import constant, node_text
+from tvm_ios.onnx.rewrites.control.bodies import values_read
 
 #: The library's own types are incomplete.
 _helper: Any = helper
@@ -150,8 +150,8 @@ def _model_of(model: Any, nodes: Sequence[Any], read: Sequence[Any]) -> onnx.Mod
 
 def _reason(node: Any) -> str:
     if node.op_type in CONTROL_FLOW:
-        return f"{text_of(node)} is control flow that only the data decide"
-    return f"{text_of(node)} makes results whose shape depends on the data or is unknown"
+        return f"{node_text(node)} is control flow that only the data decide"
+    return f"{node_text(node)} makes results whose shape depends on the data or is unknown"
 
 
 def _depends_on_data(node: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.edit import constant, is_of_onnx, new_constant, redirect
+from tvm_ios.onnx.edit import constant, is_of_onnx, new_constant, node_text, redirect
 
 #: A larger model is refused: every search and every compiler would take minutes for it.
 LARGEST = 20_000
@@ -50,8 +50,8 @@ class Body:
         """
         if len(self.graph) + len(self.body) > LARGEST:
             raise GraphError(
-                f"{text_of(self.node)} makes the model more than {LARGEST} operators large when it "
-                "is unrolled: export the model for fewer steps"
+                f"{node_text(self.node)} makes the model more than {LARGEST} operators large when "
+                "it is unrolled: export the model for fewer steps"
             )
         values = {**self._shared(), **dict(zip(self.body.inputs, inputs, strict=True))}
         for inner in self.body:
@@ -64,12 +64,6 @@ class Body:
                 array: Any = constant(value)
                 self._constants[value] = new_constant(self.graph, value.name, array)
         return self._constants
-
-
-def text_of(node: Any) -> str:
-    """What a sentence calls a node: its operator, its name if it has one, what it makes."""
-    name = f"node {node.name!r}, " if node.name else ""
-    return f"operator {node.op_type} ({name}output {node.outputs[0].name!r})"
 
 
 def replace_nodes(graph: Any, results_of: Callable[[Any], Sequence[Any] | None]) -> bool:

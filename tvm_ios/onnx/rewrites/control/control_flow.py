@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.edit import constant, new_constant
-from tvm_ios.onnx.rewrites.control.bodies import Body, replace_nodes, text_of
+from tvm_ios.onnx.edit import constant, new_constant, node_text
+from tvm_ios.onnx.rewrites.control.bodies import Body, replace_nodes
 from tvm_ios.onnx.rewrites.control.trip_count import trip_count
 from tvm_ios.onnx.rewrites.steps import Steps
 
@@ -214,7 +214,7 @@ def _stacked(steps: Steps, parts: Sequence[Any], axis: int, output: Any) -> Any:
         return steps.op("Concat", *(steps.unsqueezed(part, axis) for part in parts), axis=axis)
     if output.shape is None or not output.shape.is_static() or output.dtype is None:
         raise GraphError(
-            f"{text_of(steps.node)} runs no step, so that {output.name!r} has no elements and an "
+            f"{node_text(steps.node)} runs no step, so that {output.name!r} has no elements and an "
             "unknown shape: export the model without it"
         )
     empty = np.zeros(tuple(output.shape), output.dtype.numpy())

@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.edit import constant, new_constant
-from tvm_ios.onnx.rewrites.control.bodies import Body, replace_nodes, text_of
+from tvm_ios.onnx.edit import constant, new_constant, node_text
+from tvm_ios.onnx.rewrites.control.bodies import Body, replace_nodes
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: The values that a sequence holds, in order.
@@ -223,8 +223,8 @@ def _position(
     counted = position + length if position < 0 else position
     if not 0 <= counted < length + extra:
         raise GraphError(
-            f"{text_of(steps.node)} asks for item {position} of a sequence of {length}: export the "
-            "model again"
+            f"{node_text(steps.node)} asks for item {position} of a sequence of {length}: export "
+            "the model again"
         )
     return counted
 
