@@ -5,12 +5,13 @@ from __future__ import annotations
 import resource
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runtime_ext.cpu.peak import measured_peak
-from runtime_ext.execution.executable import PACKAGES, load
+from runtime_ext.execution.executable import PACKAGES, Executable, load
 from runtime_ext.execution.foreign_build import ForeignBuild
 from runtime_ext.machine.hardware import last_level_cache
 from runtime_ext.native_errors import ExecutableError
@@ -122,15 +123,8 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation | Foreig
     # Before the runs, because it leaves the caches full of its own data.
     peak = measured_peak(lanes)
     peaks = Peaks(peak.gflops * 1e9, peak.gbps * 1e9, last_level_cache())
-    session = executable.program_session()
-    session.run(**session.random_inputs(seed))
-    interruptions = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-    samples = session.benchmark(number=1, repeat=repeat)
-    preemptions = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - interruptions
+    samples, preemptions, runs = _run(executable, repeat, seed)
     latency = statistics.median(samples)
-    runs = [read_timeline(program, session.profile()) for _ in range(repeat)]
-    session.close()
-
     work = find_work(program)
     blocks = split_blocks(work)
     all_units = tuple(range(len(program.units)))
@@ -162,6 +156,17 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation | Foreig
         timeline=min(runs, key=lambda run: run.seconds),
         tail=None if executable.tail is None else executable.tail.sentence,
     )
+
+
+def _run(executable: Executable, repeat: int, seed: int) -> tuple[list[float], int, list[Timeline]]:
+    """Seconds of runs that are not profiled, how often they were interrupted, and profiled runs."""
+    with closing(executable.program_session()) as session:
+        session.run(**session.random_inputs(seed))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+        samples = session.benchmark(number=1, repeat=repeat)
+        preemptions = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - before
+        runs = [read_timeline(executable.program, session.profile()) for _ in range(repeat)]
+    return samples, preemptions, runs
 
 
 def measured_latencies(notes: Mapping[str, Any]) -> dict[str, float]:
