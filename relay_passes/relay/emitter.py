@@ -16,11 +16,10 @@ from relay_passes.relay.expressions import (
     operator_name,
     shape_of_type,
     static_shape,
-    with_functions,
-    with_main,
 )
 from relay_passes.relay.extract import Extraction
 from relay_passes.relay.merge import emit_stacked
+from runtime_ext.relay.module_copies import with_functions, with_main
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graphturbo.origins import Origin
 

@@ -10,6 +10,7 @@ import tvm
 from tvm import relay
 
 from relay_passes.dialect import DialectError, Interface
+from runtime_ext.relay.module_copies import with_main
 from tvm_ios.files.array_files import Array
 
 
@@ -114,19 +115,6 @@ def rebuild(module: tvm.IRModule, emit: Callable[[Any, Any], Any]) -> tvm.IRModu
         new[expression] = same if emitted is None else emitted
     main = relay.Function(old.params, new[old.body], None, old.type_params, old.attrs)
     return with_main(module, main)
-
-
-def with_main(module: tvm.IRModule, main: relay.Function) -> tvm.IRModule:
-    """A copy of the module with another ``main``, types inferred."""
-    functions = {v: f for v, f in module.functions.items() if v.name_hint != "main"}
-    functions[relay.GlobalVar("main")] = main
-    return relay.transform.InferType()(with_functions(module, functions))
-
-
-def with_functions(module: tvm.IRModule, functions: dict[Any, Any]) -> tvm.IRModule:
-    """A copy of the module with other functions: what TVM's own setters do changes the caller's."""
-    types, attributes = module.type_definitions, module.attrs
-    return tvm.IRModule(functions, types, attributes)  # pyright: ignore[reportCallIssue]
 
 
 def static_shape(expression: Any) -> tuple[int, ...]:

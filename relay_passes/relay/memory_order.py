@@ -10,9 +10,10 @@ import tvm
 from tvm import relay
 
 from relay_passes.pipeline import apply_schedule, prepare_canonical
-from relay_passes.relay.expressions import arguments, shape_of_type, with_main
+from relay_passes.relay.expressions import arguments, shape_of_type
 from relay_passes.reordering import Reordering
 from runtime_ext.ir_form import STAGE, without_schedule
+from runtime_ext.relay.module_copies import with_main
 from runtime_ext.relay.scheduled_main import let, marked, read_scheduled_main
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph

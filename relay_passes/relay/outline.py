@@ -10,13 +10,14 @@ import tvm
 from tvm import relay
 
 from relay_passes.relay.calls import emit_calls
-from relay_passes.relay.expressions import constant, post_order, substitute, with_main
+from relay_passes.relay.expressions import constant, post_order, substitute
 from relay_passes.relay.extract import Extraction
 from relay_passes.relay.kernels import RelayUnitFunction, kernel_calls
 from relay_passes.relay.layouts.choice import LayoutChoice, alter_layouts
 from relay_passes.relay.layouts.transforms import Border, Transform
 from relay_passes.relay.merge import merged_function
 from relay_passes.unit_outliner import UnitOutliner, identifier
+from runtime_ext.relay.module_copies import with_main
 from runtime_ext.relay.scheduled_main import let, marked
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.merge_rule import MergePlan

@@ -11,7 +11,7 @@ from tvm import relay
 
 from relay_passes.dialect import DialectError
 from relay_passes.relay.canonical.canonicalise import canonicalise
-from relay_passes.relay.expressions import with_main
+from runtime_ext.relay.module_copies import with_main
 from tvm_ios.graph.input_shapes import Extent, Shapes, resolve_shapes
 
 

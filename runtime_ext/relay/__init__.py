@@ -25,6 +25,10 @@
     What a kernel of ``relay.build`` does: one parallel loop after another, or no such thing.
 ``model_tasks.py``
     What there is to tune in a Relay model: AutoTVM's tasks of its units and merge candidates.
+``module_copies.py``
+    Relay modules with another ``main``, or other functions.
+``scheduled_main.py``
+    ``main`` of a scheduled module: calls of kernels, each with its unit and place.
 ``trial_timer.py``
     Builds and times configurations of AutoTVM's tasks on this machine, in processes of their
     own.

@@ -11,6 +11,7 @@ import tvm
 from tvm import relay
 
 from runtime_ext.ir_form import CALLS, GROUP, STAGE, UNIT, ModuleError, attached_schedule
+from runtime_ext.relay.module_copies import with_main
 
 #: The unit, stage and group of a call.
 Place = tuple[str, int, int]
@@ -73,11 +74,7 @@ def read_scheduled_main(module: tvm.IRModule) -> ScheduledMain:
         count, body = count + 1, body.body
     if count > len(bindings):
         main = relay.Function(old.params, let(bindings, result), None, old.type_params, old.attrs)
-        functions = {v: main if v.name_hint == "main" else f for v, f in module.functions.items()}
-        whole = (functions, module.type_definitions, module.attrs)
-        module = relay.transform.InferType()(
-            tvm.IRModule(*whole)  # pyright: ignore[reportCallIssue]
-        )
+        module = with_main(module, main)
         bindings, result = _bindings(module["main"].body)
     return ScheduledMain(module, tuple(bindings), result, tuple(places))
 

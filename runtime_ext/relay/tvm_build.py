@@ -11,6 +11,7 @@ from tvm import relay
 
 from runtime_ext.relay.build_information import keep_build_information
 from runtime_ext.relay.factory import own_build_errors
+from runtime_ext.relay.module_copies import with_main
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.files.atomic import temporary_folder
 
@@ -61,5 +62,4 @@ def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
     results = [empty.get(place, field) for place, field in enumerate(fields)]
     body = relay.Tuple(results) if isinstance(main.body, relay.Tuple) else results[0]
     function = relay.Function([*main.params, *empty.values()], body, attrs=main.attrs)
-    functions = {v: function if v.name_hint == "main" else f for v, f in module.functions.items()}
-    return tvm.IRModule(functions, attrs=module.attrs)
+    return with_main(module, function)

@@ -11,8 +11,8 @@ from relay_passes.relay.canonical.fold_constants import FoldSmallConstants
 from relay_passes.relay.canonical.inline_calls import with_calls_inlined
 from relay_passes.relay.canonical.narrow_doubles import NarrowDoubles
 from relay_passes.relay.canonical.wrap_indices import WrapIndices
-from relay_passes.relay.expressions import with_functions
 from runtime_ext.ir_form import without_schedule
+from runtime_ext.relay.module_copies import with_functions
 
 
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:

@@ -9,7 +9,8 @@ import tvm
 from tvm import relay
 
 from relay_passes.dialect import DialectError
-from relay_passes.relay.expressions import reached, substitute, with_functions
+from relay_passes.relay.expressions import reached, substitute
+from runtime_ext.relay.module_copies import with_functions
 
 
 def with_calls_inlined(module: tvm.IRModule) -> tvm.IRModule:
