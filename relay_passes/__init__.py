@@ -8,6 +8,7 @@ Begin with :mod:`relay_passes.pipeline`, which lists the phases in order.
 - ``load``, ``saved_module``, ``node_names``: models as modules, files of modules, nodes' names.
 - ``measured_module``, ``search_options``: searching by measuring, and how.
 - ``dialect``: what a dialect offers; ``relax`` and ``relay`` have files of the same names.
+- ``first_wrong_operator``: where the difference of a wrong model arises.
 - ``emitter``, ``unit_outliner``, ``same_attributes``, ``reordering``: what dialects share.
 - ``instances``: a schedule's instances written into ``main``.
 """

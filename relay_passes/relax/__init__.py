@@ -4,6 +4,7 @@ Of the same names in ``relay``: ``dialect``, ``importer``, ``saved_module``, ``c
 ``expressions``, ``extract``, ``operators``, ``spellings``, ``calls``, ``merge``, ``outline``,
 ``emitter``, ``memory_order``, ``target_units``. Of Relax alone:
 
+- ``onnx_converters``: operators that TVM's ONNX importer lacks.
 - ``torch_importer``, ``fix_inputs``: programs of ``torch.export``, and dynamic dimensions.
 - ``lrn``: local response norms in operators that fuse.
 - ``reorder``: bindings in another order.

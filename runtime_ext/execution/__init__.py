@@ -1,1 +1,11 @@
-"""Running programs: executors, sessions, and executables in files."""
+"""Running programs: executors, sessions, and executables in files.
+
+- executor: what an executor is; native_executor, reference: those for CPUs
+- buffers, host_memory: memory of programs; poison: what finds reads of the wrong memory
+- session: a program with its buffers; tailed_session: of a model whose end runs after the program
+- ports: inputs and outputs by the names that users know
+- model_program: from a schedule and units' code to a program with its weights
+- built_model: what was built, to run here or save; first_wrong_unit: where it goes wrong
+- package: sealed folders and tars; executable: programs in them; runtime_module: as TVM's modules
+- foreign_build: other runtimes' builds in packages; bound_model: how such models are run
+"""

@@ -12,6 +12,8 @@ Nothing here knows a unit or a device's instructions.
     How a device cuts contractions.
 ``expression.py``
     Element-wise expressions: what a kernel does to a value before it stores it.
+``float_edges.py``
+    What TVM lowers, with infinities and NaN as ONNX has them.
 ``function_builder.py``
     Functions of Relax that are built, side by side in threads, and with errors in between.
 ``generic.py``
