@@ -206,7 +206,8 @@ class _ForeignModel:
         self._inputs: dict[str, Array] = {p.name: np.zeros(p.shape, p.dtype) for p in inputs}
         self._outputs = [port.name for port in outputs]
         self._bound: BoundModel | None = None
-        self._result: Any = None
+        #: What the last run returned, and the model that knows its outputs.
+        self._last: tuple[BoundModel, Any] | None = None
         self._one_at_a_time = Exclusive()
 
     def write(self, name: str, value: Array) -> None:
@@ -216,8 +217,9 @@ class _ForeignModel:
 
     def read(self, name: str) -> Array:
         """A copy of an output."""
-        assert self._bound is not None
-        return self._bound.outputs(self._result)[self._outputs.index(name)].copy()
+        assert self._last is not None, "the session asks after a run alone"
+        model, result = self._last
+        return model.outputs(result)[self._outputs.index(name)].copy()
 
     def run(self) -> None:
         """Run the model once."""
@@ -227,7 +229,7 @@ class _ForeignModel:
     def _run(self) -> None:
         if self._bound is None:
             self._bound = self._bind(self._inputs)
-        self._result = self._bound.run()
+        self._last = self._bound, self._bound.run()
 
     def benchmark(self, number: int, repeat: int) -> list[float]:
         """Seconds a run, as of :class:`Executor`."""

@@ -61,6 +61,14 @@ def test_it_runs_as_an_executable_does(saved: Path) -> None:
         session.run()
 
 
+def test_outputs_stay_those_of_the_last_run(saved: Path) -> None:
+    session = load(saved).session()
+    session.run(x=np.ones(INPUT.shape, np.float32))
+    before = session.get_output()
+    session.set_input(x=np.zeros(INPUT.shape, np.float32))
+    assert session.get_output().tobytes() == before.tobytes()
+
+
 def test_its_file_is_loaded_from_a_tar(saved: Path, tmp_path: Path) -> None:
     build = load(saved)
     assert isinstance(build, ForeignBuild)
