@@ -101,8 +101,30 @@ def bind_onnx(path: Path, threads: int) -> Bind:
         raise UserError(f"ONNX Runtime refuses the model: {error}") from error
 
     def bind(inputs: Mapping[str, Array]) -> BoundModel:
-        names = (port.name for port in session.get_inputs())
-        feeds = dict(zip(names, inputs.values(), strict=True))
+        feeds = onnx_feeds(session, inputs)
         return BoundModel(lambda: session.run(None, feeds), list)
 
     return bind
+
+
+#: Of types that ONNX Runtime names as C++ does what NumPy calls them.
+_NUMPY_NAMES = {"float": "float32", "double": "float64"}
+
+
+def onnx_feeds(session: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """What a session of ONNX Runtime reads.
+
+    Parameters
+    ----------
+    session
+        Of a model with static inputs.
+    inputs
+        Those of a program of the model; what it lacks, because nothing but its shape is read, is
+        zeros.
+    """
+    feeds: dict[str, Array] = {}
+    for port in session.get_inputs():
+        kind = port.type.removeprefix("tensor(").removesuffix(")")
+        zeros = np.zeros(port.shape, _NUMPY_NAMES.get(kind, kind))
+        feeds[port.name] = inputs.get(port.name, zeros)
+    return feeds

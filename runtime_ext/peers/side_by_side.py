@@ -31,6 +31,9 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.first_difference import is_quantised
 
+#: What peers read.
+_FILES = ("onnx", "simplified", "tvm")
+
 
 @dataclass(frozen=True)
 class SideBySide:
@@ -47,7 +50,7 @@ class SideBySide:
         How many runs to time, and for how long.
     peers
         Names in :mod:`runtime_ext.peers.registry`.
-    onnx, tvm
+    onnx, simplified, tvm
         The files that the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
     precision
         The key of :data:`LARGEST_ERRORS` by which outputs may differ; None if they may in any way.
@@ -58,12 +61,13 @@ class SideBySide:
     rules: Rules
     peers: Sequence[str] = ()
     onnx: Path | None = None
+    simplified: Path | None = None
     tvm: Path | None = None
     precision: str | None = "float32"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of :meth:`from_json`."""
-        files = {"onnx": self.onnx, "tvm": self.tvm}
+        files = {name: getattr(self, name) for name in _FILES}
         return {
             **asdict(self),
             **{name: path and str(path) for name, path in files.items()},
@@ -73,7 +77,7 @@ class SideBySide:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SideBySide:
         """Read what :meth:`to_json` made."""
-        files = {name: data[name] and Path(data[name]) for name in ("onnx", "tvm")}
+        files = {name: data[name] and Path(data[name]) for name in _FILES}
         executables = {name: Path(path) for name, path in data["executables"].items()}
         rules = Rules(**data["rules"])
         return cls(**{**data, **files, "executables": executables, "rules": rules})
@@ -140,7 +144,8 @@ def _compete(runners: SideBySide) -> Outcome:
     started, inputs, quantised = _start_executables(runners.executables)
     precision = runners.precision and ("quantised" if quantised else runners.precision)
     outputs = {name: ready.outputs(ready.run()) for name, ready in started.items()}
-    network = ModelFiles(inputs, runners.lanes, runners.onnx, runners.tvm)
+    files = {name: getattr(runners, name) for name in _FILES}
+    network = ModelFiles(inputs, runners.lanes, **files)
     peers, outputs_of_peers, failed = start_peers(runners.peers, network, report)
     started |= peers
     outputs |= outputs_of_peers

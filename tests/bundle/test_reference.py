@@ -12,9 +12,11 @@ import pytest
 
 from relay_passes.search_options import SearchOptions
 from runtime_ext.bundle.contents import read_bundle
+from runtime_ext.bundle.network import BundledNetwork
 from runtime_ext.bundle.runner import main
+from runtime_ext.peers.registry import peer_named
 from tests.brief import shorten
-from tests.onnx_sketch import Sketch, run_on
+from tests.onnx_sketch import Sketch, relative_error, run_on
 from tvm_ios.api.bundle import bundle_model
 from tvm_ios.contest.outputs import Verify
 
@@ -48,6 +50,10 @@ def test_it_holds_what_the_model_is_by_onnx(model: Path, tmp_path: Path, cache: 
     assert bundle.about["reference"] == source
     (expected,) = run_on(onnx.load(model), bundle.reference_inputs)
     assert bundle.reference_outputs[0].tolist() == expected.tolist()
+    network = BundledNetwork(bundle, 1)
+    assert onnx.load(network.onnx_file(tmp_path)).graph.node == onnx.load(model).graph.node
+    peer = peer_named("onnxruntime").start(network)
+    assert relative_error(peer.outputs(peer.run()), [expected]) <= 1e-5
 
 
 def test_it_holds_inputs_at_edges(
