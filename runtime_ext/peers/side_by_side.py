@@ -23,13 +23,14 @@ from runtime_ext.fresh_process import end_with_parent, report, run_fresh_process
 from runtime_ext.peers.model_files import ModelFiles
 from runtime_ext.peers.peer import Started
 from runtime_ext.peers.registry import start_peers
-from tvm_ios.contest.outputs import LARGEST_ERRORS, output_errors
+from tvm_ios.contest.outputs import difference, output_errors
 from tvm_ios.contest.rounds import Samples, run_in_turn
 from tvm_ios.contest.rules import Rules
+from tvm_ios.contest.tolerance import rounds, tolerance
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.progress import Progress, silent
-from tvm_ios.schedule.first_difference import is_quantised
+from tvm_ios.schedule.first_difference import kinds
 
 #: What peers read.
 _FILES = ("onnx", "simplified", "tvm")
@@ -53,7 +54,7 @@ class SideBySide:
     onnx, simplified, tvm
         The files that the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
     precision
-        The key of :data:`LARGEST_ERRORS` by which outputs may differ; None if they may in any way.
+        What the programs compute in, by which outputs may differ; None if they may in any way.
     """
 
     executables: Mapping[str, Path]
@@ -142,7 +143,6 @@ def _main(parent: int) -> None:
 
 def _compete(runners: SideBySide) -> Outcome:
     started, inputs, quantised = _start_executables(runners.executables)
-    precision = runners.precision and ("quantised" if quantised else runners.precision)
     outputs = {name: ready.outputs(ready.run()) for name, ready in started.items()}
     files = {name: getattr(runners, name) for name in _FILES}
     network = ModelFiles(inputs, runners.lanes, **files)
@@ -151,12 +151,14 @@ def _compete(runners: SideBySide) -> Outcome:
     outputs |= outputs_of_peers
     reference = next(iter(peers), next(iter(started)))
     errors = {name: output_errors(o, outputs[reference])[1] for name, o in outputs.items()}
-    for name, error in errors.items():
-        if precision is not None and not error <= LARGEST_ERRORS[precision]:
-            raise UserError(
-                f"{name} and {reference} differ by {error:.1e} of the largest output, so nothing "
-                "was timed; find out which of them is wrong with --against one peer at a time"
-            )
+    if runners.precision is not None:
+        limit = tolerance(runners.precision, outputs[reference], quantised=quantised)
+        for name, arrays in outputs.items():
+            if how := difference(arrays, outputs[reference], limit):
+                raise UserError(
+                    f"{name} and {reference} differ {how}, so nothing was timed; "
+                    "find out which of them is wrong with --against one peer at a time"
+                )
     samples = run_in_turn(
         {name: ready.run for name, ready in started.items()},
         runners.rules,
@@ -178,7 +180,7 @@ def _start_executables(
         try:
             executable = load(path)
             assert isinstance(executable, Executable), "others' builds are peers"
-            quantised = quantised or is_quantised(executable.schedule.get("graph", {}))
+            quantised = quantised or rounds(kinds(executable.schedule.get("graph", {})))
             session = executable.program_session()
             inputs = inputs or session.random_inputs(0)
             session.set_input(**inputs)

@@ -35,7 +35,7 @@ def test_the_first_wrong_unit_is_named(programs: tuple[BuiltModel, BuiltModel]) 
     sequential, staged = programs
     with closing(sequential.session()) as session:
         inputs = session.random_inputs(0)
-    assert first_wrong_unit(sequential, staged, inputs, "float32") is None
+    assert first_wrong_unit(sequential, staged, inputs, 1e-3) is None
     program = sequential.program
     unit = program.units.index("conv_4")
     launch = next(i for i in program.lanes[0] if isinstance(i, Launch) and i.unit == unit)
@@ -46,4 +46,4 @@ def test_the_first_wrong_unit_is_named(programs: tuple[BuiltModel, BuiltModel]) 
     }
     assert used & constants.keys()
     wrong = replace(staged, constants=constants)
-    assert first_wrong_unit(sequential, wrong, inputs, "float32") == "conv_4"
+    assert first_wrong_unit(sequential, wrong, inputs, 1e-3) == "conv_4"

@@ -10,6 +10,7 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
+from onnx_ir.passes import common as passes
 
 from tvm_ios.onnx.cut import names_read
 from tvm_ios.onnx.edit import free_weights_from_inputs
@@ -43,6 +44,7 @@ def with_static_inputs(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     work.ir_version = max(work.ir_version, 4)
     free_weights_from_inputs(work.graph)
     fix_inputs(work.graph, shapes)
+    passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
     return ir.serde.serialize_model(work)
 
 
