@@ -8,12 +8,13 @@ from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.host_memory import HostMemory
 from runtime_ext.execution.native_executor import NativeExecutor
 from tvm_ios.contest.outputs import difference
+from tvm_ios.contest.tolerance import Tolerance
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import Launch
 
 
 def first_wrong_unit(
-    right: BuiltModel, wrong: BuiltModel, inputs: Mapping[str, Array], tolerance: float
+    right: BuiltModel, wrong: BuiltModel, inputs: Mapping[str, Array], tolerance: Tolerance
 ) -> str | None:
     """The first unit of a sequential program that another program computes otherwise.
 
@@ -24,7 +25,7 @@ def first_wrong_unit(
     inputs
         The inputs by name.
     tolerance
-        By which results may differ, as of :func:`tvm_ios.contest.tolerance.tolerance`.
+        By which results may differ.
 
     Returns
     -------

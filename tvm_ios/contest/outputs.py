@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from tvm_ios.contest.tolerance import tolerance
+from tvm_ios.contest.tolerance import Tolerance, tolerance
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 
@@ -100,8 +100,8 @@ class Reference:
     tvm_outputs: Sequence[Sequence[Array]] = ()
 
     @property
-    def tolerance(self) -> float:
-        """The largest relative error of programs that compute the same."""
+    def tolerance(self) -> Tolerance:
+        """By what programs may differ that compute the same."""
         return tolerance(self.precision, self.samples[0].outputs, quantised=self.quantised)
 
     @property
@@ -146,16 +146,30 @@ def verify_outputs(
     return output_errors(outputs, sample.outputs)
 
 
-def difference(outputs: Sequence[Array], reference: Sequence[Array], limit: float) -> str:
-    """What of outputs is more than rounding, as a part of a sentence; empty if nothing is.
+def difference(outputs: Sequence[Array], reference: Sequence[Array], limit: Tolerance) -> str:
+    """What of outputs is more than rounding, as a part of a sentence; empty if nothing is."""
+    pairs = list(zip(outputs, reference, strict=False))
+    if len(outputs) != len(reference) or any(a.shape != b.shape for a, b in pairs):
+        return "in the shapes of its outputs"
+    for place, (ours, theirs) in enumerate(pairs):
+        count = _wrong_integers(ours, theirs, limit) if theirs.dtype.kind in "biu" else 0
+        if count:
+            return (
+                f"in {count} of {theirs.size} integers or truth values of output {place}, which "
+                "have to be equal (where rounding decides between scores, export these as outputs, "
+                "or compare nothing by --verify off)"
+            )
+    numbers = [pair for pair in pairs if pair[1].dtype.kind not in "biu"]
+    _, relative = output_errors([a for a, _ in numbers], [b for _, b in numbers])
+    return "" if relative <= limit.relative else f"by {relative:.1e} of the largest output"
 
-    Parameters
-    ----------
-    limit
-        As :func:`tvm_ios.contest.tolerance.tolerance` gives it.
-    """
-    _, relative = output_errors(outputs, reference)
-    return "" if relative <= limit else f"by {relative:.1e} of the largest output"
+
+def _wrong_integers(ours: Array, theirs: Array, limit: Tolerance) -> int:
+    # In their own types: as floats large ones would be equal that are not.
+    wrong = ours != theirs
+    if limit.steps and theirs.dtype.kind in "iu" and theirs.dtype.itemsize <= 2:
+        wrong &= np.abs(ours.astype(np.float64) - theirs) > limit.steps
+    return int(np.count_nonzero(wrong))
 
 
 def output_errors(outputs: Sequence[Array], reference: Sequence[Array]) -> Errors:

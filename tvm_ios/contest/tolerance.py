@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from tvm_ios.files.array_files import Array
@@ -15,8 +16,26 @@ _LARGEST: Mapping[str, float] = MappingProxyType({"float32": 1e-3, "tf32": 2e-2,
 _QUANTISED = 5e-2
 
 
-def tolerance(precision: str, outputs: Iterable[Array], *, quantised: bool) -> float:
-    """The largest difference, relative to the largest number of an output, that rounding makes.
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The largest differences that rounding makes.
+
+    Attributes
+    ----------
+    relative
+        Of an output's numbers, relative to the largest of them.
+    steps
+        Of integers of 8 and 16 bits, which may be numbers that were rounded to steps. All other
+        integers, as indices are, and truth values have to be equal: how near each other the scores
+        were that decided them, nobody can say who has only them.
+    """
+
+    relative: float
+    steps: int = 0
+
+
+def tolerance(precision: str, outputs: Iterable[Array], *, quantised: bool) -> Tolerance:
+    """What difference between programs is one of rounding.
 
     Parameters
     ----------
@@ -29,7 +48,8 @@ def tolerance(precision: str, outputs: Iterable[Array], *, quantised: bool) -> f
     """
     if any(str(output.dtype) in ("float16", "bfloat16") for output in outputs):
         precision = "float16"
-    return max(_LARGEST[precision], _QUANTISED if quantised else 0.0)
+    limit = _LARGEST[precision]
+    return Tolerance(max(limit, _QUANTISED), 1) if quantised else Tolerance(limit)
 
 
 def rounds(kinds: Iterable[str]) -> bool:
