@@ -80,6 +80,8 @@ class Dialect:
     rewrite_main
         Replaces ``main`` of a canonical module, given its extraction, by what a body writes with
         the same parameters; returns the module, and where its operators come from.
+    with_functions
+        Copies a module, with other functions.
     attribute
         Makes a string what this TVM wants as an attribute of a module.
     unprinted
@@ -96,6 +98,8 @@ class Dialect:
         Writes TVM's own build of a module for a CPU, given options and a path.
     operators_of
         Tells what of a canonical module can be put into another order.
+    calls_of
+        Gives the calls in ``main`` of a module, each after those whose results it reads.
     stages_of
         Reads the graph of units of a scheduled module, and its stages.
     with_stages
@@ -112,6 +116,7 @@ class Dialect:
     outline: Callable[[tvm.IRModule, Any, Schedule], tvm.IRModule]
     interface: Callable[[tvm.IRModule], Interface]
     rewrite_main: Callable[[tvm.IRModule, Any, Body], tuple[tvm.IRModule, OriginsOf]]
+    with_functions: Callable[[tvm.IRModule, dict[Any, Any]], tvm.IRModule]
     attribute: Callable[[str], Any]
     unprinted: Callable[[str], Any]
     import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
@@ -119,6 +124,7 @@ class Dialect:
     target_units: Callable[[Any, SearchOptions], Any]
     compile_tvm_build: Callable[[tvm.IRModule, SearchOptions, Path], None]
     operators_of: Callable[[tvm.IRModule], Reordering]
+    calls_of: Callable[[tvm.IRModule], list[Any]]
     stages_of: Callable[[tvm.IRModule], tuple[OpGraph, tuple[Stage, ...]]]
     with_stages: Callable[[tvm.IRModule, Sequence[int]], tvm.IRModule]
     places_tiles: bool

@@ -15,7 +15,8 @@ from relay_passes.search_options import SearchOptions
 from runtime_ext.execution.bound_model import library_outputs
 from runtime_ext.verification.expected import expected_outputs
 from runtime_ext.verification.onnx_outputs import named_by_model
-from tvm_ios.contest.outputs import Verify, is_rounding, output_errors, precision_of
+from tvm_ios.contest.outputs import Verify, difference
+from tvm_ios.contest.tolerance import rounds, tolerance
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
@@ -162,11 +163,10 @@ def _is_wrong(
             return library_outputs(folder / "tvm.so", arguments)
 
     expected = expected_outputs(model, feeds, tvm_outputs, verify)
-    precision = precision_of(expected.outputs[0], options.precision or "float32")
-    return not all(
-        is_rounding(output_errors(*pair), precision)
-        for pair in zip(outputs, expected.outputs, strict=False)
-    )
+    quantised = rounds(unit.kind for unit in prepared.units.operators)
+    precision = options.precision or "float32"
+    limit = tolerance(precision, expected.outputs[0], quantised=quantised)
+    return any(difference(*pair, limit) for pair in zip(outputs, expected.outputs, strict=False))
 
 
 def _of_ports(ports: Sequence[tuple[str, str]], feed: Mapping[str, Array]) -> dict[str, Array]:

@@ -7,7 +7,11 @@ from typing import Any
 import tvm
 
 from relay_passes.dialect import dialect_of
-from relay_passes.instances.subgraph_functions import PARTITION, SUBGRAPH, outline_instances
+from relay_passes.instances.subgraph_functions import (
+    is_partitioned,
+    outline_instances,
+    without_subgraphs,
+)
 from relay_passes.ios_schedule import let_pass
 from relay_passes.shown_pass import module_pass
 from runtime_ext.cpu.hierarchy import cpu_hierarchy
@@ -28,8 +32,8 @@ class GraphTurboPartition:
     The result is a valid module of the same dialect that computes the same: each sub-graph is a
     private function of a part of the batch with the attribute ``graphturbo.subgraph``; ``main``
     calls it once for each instance, in the order of the least fast memory; the module attribute
-    ``graphturbo.partition`` holds factors and order. A module of which ``main`` calls such
-    functions already is returned as it is.
+    ``graphturbo.partition`` holds factors and order. A module of which ``main`` does just that
+    already is returned as it is; if a later pass, or you, changed ``main``, it is partitioned anew.
     Of Relay's executors the virtual machine calls such functions.
 
     Parameters
@@ -54,11 +58,8 @@ class GraphTurboPartition:
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
         """Partition; see :class:`tvm.transform.Pass`."""
-        calls_subgraphs = any(f.attrs and SUBGRAPH in f.attrs for f in mod.functions.values())
-        if calls_subgraphs and mod.attrs and PARTITION in mod.attrs:
-            return mod
         try:
-            return self._partition(mod)
+            return mod if is_partitioned(mod) else self._partition(mod)
         except UserError as error:
             let_pass(type(error))
             raise
@@ -69,7 +70,7 @@ class GraphTurboPartition:
             device.local_buffer if device.name == "cpu" else device.cluster_local_buffer
         )
         dialect = dialect_of(module)
-        canonical = dialect.canonicalise(module)
+        canonical = without_subgraphs(dialect, dialect.canonicalise(module))
         extraction = dialect.extract(canonical, "model")
         layers = form_layers(extraction.graph)
         splitter = Splitter(layers, capacity, device.cores, axes=(0,))

@@ -30,7 +30,8 @@ class LoadedModel:
     onnx
         The simplified ONNX model, where it was read from one, without its tail.
     original
-        The model as it is written in its own framework, without its tail; None where that is TVM.
+        The model as it is written in its own framework, with static inputs and without its tail;
+        None where that is TVM.
     tail
         What runs after the program.
     whole

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import parser
 
 from tests.onnx_sketch import Sketch
 
 _CHANNELS = 16
+#: Of the inputs of :func:`rounded_convolution`.
+SHAPES = {"x": (2, 3, 8, 8), "like": (2, 5)}
 
 
 def image_network() -> onnx.ModelProto:
@@ -51,6 +54,29 @@ def attention_network() -> onnx.ModelProto:
     added = sketch.op("Add", "x", read)
     hidden = sketch.op("Add", product(added, width, 4 * width), sketch.normal(4 * width))
     return sketch.model(product(sketch.op("Relu", hidden), 4 * width, width))
+
+
+def rounded_convolution(end: str = "", output: str = "float[n, 4, 6, 6] y") -> onnx.ModelProto:
+    """One convolution between rounded numbers, an input that is read for its shape, and an end."""
+    model = parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17]>
+        drawn (float[n, 3, 8, 8] x, int64[n, 5] like) => ({output})
+        <float s = {{0.02}}, uint8 z = {{128}}, float ws = {{0.01}}, int8 wz = {{0}}>
+        {{
+            q = QuantizeLinear (x, s, z)
+            c = QLinearConv (q, s, z, w, ws, wz, s, z)
+            d = DequantizeLinear (c, s, z)
+            h = Shape <end = 1> (like)
+            t = Concat <axis = 0> (h, rest)
+            y = Reshape (d, t)
+            {end}
+        }}
+    """)
+    weights = np.random.default_rng(0).integers(-50, 50, (4, 3, 3, 3)).astype(np.int8)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    rest = np.array([4, 6, 6])
+    model.graph.initializer.append(onnx.numpy_helper.from_array(rest, "rest"))
+    return model
 
 
 def _static(network: Callable[[], onnx.ModelProto], **options: Any) -> Callable[[Path], Path]:

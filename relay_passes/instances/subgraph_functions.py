@@ -8,10 +8,11 @@ from typing import Any
 
 import tvm
 
-from relay_passes.dialect import Dialect
+from relay_passes.dialect import Dialect, dialect_of
 from relay_passes.emitter import Emitter
 from relay_passes.instances.part import available_box, cut, emit_part, reads
 from relay_passes.instances.pieces import Pieces
+from runtime_ext.ir_form import attribute_text
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.box import Box, extents
 from tvm_ios.graphturbo.footprint import entries, exits, tensor_boxes
@@ -19,6 +20,8 @@ from tvm_ios.graphturbo.instances import Instance, Instances
 
 #: Attributes: of the module, the partition as JSON; of a function, which sub-graph it is.
 PARTITION, SUBGRAPH = "graphturbo.partition", "graphturbo.subgraph"
+#: What else ``main`` calls: operators that an :class:`Emitter` slices and joins with.
+_CUT_AND_JOINED = {"relax.strided_slice", "relax.concat", "strided_slice", "concatenate"}
 
 
 def outline_instances(
@@ -68,6 +71,29 @@ def outline_instances(
     }
     rewritten, _ = dialect.rewrite_main(module, extraction, main)
     return rewritten.with_attr(PARTITION, dialect.attribute(json.dumps(partition)))
+
+
+def is_partitioned(module: tvm.IRModule) -> bool:
+    """Whether ``main`` still calls sub-graphs as the partition says that the module carries."""
+    if not module.attrs or PARTITION not in module.attrs:
+        return False
+    called: list[int] = []
+    for call in dialect_of(module).calls_of(module):
+        if isinstance(call.op, tvm.ir.GlobalVar):
+            attributes = module[call.op].attrs
+            if not attributes or SUBGRAPH not in attributes:
+                return False
+            called.append(int(attributes[SUBGRAPH]))
+        elif getattr(call.op, "name", None) not in _CUT_AND_JOINED:
+            return False
+    partition = json.loads(attribute_text(module.attrs[PARTITION]))
+    return called == [subgraph for subgraph, _ in partition["order"]]
+
+
+def without_subgraphs(dialect: Dialect, module: tvm.IRModule) -> tvm.IRModule:
+    """A canonical module, of which ``main`` calls nothing, without the functions of sub-graphs."""
+    kept = {v: f for v, f in module.functions.items() if not (f.attrs and SUBGRAPH in f.attrs)}
+    return dialect.with_functions(module, kept)
 
 
 class _SubGraph:

@@ -10,7 +10,7 @@ import tvm
 from relay_passes.dialect import Dialect
 from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.emitter import rewrite_main
-from relay_passes.relax.expressions import interface, unprinted
+from relay_passes.relax.expressions import calls_of, interface, unprinted, with_functions
 from relay_passes.relax.extract import extract
 from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.memory_order import operators_of, stages_of, with_stages
@@ -51,6 +51,7 @@ DIALECT = Dialect(
     outline=outline,
     interface=interface,
     rewrite_main=rewrite_main,
+    with_functions=with_functions,
     attribute=str,
     unprinted=unprinted,
     import_onnx=import_onnx,
@@ -58,6 +59,7 @@ DIALECT = Dialect(
     target_units=_target_units,
     compile_tvm_build=_compile_tvm_build,
     operators_of=operators_of,
+    calls_of=calls_of,
     stages_of=stages_of,
     with_stages=with_stages,
     places_tiles=True,

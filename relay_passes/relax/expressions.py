@@ -58,6 +58,18 @@ def interface(module: tvm.IRModule) -> Interface:
     return [(name, tuple(map(int, kind.shape)), str(kind.dtype)) for name, kind in types]
 
 
+def calls_of(module: tvm.IRModule) -> list[relax.Call]:
+    """The calls in ``main``, each after those whose results it reads."""
+    calls: list[relax.Call] = []
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, relax.Call):
+            calls.append(expression)
+
+    relax.analysis.post_order_visit(module["main"], visit)
+    return calls
+
+
 def operator_name(expression: Any) -> str:
     """``"relax.add"`` of a call of that operator; the name of the node's class otherwise."""
     if isinstance(expression, relax.Call) and isinstance(expression.op, tvm.ir.Op):

@@ -10,7 +10,7 @@ import tvm
 from relay_passes.dialect import Dialect
 from relay_passes.relay.canonical.canonicalise import canonicalise
 from relay_passes.relay.emitter import rewrite_main
-from relay_passes.relay.expressions import interface
+from relay_passes.relay.expressions import calls_of, interface, with_functions
 from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
 from relay_passes.relay.layouts.choice import LayoutChoice
@@ -63,6 +63,7 @@ DIALECT = Dialect(
     outline=outline,
     interface=interface,
     rewrite_main=rewrite_main,
+    with_functions=with_functions,
     attribute=tvm.runtime.String,
     unprinted=tvm.runtime.String,
     import_onnx=import_onnx,
@@ -70,6 +71,7 @@ DIALECT = Dialect(
     target_units=_target_units,
     compile_tvm_build=_compile_tvm_build,
     operators_of=operators_of,
+    calls_of=calls_of,
     stages_of=stages_of,
     with_stages=with_stages,
     places_tiles=False,

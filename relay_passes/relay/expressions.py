@@ -47,6 +47,16 @@ def interface(module: tvm.IRModule) -> Interface:
     return [(name, shape_of_type(kind, name), str(kind.dtype)) for name, kind in types]
 
 
+def calls_of(module: tvm.IRModule) -> list[relay.Call]:
+    """The calls in ``main``, each after those whose results it reads."""
+    body, visited, expressions = module["main"].body, set[Any](), list[Any]()
+    while isinstance(body, relay.Let):
+        expressions += reached(body.value, visited)
+        body = body.body
+    expressions += reached(body, visited)
+    return [e for e in expressions if isinstance(e, relay.Call)]
+
+
 def operator_name(expression: Any) -> str:
     """``"nn.relu"`` of a call of that operator; the name of the node's class otherwise."""
     if isinstance(expression, relay.Call) and isinstance(expression.op, tvm.ir.Op):

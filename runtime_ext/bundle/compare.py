@@ -16,6 +16,7 @@ from tvm_ios.contest import rules
 from tvm_ios.contest.contest import hold_contest
 from tvm_ios.contest.outputs import Reference, Sample
 from tvm_ios.contest.rounds import Samples, run_in_turn
+from tvm_ios.contest.tolerance import rounds
 from tvm_ios.contest.verdict import Verdict
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
@@ -83,4 +84,9 @@ def time_saved(
 def reference_of(bundle: Bundle) -> Reference:
     """The inputs and outputs that the bundle's programs are compared with."""
     sample = Sample(bundle.reference_inputs, bundle.reference_outputs)
-    return Reference([sample, *bundle.edges], bundle.about["precision"], bundle.about["reference"])
+    return Reference(
+        [sample, *bundle.edges],
+        bundle.about["precision"],
+        rounds(unit.kind for unit in bundle.graph.operators),
+        bundle.about["reference"],
+    )

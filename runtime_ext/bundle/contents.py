@@ -30,6 +30,8 @@ ABOUT, UNITS, OPERATORS, REFERENCE = "bundle.json", "units.json", "operators.jso
 KERNELS = "kernels.safetensors.gz"
 #: TVM's own build; a name that Python does not take for a module beside ``run.py``.
 TVM_LIBRARY = "tvm-build.so"
+#: The model as it is written.
+MODEL = "model.onnx"
 #: Written by every run; the rest of a bundle stays as it is.
 RESULTS = "results"
 #: Our code, for those who have none.

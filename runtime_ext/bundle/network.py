@@ -1,4 +1,4 @@
-"""The network of a bundle as peers read it: from its operators, on the device that it is for."""
+"""The network of a bundle as peers read it, on the device that it is for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.bundle.contents import OPERATORS, TVM_LIBRARY, Bundle
+from runtime_ext.bundle.contents import MODEL, OPERATORS, TVM_LIBRARY, Bundle
 from runtime_ext.peers.peer import PeerError, TvmLibrary
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import json_object
@@ -37,7 +37,9 @@ class BundledNetwork:
         return self.bundle.about["precision"]
 
     def onnx_file(self, folder: Path) -> Path:
-        """An ONNX file that PyTorch exports."""
+        """The model as it is written; of other weights or in float16, what PyTorch exports."""
+        if (self.bundle.folder / MODEL).exists():
+            return self.bundle.folder / MODEL
         import torch
 
         module, path = self.torch_module(), folder / "network.onnx"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 
@@ -101,8 +103,7 @@ def bind_onnx(path: Path, threads: int) -> Bind:
     session = onnx_session(path, threads)
 
     def bind(inputs: Mapping[str, Array]) -> BoundModel:
-        names = (port.name for port in session.get_inputs())
-        feeds = dict(zip(names, inputs.values(), strict=True))
+        feeds = onnx_feeds(session, inputs)
         return BoundModel(lambda: session.run(None, feeds), list)
 
     return bind
@@ -140,3 +141,26 @@ def onnx_session(path: Path, threads: int, cuda: Mapping[str, str] | None = None
         return onnxruntime.InferenceSession(str(path), options, providers=[provider])
     except Exception as error:
         raise UserError(f"ONNX Runtime refuses the model: {error}") from error
+
+
+#: Of types that ONNX Runtime names as C++ does what NumPy calls them.
+_NUMPY_NAMES = {"float": "float32", "double": "float64"}
+
+
+def onnx_feeds(session: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """What a session of ONNX Runtime reads.
+
+    Parameters
+    ----------
+    session
+        Of a model with static inputs.
+    inputs
+        Those of a program of the model; what it lacks, because nothing but its shape is read, is
+        zeros.
+    """
+    feeds: dict[str, Array] = {}
+    for port in session.get_inputs():
+        kind = port.type.removeprefix("tensor(").removesuffix(")")
+        zeros = np.zeros(port.shape, _NUMPY_NAMES.get(kind, kind))
+        feeds[port.name] = inputs.get(port.name, zeros)
+    return feeds

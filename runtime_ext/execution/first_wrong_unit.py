@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.host_memory import HostMemory
 from runtime_ext.execution.native_executor import NativeExecutor
-from tvm_ios.contest.outputs import is_rounding, output_errors
+from tvm_ios.contest.outputs import difference
+from tvm_ios.contest.tolerance import Tolerance
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import Launch
 
 
 def first_wrong_unit(
-    right: BuiltModel, wrong: BuiltModel, inputs: Mapping[str, Array], precision: str
+    right: BuiltModel, wrong: BuiltModel, inputs: Mapping[str, Array], tolerance: Tolerance
 ) -> str | None:
     """The first unit of a sequential program that another program computes otherwise.
 
@@ -23,7 +24,7 @@ def first_wrong_unit(
         Programs for a CPU; the first one runs one unit after another.
     inputs
         The inputs by name.
-    precision
+    tolerance
         By which results may differ.
 
     Returns
@@ -38,7 +39,7 @@ def first_wrong_unit(
             name = program.buffers[launch.buffers[place]].name
             if name not in theirs or theirs[name].shape != ours[name].shape:
                 continue
-            if not is_rounding(output_errors([theirs[name]], [ours[name]]), precision):
+            if difference([theirs[name]], [ours[name]], tolerance):
                 return program.units[launch.unit]
     return None
 

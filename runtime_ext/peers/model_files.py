@@ -1,4 +1,4 @@
-"""The model of a run of ``bench`` as peers read it: an ONNX file, and TVM's own build."""
+"""The model of a run of ``bench`` as peers read it: ONNX files, and TVM's own build."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class ModelFiles:
     lanes
         Threads to run on.
     onnx
-        The simplified model; None if nobody reads it.
+        The model as it is written; None if nobody reads it.
+    simplified
+        What is simplified of it, which is written in PyTorch; None if nobody reads it.
     tvm
         TVM's own build of it with its weights, a ``.so``; None if nobody reads it.
     """
@@ -30,6 +32,7 @@ class ModelFiles:
     inputs: Mapping[str, Array]
     lanes: int
     onnx: Path | None
+    simplified: Path | None
     tvm: Path | None
     gpu: bool = False
     precision: str = "float32"
@@ -45,8 +48,8 @@ class ModelFiles:
 
         from runtime_ext.peers.torch_import.network import torch_network
 
-        assert self.onnx is not None
-        return torch_network(onnx.load(self.onnx))
+        assert self.simplified is not None
+        return torch_network(onnx.load(self.simplified))
 
     def tvm_library(self) -> TvmLibrary:
         """TVM's own build."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import onnxruntime
 
-from runtime_ext.execution.bound_model import BoundModel, onnx_session
+from runtime_ext.execution.bound_model import BoundModel, onnx_feeds, onnx_session
 from runtime_ext.peers.peer import PeerModel
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
@@ -34,9 +34,9 @@ def _start(network: PeerModel, **cuda_options: str) -> BoundModel:
         path = network.onnx_file(folder)
         session = onnx_session(path, network.lanes, cuda if network.gpu else None)
     binding = session.io_binding()
-    for port in session.get_inputs():
-        value = onnxruntime.OrtValue.ortvalue_from_numpy(network.inputs[port.name], device, 0)
-        binding.bind_ortvalue_input(port.name, value)
+    for name, array in onnx_feeds(session, network.inputs).items():
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(array, device, 0)
+        binding.bind_ortvalue_input(name, value)
     for port in session.get_outputs():
         # Where the output lies is settled by the first run: a captured graph writes there again.
         binding.bind_output(port.name, device)

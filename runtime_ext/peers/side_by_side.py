@@ -23,13 +23,17 @@ from runtime_ext.execution.bound_model import BoundModel
 from runtime_ext.fresh_process import end_with_parent, report, run_fresh_process
 from runtime_ext.peers.model_files import ModelFiles
 from runtime_ext.peers.registry import start_peers
-from tvm_ios.contest.outputs import LARGEST_ERRORS, output_errors
+from tvm_ios.contest.outputs import difference, output_errors
 from tvm_ios.contest.rounds import Samples, run_in_turn
 from tvm_ios.contest.rules import Rules
+from tvm_ios.contest.tolerance import rounds, tolerance
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.progress import Progress, silent
-from tvm_ios.schedule.first_difference import is_quantised
+from tvm_ios.schedule.first_difference import kinds
+
+#: What peers read.
+_FILES = ("onnx", "simplified", "tvm")
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,10 @@ class SideBySide:
         How many runs to time, and for how long.
     peers
         Names in :mod:`runtime_ext.peers.registry`.
-    onnx, tvm
+    onnx, simplified, tvm
         The files that the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
     precision
-        The key of :data:`LARGEST_ERRORS` by which outputs may differ; None if they may in any way.
+        What the programs compute in, by which outputs may differ; None if they may in any way.
     """
 
     executables: Mapping[str, Path]
@@ -58,12 +62,13 @@ class SideBySide:
     rules: Rules
     peers: Sequence[str] = ()
     onnx: Path | None = None
+    simplified: Path | None = None
     tvm: Path | None = None
     precision: str | None = "float32"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of :meth:`from_json`."""
-        files = {"onnx": self.onnx, "tvm": self.tvm}
+        files = {name: getattr(self, name) for name in _FILES}
         return {
             **asdict(self),
             **{name: path and str(path) for name, path in files.items()},
@@ -73,7 +78,7 @@ class SideBySide:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SideBySide:
         """Read what :meth:`to_json` made."""
-        files = {name: data[name] and Path(data[name]) for name in ("onnx", "tvm")}
+        files = {name: data[name] and Path(data[name]) for name in _FILES}
         executables = {name: Path(path) for name, path in data["executables"].items()}
         rules = Rules(**data["rules"])
         return cls(**{**data, **files, "executables": executables, "rules": rules})
@@ -138,20 +143,22 @@ def _main(parent: int) -> None:
 
 def _compete(runners: SideBySide) -> Outcome:
     started, inputs, quantised = _start_executables(runners.executables)
-    precision = runners.precision and ("quantised" if quantised else runners.precision)
     outputs = {name: ready.outputs(ready.run()) for name, ready in started.items()}
-    network = ModelFiles(inputs, runners.lanes, runners.onnx, runners.tvm)
+    files = {name: getattr(runners, name) for name in _FILES}
+    network = ModelFiles(inputs, runners.lanes, **files)
     peers, outputs_of_peers, failed = start_peers(runners.peers, network, report)
     started |= peers
     outputs |= outputs_of_peers
     reference = next(iter(peers), next(iter(started)))
     errors = {name: output_errors(o, outputs[reference])[1] for name, o in outputs.items()}
-    for name, error in errors.items():
-        if precision is not None and not error <= LARGEST_ERRORS[precision]:
-            raise UserError(
-                f"{name} and {reference} differ by {error:.1e} of the largest output, so nothing "
-                "was timed; find out which of them is wrong with --against one peer at a time"
-            )
+    if runners.precision is not None:
+        limit = tolerance(runners.precision, outputs[reference], quantised=quantised)
+        for name, arrays in outputs.items():
+            if how := difference(arrays, outputs[reference], limit):
+                raise UserError(
+                    f"{name} and {reference} differ {how}, so nothing was timed; "
+                    "find out which of them is wrong with --against one peer at a time"
+                )
     samples = run_in_turn(
         {name: ready.run for name, ready in started.items()},
         runners.rules,
@@ -173,7 +180,7 @@ def _start_executables(
         try:
             executable = load(path)
             assert isinstance(executable, Executable), "others' builds are peers"
-            quantised = quantised or is_quantised(executable.schedule.get("graph", {}))
+            quantised = quantised or rounds(kinds(executable.schedule.get("graph", {})))
             session = executable.program_session()
             inputs = inputs or session.random_inputs(0)
             session.set_input(**inputs)

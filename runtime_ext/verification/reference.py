@@ -15,9 +15,7 @@ from tvm_ios.contest.outputs import (
     Reference,
     Sample,
     Verify,
-    is_rounding,
-    output_errors,
-    precision_of,
+    difference,
 )
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edge_inputs import edge_inputs
@@ -50,6 +48,7 @@ def reference_of(
     verify: Verify,
     *,
     precision: str,
+    quantised: bool,
     infinities: bool,
     beside_tvm: bool,
 ) -> Reference:
@@ -65,6 +64,8 @@ def reference_of(
         What the programs are compared with.
     precision
         Their precision.
+    quantised
+        Whether the model rounds numbers.
     infinities
         Whether their reductions may meet infinities alone.
     beside_tvm
@@ -72,7 +73,7 @@ def reference_of(
     """
     samples = [Sample(inputs)]
     if verify is Verify.off:
-        return Reference(samples, precision, None)
+        return Reference(samples, precision, quantised, None)
     if verify is Verify.onnx and model.simple is not None:
         edges = edge_inputs(model.simple, inputs, infinities=infinities)
         if edges is not None:
@@ -88,7 +89,8 @@ def reference_of(
     )
     return Reference(
         [replace(s, outputs=o) for s, o in zip(samples, expected.outputs, strict=False)],
-        precision_of(expected.outputs[0], precision),
+        precision,
+        quantised,
         expected.source,
         by_tvm or (),
     )
@@ -120,7 +122,7 @@ def second_opinion(original: Original | None, reference: Reference) -> Reference
     except NotComputed:
         return None
     pairs = [*zip(reference.samples, outputs, strict=False)]
-    if all(is_rounding(output_errors(s.outputs, o), reference.precision) for s, o in pairs):
+    if not any(difference(s.outputs, o, reference.tolerance) for s, o in pairs):
         return None
     return replace(
         reference,

@@ -11,12 +11,17 @@ import onnx
 import pytest
 
 from relay_passes.search_options import SearchOptions
+from runtime_ext.bundle.compare import reference_of
 from runtime_ext.bundle.contents import read_bundle
+from runtime_ext.bundle.network import BundledNetwork
 from runtime_ext.bundle.runner import main
+from runtime_ext.peers.registry import peer_named
 from tests.brief import shorten
-from tests.onnx_sketch import Sketch, run_on, save_small
+from tests.onnx_sketch import Sketch, relative_error, run_on, save_small
+from tests.quantised_models import SHAPES, rounded_convolution
 from tvm_ios.api.bundle import bundle_model
 from tvm_ios.contest.outputs import Verify
+from tvm_ios.onnx.as_written import with_static_inputs
 
 pytest.importorskip("onnxruntime")
 
@@ -45,6 +50,10 @@ def test_it_holds_what_the_model_is_by_onnx(model: Path, tmp_path: Path, cache: 
     assert bundle.about["reference"] == source
     (expected,) = run_on(onnx.load(model), bundle.reference_inputs)
     assert bundle.reference_outputs[0].tolist() == expected.tolist()
+    network = BundledNetwork(bundle, 1)
+    assert onnx.load(network.onnx_file(tmp_path)).graph.node == onnx.load(model).graph.node
+    peer = peer_named("onnxruntime").start(network)
+    assert relative_error(peer.outputs(peer.run()), [expected]) <= 1e-5
 
 
 def test_it_holds_inputs_at_edges(
@@ -58,6 +67,14 @@ def test_it_holds_inputs_at_edges(
     assert np.isinf(edge.inputs["x"]).any()
     assert edge.outputs[0].tolist() == np.maximum(edge.inputs["x"], 0).tolist()
     assert main(tmp_path / "bundle", ["--policy", "sequential"]) == 0
+
+
+def test_models_that_round_may_differ_by_more(model: Path, tmp_path: Path, cache: Path) -> None:
+    bundled(model, tmp_path / "exact", cache)
+    onnx.save(with_static_inputs(rounded_convolution(), SHAPES), tmp_path / "rounds.onnx")
+    bundled(tmp_path / "rounds.onnx", tmp_path / "rounds", cache)
+    limits = [reference_of(read_bundle(tmp_path / n)).tolerance for n in ("exact", "rounds")]
+    assert limits[0] < limits[1]
 
 
 @pytest.mark.parametrize(

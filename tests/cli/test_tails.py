@@ -51,7 +51,9 @@ def test_optimize_run_explain_and_bench(detector: Path, tmp_path: Path) -> None:
     expected = run_on(yolo_with_suppression(), {"images": image})
     assert results.files == ["boxes", "scores", "classes"]
     assert relative_error([results[name] for name in results.files], expected) <= 1e-4
-    require_names(tvm_ios("explain", out, "--repeat", 3, "--json").json["tail"], *SAYS)
+    explained = tvm_ios("explain", out, "--repeat", 3, "--json")
+    require_names(explained.json["tail"], *SAYS)
+    assert explained.json["tail"] in explained.stderr
     assert "NonMaxSuppression" in tvm_ios("run", out).stdout
     compared = tvm_ios_process(
         "bench", detector, *limits, "--against", "onnxruntime", "--json", brief=True
@@ -59,10 +61,40 @@ def test_optimize_run_explain_and_bench(detector: Path, tmp_path: Path) -> None:
     assert compared["networks"][0]["latency_ms"].keys() >= {"ours", "onnxruntime"}
 
 
-def test_stats(detector: Path) -> None:
-    require_names(tvm_ios("stats", detector, "--json").json["tail"], *SAYS)
-    assert "NonMaxSuppression" in tvm_ios("stats", detector).stdout
-    assert tvm_ios("stats", "squeezenet", "--json").json["tail"] is None
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("stats",),
+        ("stats", "--policy", "graphturbo"),
+        ("memory", "--scheduler", "rpo"),
+        ("memory", "--scheduler", "rpo", "--units"),
+        ("schedule", "--policy", "greedy"),
+        ("schedule", "--policy", "ios-both", "--pareto"),
+        pytest.param(
+            ("schedule", "--policy", "sequential", "--cost", "measured", "--lanes", 1),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=lambda command: " ".join(map(str, command)),
+)
+def test_what_is_left_out_is_said(command: tuple[object, ...], detector: Path) -> None:
+    name, *options = command
+    done = tvm_ios(name, detector, *options, "--json")
+    sentence = done.json["tail"]
+    require_names(sentence, *SAYS)
+    assert f"tvm-ios: {sentence}" in done.stderr.splitlines()
+    whole = tvm_ios(name, "inception_block", *options, "--json")
+    assert whole.json["tail"] is None
+    assert "tvm-ios:" not in whole.stderr
+
+
+@pytest.mark.slow
+def test_tune_says_it(detector: Path, tmp_path: Path) -> None:
+    pytest.importorskip("xgboost")
+    options = ["--log", tmp_path / "log", "--lanes", 1, "--trials", 2, "--time-limit", 1]
+    done = tvm_ios("tune", detector, *options, "--json")
+    require_names(done.json["tail"], *SAYS)
+    assert done.json["tail"] in done.stderr
 
 
 def test_compiled_for_elsewhere(detector: Path, tmp_path: Path) -> None:

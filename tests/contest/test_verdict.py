@@ -109,7 +109,8 @@ def test_policies_of_one_schedule_share_their_measurement() -> None:
 
 def errors(outputs: Any, reference: Any) -> tuple[float, float]:
     ours, theirs = ([np.asarray(x, np.float32) for x in part] for part in (outputs, reference))
-    return verify_outputs("greedy", ours, Sample({}, theirs), Reference([]))
+    sample = Sample({}, theirs)
+    return verify_outputs("greedy", ours, sample, Reference([sample]))
 
 
 def test_errors_are_relative_to_the_largest_of_each_output() -> None:

@@ -13,6 +13,7 @@ from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.first_wrong_unit import first_wrong_unit
+from tvm_ios.contest.tolerance import Tolerance
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.program import Launch
@@ -35,7 +36,7 @@ def test_the_first_wrong_unit_is_named(programs: tuple[BuiltModel, BuiltModel]) 
     sequential, staged = programs
     with closing(sequential.session()) as session:
         inputs = session.random_inputs(0)
-    assert first_wrong_unit(sequential, staged, inputs, "float32") is None
+    assert first_wrong_unit(sequential, staged, inputs, Tolerance(1e-3)) is None
     program = sequential.program
     unit = program.units.index("conv_4")
     launch = next(i for i in program.lanes[0] if isinstance(i, Launch) and i.unit == unit)
@@ -46,4 +47,4 @@ def test_the_first_wrong_unit_is_named(programs: tuple[BuiltModel, BuiltModel]) 
     }
     assert used & constants.keys()
     wrong = replace(staged, constants=constants)
-    assert first_wrong_unit(sequential, wrong, inputs, "float32") == "conv_4"
+    assert first_wrong_unit(sequential, wrong, inputs, Tolerance(1e-3)) == "conv_4"

@@ -36,7 +36,7 @@ def _run(options: argparse.Namespace, results: Results) -> None:
     verdicts = run_cases(options.through, options.form, left)
     for name, verdict in track(verdicts, "cases", total=len(left)):
         results.add(options.through, options.form, name, verdict)
-        unexpected = verdict.verdict not in ("pass", "refused", "outside")
+        unexpected = verdict.verdict not in ("pass", "tail", "refused", "outside")
         if options.through in OURS and unexpected:
             print(f"{verdict.verdict:8} {name}: {verdict.detail[:160]}", flush=True)
     outcomes = results.of(options.through, options.form)

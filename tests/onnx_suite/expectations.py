@@ -27,6 +27,11 @@ def computed(way: str, form: str) -> list[str]:
     return [name for name in all_cases(form) if name not in expectations(way, form)]
 
 
+def tailed(way: str, form: str) -> list[str]:
+    """The cases that are expected to pass with their end on another runtime."""
+    return [name for name, verdict in expectations(way, form).items() if verdict == "tail"]
+
+
 def require_expected(way: str, form: str, names: Sequence[str]) -> None:
     """Run cases, and fail if one comes to something else than is expected of it."""
     expected = expectations(way, form)

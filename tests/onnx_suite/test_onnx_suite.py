@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from tests.onnx_suite.cases import FORMS, all_cases
-from tests.onnx_suite.expectations import computed, expectations, require_expected
+from tests.onnx_suite.expectations import computed, expectations, require_expected, tailed
 from tests.onnx_suite.verdict import difference, examine
+from tests.onnx_suite.ways import Computed
 
 WAY = "tvm-ios"
-KNOWN = ("refused", "outside")
+KNOWN = ("tail", "refused", "outside")
 
 #: The fast tests run one case of so many, of those that are not refused.
 _SPREAD = {"inputs": 15, "constants": 8}
@@ -21,6 +22,7 @@ _SPREAD = {"inputs": 15, "constants": 8}
 @pytest.mark.parametrize("form", FORMS)
 def test_a_spread_of_cases(form: str) -> None:
     require_expected(WAY, form, computed(WAY, form)[:: _SPREAD[form]])
+    require_expected(WAY, form, tailed(WAY, form)[:: _SPREAD[form]])
 
 
 @pytest.mark.slow
@@ -47,11 +49,15 @@ def test_expectations_are_of_cases() -> None:
 def test_wrong_outputs_are_seen() -> None:
     case = all_cases("inputs")["node/test_add"]
 
-    def wrong(model: Any, path: Any, feeds: Any) -> list[Any]:
-        return [feeds["x"] - feeds["y"]]
+    def wrong(model: Any, path: Any, feeds: Any) -> Computed:
+        return Computed([feeds["x"] - feeds["y"]])
+
+    def tailed(model: Any, path: Any, feeds: Any) -> Computed:
+        return Computed([feeds["x"] + feeds["y"]], "the end runs elsewhere")
 
     assert examine(case, wrong, refuses=True).verdict == "wrong"
-    assert examine(case, lambda *_: [], refuses=True).verdict == "wrong"
+    assert examine(case, lambda *_: Computed([]), refuses=True).verdict == "wrong"
+    assert examine(case, tailed, refuses=True).verdict == "tail"
     assert examine(case, lambda *_: 1 / 0, refuses=True).verdict == "error"
     one = np.ones(2, np.float32)
     assert difference(one, one, 0.0, 0.0) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -11,8 +12,25 @@ import onnx
 
 from tvm_ios.files.array_files import Array
 
-#: From a model, its file, and inputs by name to outputs in order.
-Way = Callable[[onnx.ModelProto, Path, Mapping[str, Array]], Sequence[Array]]
+
+@dataclass(frozen=True)
+class Computed:
+    """What a case computes.
+
+    Attributes
+    ----------
+    outputs
+        In the model's order.
+    tail
+        What of the model another runtime computed, in a sentence; empty if nothing.
+    """
+
+    outputs: Sequence[Array]
+    tail: str = ""
+
+
+#: From a model, its file, and inputs by name to what it computes.
+Way = Callable[[onnx.ModelProto, Path, Mapping[str, Array]], Computed]
 
 #: Those whose sentences are refusals, not errors.
 OURS = ("tvm-ios", "tvm-ios-lanes", "tvm-ios-relay")
@@ -25,27 +43,28 @@ def _tvm_ios(
     *,
     dialect: str = "relax",
     lanes: int = 1,
-) -> Sequence[Array]:
+) -> Computed:
     """What ``tvm-ios optimize`` does with a model, without searching or measuring."""
     from relay_passes.load import load_model
     from relay_passes.pipeline import apply_schedule, prepare
     from runtime_ext.build import build
-    from tvm_ios.errors import UserError
+    from runtime_ext.execution.tailed_session import TailedSession
     from tvm_ios.models.source import ModelSource
     from tvm_ios.policies.sequential import sequential_schedule
 
     source = ModelSource(str(path), shapes=_open_shapes(model, feeds), dialect=dialect)
     loaded = load_model(source)
-    if loaded.tail is not None:
-        # What others compute is nothing that we pass.
-        raise UserError(loaded.tail.sentence)
     prepared = prepare(loaded.module)
     module = apply_schedule(prepared, sequential_schedule(prepared.units))
     # Every kernel's tiles are divided among the lanes.
     session = build(module, lanes=lanes).session()
+    tail = ""
+    if loaded.tail is not None:
+        session, tail = TailedSession(session, loaded.tail), loaded.tail.sentence
     with contextlib.closing(session):
         session.run(**{port.name: feeds[port.name] for port in session.inputs})
-        return [session.get_output(place) for place in range(len(session.outputs))]
+        outputs = [session.get_output(place) for place in range(len(session.outputs))]
+    return Computed(outputs, tail)
 
 
 def _open_shapes(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
@@ -58,7 +77,7 @@ def _open_shapes(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str
     }
 
 
-def _tvm(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Sequence[Array]:
+def _tvm(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Computed:
     """TVM's own importer, pipeline and virtual machine."""
     import tvm
     from tvm import relax
@@ -70,10 +89,11 @@ def _tvm(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Sequ
     machine = relax.VirtualMachine(executable, tvm.cpu())
     # The importer keeps the order of inputs, but not names that are no identifiers.
     result = machine["main"](*(tvm.runtime.tensor(value) for value in feeds.values()))
-    return [item.numpy() for item in ([result] if hasattr(result, "numpy") else result)]
+    parts = [result] if hasattr(result, "numpy") else result
+    return Computed([item.numpy() for item in parts])
 
 
-def _onnxruntime(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Sequence[Array]:
+def _onnxruntime(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Computed:
     """ONNX Runtime on the CPU."""
     import onnxruntime
 
@@ -87,7 +107,7 @@ def _onnxruntime(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array])
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    return list(session.run(None, dict(feeds)))
+    return Computed(session.run(None, dict(feeds)))
 
 
 WAYS: Mapping[str, Way] = {

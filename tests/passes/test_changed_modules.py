@@ -17,7 +17,9 @@ from tvm.relax.global_info import VDevice
 
 from relay_passes import GraphTurboPartition, IOSSchedule, MemorySchedule, schedule_of
 from relay_passes.dialect import DialectError
+from relay_passes.instances.subgraph_functions import is_partitioned
 from relay_passes.pipeline import apply_schedule, prepare
+from relay_passes.relax.expressions import calls_of
 from runtime_ext.build import build
 from runtime_ext.ir_form import SCHEDULE, SCHEDULE_DATA, ModuleError, attached_schedule
 from tests.forced_schedules import merge_first
@@ -94,6 +96,41 @@ def test_a_partitioned_module_is_scheduled_and_partitioned_again() -> None:
     scheduled = IOSSchedule("greedy")(partitioned)
     require_equal(scheduled, module)
     assert not partition(scheduled).same_as(scheduled)
+
+
+def test_a_new_main_is_partitioned_again() -> None:
+    module = module_of([(2, 3, 8, 8)], lambda s, x: s.emit(op.nn.relu(s.conv(x, 4))))
+    other = module_of([(2, 3, 8, 8)], lambda s, x: s.emit(op.exp(s.conv(x, 4))))
+    partition = GraphTurboPartition("stcp920", capacity=2000)
+    stale = partition(module)
+    stale.update_func(stale.get_global_var("main"), other["main"])
+    anew = partition(stale)
+    assert partition(anew).same_as(anew)
+    # The functions of the sub-graphs that were are gone.
+    names = [sorted(v.name_hint for v in each.functions) for each in (anew, partition(other))]
+    assert names[0] == names[1]
+    assert len(calls_of(anew)) > len(calls_of(other))
+    inputs = inputs_of(other)
+    assert relative_error(run(anew, inputs), run(other, inputs)) <= 1e-5
+
+
+def test_what_is_added_to_calls_of_subgraphs_is_partitioned_too() -> None:
+    module = module_of([(2, 3, 8, 8)], lambda s, x: s.emit(op.nn.relu(s.conv(x, 4))))
+    partitioned = GraphTurboPartition("stcp920", capacity=2000)(module)
+    assert is_partitioned(partitioned)
+
+    @relax.expr_functor.mutator
+    class Doubles(relax.PyExprMutator):
+        """Doubles what is joined."""
+
+        def visit_call_(self, call: Any) -> Any:
+            joins = getattr(call.op, "name", "") == "relax.concat"
+            return op.add(call, call) if joins else call
+
+    doubled = tvm.IRModule(dict(partitioned.functions_items()), attrs=partitioned.attrs)
+    main = doubled.get_global_var("main")
+    doubled.update_func(main, Doubles().visit_expr(doubled[main]))
+    assert not is_partitioned(passes.Normalize()(doubled))
 
 
 def test_parameters_bound_afterwards_become_weights() -> None:

@@ -22,7 +22,8 @@ def beside(
     folder: Path, peer: str, model: str = "model.onnx", progress: Progress = silent
 ) -> Outcome:
     """The executable beside a peer."""
-    runners = SideBySide({"ours": folder / "ours"}, 2, RULES, (peer,), folder / model)
+    file = folder / model
+    runners = SideBySide({"ours": folder / "ours"}, 2, RULES, (peer,), onnx=file, simplified=file)
     return run_side_by_side(runners, progress)
 
 

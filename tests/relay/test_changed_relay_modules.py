@@ -12,6 +12,7 @@ from tvm import relay
 from relay_passes import GraphTurboPartition, IOSSchedule, MemorySchedule, schedule_of
 from relay_passes.dialect import DialectError
 from relay_passes.pipeline import apply_schedule, prepare
+from relay_passes.relay.expressions import calls_of
 from runtime_ext.build import build
 from runtime_ext.ir_form import CALLS, SCHEDULE, SCHEDULE_DATA, ModuleError, attached_schedule
 from runtime_ext.relay.scheduled_main import read_scheduled_main
@@ -42,6 +43,18 @@ def test_a_partitioned_module_is_scheduled(module: tvm.IRModule) -> None:
     scheduled = IOSSchedule("greedy")(partitioned)
     assert [v.name_hint for v in scheduled.functions] == ["main"]
     require_equal(scheduled, module)
+
+
+def test_a_new_main_is_partitioned_again(module: tvm.IRModule) -> None:
+    other = module_of([(2, 3, 8, 8)], lambda s, x: relay.exp(s.bias(s.conv(x, 3, 4), 4)))
+    partition = GraphTurboPartition("stcp920", capacity=2000)
+    stale = partition(module)
+    assert partition(stale).same_as(stale)
+    stale.update_func(stale.get_global_var("main"), other["main"])
+    anew = partition(stale)
+    assert partition(anew).same_as(anew)
+    assert len(calls_of(anew)) > len(calls_of(other))
+    require_equal(IOSSchedule("greedy")(anew), other)
 
 
 @pytest.mark.parametrize("level", [0, 2])

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tvm_ios.api.measured import optimize
-    from tvm_ios.api.units import load_operators, load_units, units_and_tail
+    from tvm_ios.api.units import load_operators, load_units, operators_and_tail, units_and_tail
     from tvm_ios.api.unmeasured import compile_unmeasured
 
 __all__ = [
     "compile_unmeasured",
     "load_operators",
     "load_units",
+    "operators_and_tail",
     "optimize",
     "units_and_tail",
 ]
@@ -38,6 +39,7 @@ _MODULES = {
     "compile_unmeasured": "unmeasured",
     "load_operators": "units",
     "load_units": "units",
+    "operators_and_tail": "units",
     "optimize": "measured",
     "units_and_tail": "units",
 }

@@ -15,11 +15,12 @@ from tvm_ios.contest import rules
 from tvm_ios.contest.contest import TimeElsewhere, hold_contest
 from tvm_ios.contest.outputs import Reference, VerificationError, Verify
 from tvm_ios.contest.rounds import Samples
+from tvm_ios.contest.tolerance import rounds
 from tvm_ios.contest.verdict import TVM, Verdict
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress
-from tvm_ios.schedule.first_difference import is_quantised
+from tvm_ios.schedule.first_difference import kinds
 
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
@@ -69,7 +70,7 @@ def compare_policies(
 
     def contest(reference: Reference) -> Verdict:
         # What computes something else is not compared with.
-        beside = beside_tvm and reference.tvm_agrees
+        beside = beside_tvm and not reference.tvm_difference
         tvm = bind_library(tvm_build)(reference.samples[0].inputs).run if beside else None
         with temporary_folder() as folder:
             return hold_contest(
@@ -107,11 +108,11 @@ def compare_policies(
             progress,
             on_cpu=beside_tvm,
         ) from error
-    if reference.tvm_errors is None or reference.tvm_agrees:
+    if not (how := reference.tvm_difference):
         return verdict
     sentence = (
-        f"TVM's own build differs from the result of {reference.source} by "
-        f"{reference.tvm_errors[1]:.1e} of the largest output, so it was not compared with"
+        f"TVM's own build differs from the result of {reference.source} {how}, "
+        "so it was not compared with"
     )
     return replace(verdict, skipped={**verdict.skipped, TVM: sentence})
 
@@ -132,13 +133,13 @@ def _reference(
     sequential = candidates.built["sequential"]
     with closing(sequential.session()) as session:
         inputs = session.random_inputs(0)
-    quantised = is_quantised(sequential.schedule.get("graph", {}))
     progress("computing the reference", 0, 1)
     reference = reference_of(
         ComparedModel(loaded.original, loaded.onnx, partial(library_outputs, tvm_build)),
         inputs,
         verify,
-        precision=options.precision or ("quantised" if quantised else "float32"),
+        precision=options.precision or "float32",
+        quantised=rounds(kinds(sequential.schedule.get("graph", {}))),
         # Of infinities alone TVM's reductions make finite numbers, in Relay and on GPUs also ours.
         infinities=loaded.dialect.name == "relax" and on_cpu,
         beside_tvm=True,

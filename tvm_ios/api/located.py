@@ -48,7 +48,7 @@ def located(
     else:
         where = "while the program of one unit after another is right"
         programs = built["sequential"], built[error.policy]
-        units = (first_wrong_unit(*programs, i, reference.precision) for i in inputs if on_cpu)
+        units = (first_wrong_unit(*programs, i, reference.tolerance) for i in inputs if on_cpu)
         # A program that is wrong may also fail, and that it is wrong is what there is to say.
         with contextlib.suppress(Exception):
             if (unit := next(filter(None, units), None)) is not None:

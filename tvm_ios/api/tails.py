@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
-from tvm_ios.contest.outputs import (
-    REPORT,
-    VerificationError,
-    Verify,
-    is_rounding,
-    output_errors,
-    precision_of,
-)
+from tvm_ios.contest.outputs import REPORT, VerificationError, Verify, difference
+from tvm_ios.contest.tolerance import rounds, tolerance
 
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
@@ -59,9 +53,10 @@ def require_same_tail(loaded: LoadedModel, verify: Verify) -> None:
     names = [value.name for value in head.graph.output]
     values = {**inputs, **dict(zip(names, made, strict=True))}
     outputs = run_tail({name: values[name] for name in tail.reads})
-    errors = output_errors([np.asarray(output) for output in outputs], expected)
-    if not is_rounding(errors, precision_of(expected, "float32")):
+    assert loaded.onnx is not None
+    quantised = rounds(node.op_type.lower() for node in loaded.onnx.graph.node)
+    limit = tolerance("float32", expected, quantised=quantised)
+    if how := difference([np.asarray(output) for output in outputs], expected, limit):
         raise VerificationError(
-            f"cut before its tail, {loaded.name} differs from the result of {source} by "
-            f"{errors[1]:.1e} of the largest output{REPORT}"
+            f"cut before its tail, {loaded.name} differs from the result of {source} {how}{REPORT}"
         )

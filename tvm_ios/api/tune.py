@@ -41,7 +41,8 @@ def tune_model(
     from relay_passes.load import load_model
 
     loaded = load_model(model)
-    return tune_module(loaded.module, log, name=loaded.name, **how)
+    done = tune_module(loaded.module, log, name=loaded.name, **how)
+    return replace(done, tail=loaded.tail and loaded.tail.sentence)
 
 
 def tune_module(

@@ -35,10 +35,16 @@ def units_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
 
 def load_operators(model: AnyModel) -> OpGraph:
     """The graph of operators of any model, before units are formed; else as :func:`load_units`."""
+    return operators_and_tail(model)[0]
+
+
+def operators_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
+    """The graph of operators of any model, and what runs after it; as :func:`load_operators`."""
     source = ModelSource.of(model)
-    if source.needs_tvm:
-        return _prepared(source)[0].outliner.extraction.graph
-    return without_tvm.load_operators(source)
+    if not source.needs_tvm:
+        return without_tvm.operators_and_tail(source)
+    prepared, tail = _prepared(source)
+    return prepared.outliner.extraction.graph, tail
 
 
 def _prepared(source: ModelSource) -> tuple[Prepared, Tail | None]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.bench.material import ONNX, TVM_BUILD, prepare_material
+from tvm_ios.bench.material import ONNX, SIMPLIFIED, TVM_BUILD, prepare_material
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.rules import Rules
@@ -114,8 +114,9 @@ def bench(
             options.lanes,
             rules,
             tuple(peer.name for peer in peers),
-            folder / ONNX,
-            folder / TVM_BUILD,
+            onnx=folder / ONNX,
+            simplified=folder / SIMPLIFIED,
+            tvm=folder / TVM_BUILD,
             precision=None if verify is Verify.off else "float32",
         ),
         progress or silent,

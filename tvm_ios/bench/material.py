@@ -1,15 +1,17 @@
-"""What is compared of a model: executables, the ONNX file, TVM's own build; made once."""
+"""What is compared of a model: executables, ONNX files, TVM's own build; made once."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import onnx
 
 from tvm_ios.api import optimize
 from tvm_ios.contest.outputs import Verify
@@ -24,13 +26,13 @@ if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
 
 _REQUEST = "request.json"
-#: What peers read: the simplified model, and TVM's own build.
-ONNX, TVM_BUILD = "model.onnx", "tvm.so"
+#: What peers read: the model as it is written, what is simplified of it, and TVM's own build.
+ONNX, SIMPLIFIED, TVM_BUILD = "model.onnx", "simplified.onnx", "tvm.so"
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """A folder with ``ours``, ``sequential``, ``model.onnx`` and TVM's own build, ``tvm.so``.
+    """A folder with ``ours``, ``sequential`` and what peers read.
 
     Attributes
     ----------
@@ -80,11 +82,14 @@ def prepare_material(
     from runtime_ext.execution.package import META
 
     loaded = load_model(source)
-    if loaded.onnx is None:
+    if loaded.onnx is None or not isinstance(loaded.original, onnx.ModelProto):
         raise UserError(f"{source.model} is no ONNX model, which peers read: export it to .onnx")
     folder.mkdir(parents=True, exist_ok=True)
-    content = loaded.onnx.SerializeToString()
-    request = _request(content, options, policies, source.dialect, verify)
+    files = {
+        ONNX: loaded.original.SerializeToString(),
+        SIMPLIFIED: loaded.onnx.SerializeToString(),
+    }
+    request = _request(files, options, policies, source.dialect, verify)
     if not _is_there(folder, request):
         # Written last again: a kill leaves nothing that would be taken for whole.
         (folder / _REQUEST).unlink(missing_ok=True)
@@ -99,7 +104,8 @@ def prepare_material(
             verify=verify,
             progress=progress,
         )
-        write_atomically(folder / ONNX, content)
+        for name, content in files.items():
+            write_atomically(folder / name, content)
         write_atomically(folder / _REQUEST, json.dumps(request, indent=1).encode())
     schedule = Schedule.load(folder / "ours" / "schedule.json")
     notes = json_object((folder / "ours" / META).read_bytes())["notes"]
@@ -123,7 +129,7 @@ def log_digest(database: Path | None) -> str | None:
 
 
 def _request(
-    content: bytes,
+    files: Mapping[str, bytes],
     options: SearchOptions,
     policies: Sequence[str] | None,
     dialect: str,
@@ -134,7 +140,7 @@ def _request(
     return {
         "dialect": dialect,
         "verify": verify.value,
-        "model": hashlib.sha256(content).hexdigest(),
+        "files": {name: hashlib.sha256(files[name]).hexdigest() for name in files},
         "lanes": options.lanes,
         "target": str(options.resolved_target),
         "log": log_digest(options.database),

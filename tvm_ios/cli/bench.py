@@ -115,10 +115,12 @@ def bench(
 ) -> None:
     """Optimise models and time them beside peers on as many threads.
 
-    Our programs are verified as `optimize` does. All read the same simplified model and the same
-    inputs, and their outputs are compared before anything is timed; then they run in turn, in a
-    fresh process for each model. A model or a peer that fails is reported, and the others go on. Of
-    a model whose end runs after the program, what is before this end is compared and timed.
+    Our programs are verified as `optimize` does. Peers read the model as it is written, or what
+    only we can write for them (PyTorch and TVM: the simplified model, quantised operators in
+    floats), and the same inputs; outputs are compared before anything is timed, then all run in
+    turn, in a fresh process for each model. A model or a peer that fails is reported, and the
+    others go on. Of a model whose end runs after the program, what is before this end is compared
+    and timed.
     """
     against_names, policies = names_in(against), chosen_policies(policy)
     shapes = input_shapes(shape)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors, tell_tail
 
 if TYPE_CHECKING:
     from runtime_ext.execution.foreign_build import ForeignBuild
@@ -65,6 +65,7 @@ def explain(
     if plot is not None:
         blocks = [region.units for region in explanation.blocks]
         save_picture(plot_blocks(explanation.timeline.steps, blocks), plot)
+    tell_tail(explanation.tail)
     if as_json:
         print_json(_json(explanation))
     else:
@@ -167,8 +168,6 @@ def _print(path: Path, explanation: Explanation) -> None:
         f"tensors between units share {explanation.arena / 2**20:.2f} MiB, apart they would take "
         f"{explanation.unshared / 2**20:.2f} MiB"
     )
-    if explanation.tail is not None:
-        out.print(f"[yellow]not in the table: {escape(explanation.tail)}[/yellow]")
     if explanation.measured:
         out.print(_measured_text({p: 1e3 * s for p, s in explanation.measured.items()}))
     columns = ("block", "units", "ms", *Bound, "seen/bound", "busy", "waiting", "launching")

@@ -21,6 +21,7 @@ from tvm_ios.cli.output import (
     print_json,
     progress_bars,
     reports_errors,
+    tell_tail,
 )
 from tvm_ios.cli.search_options import bytes_of, names_in, require_known
 from tvm_ios.files.byte_sizes import kib
@@ -88,7 +89,7 @@ def memory(
     arena is one block of memory with a place for each. Where the proof says yes, no order has a
     smaller peak. Below the table the footprints over time, of reverse post-order and the best.
     """
-    from tvm_ios.api import load_operators, load_units
+    from tvm_ios.api import operators_and_tail, units_and_tail
     from tvm_ios.memory.comparison import best_of, compare_schedulers
     from tvm_ios.memory.fitting import require_fit
     from tvm_ios.memory.footprint import Counting
@@ -111,10 +112,12 @@ def memory(
         )
     source = ModelSource(model, shapes=input_shapes(shape))
     if units:
-        graph = load_units(source)
+        graph, end = units_and_tail(source)
     else:
-        graph = load_operators(source)
+        graph, end = operators_and_tail(source)
         graph = with_biases(rewrite_concatenations(graph) if rewrite else graph)
+    tail = end and end.sentence
+    tell_tail(tail)
     with progress_bars() as update:
         rows = compare_schedulers(
             graph,
@@ -128,7 +131,7 @@ def memory(
     if plot is not None:
         _plot(rows, best, allowed, plot)
     if as_json:
-        print_json(_json(graph, rows, best))
+        print_json({**_json(graph, rows, best), "tail": tail})
     else:
         _print(graph, rows, best, allowed)
 

@@ -97,6 +97,12 @@ def print_json(data: Any) -> None:
     sys.stdout.write("\n")
 
 
+def tell_tail(sentence: str | None) -> None:
+    """Say on stderr what of a model is not in the results, if anything is not."""
+    if sentence is not None:
+        print(f"tvm-ios: {sentence}", file=sys.stderr)
+
+
 def console() -> Console:
     """Where tables go; a file or a pipe has no width of its own to cut them to.
 

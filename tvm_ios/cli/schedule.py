@@ -19,6 +19,7 @@ from tvm_ios.cli.output import (
     input_shapes,
     progress_bars,
     reports_errors,
+    tell_tail,
 )
 from tvm_ios.cli.search_options import (
     Arch,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
     from relay_passes.search_options import SearchOptions
     from tvm_ios.models.source import ModelSource
+    from tvm_ios.onnx.tail import Tail
     from tvm_ios.policies.policy import Found
     from tvm_ios.progress import Progress
     from tvm_ios.search import Search
@@ -154,35 +156,38 @@ def schedule(
                 # A log's times may be another machine's.
                 runs_here=log is None,
             )
-            module = _measured_module(source, options, update)
+            module, end = _measured_module(source, options, update)
             searching = module.search if log is None else module.recorded(log)
         else:
-            searching = _described(source, cost, (r, s), max_block, reuse, update)
+            searching, end = _described(source, cost, (r, s), max_block, reuse, update)
         graph = searching.problem.units
         points = searching.front(policy) if pareto else ()
         result = None if pareto else searching.find(policy, budget, priced=True)
         if module is not None and log is None:
             module.end_run()
+    tail = end and end.sentence
+    tell_tail(tail)
     if result is None:
-        return print_front(graph, points, policy, cost, as_json)
+        return print_front(graph, points, policy, cost, tail, as_json)
     result.schedule.validate(graph)
     if output is not None:
         result.schedule.save(output, graph)
     if plot is not None:
         save_picture(plot_schedule(graph, result.schedule), plot)
     search = _statistics(result, module, searching.costs.measuring is not None)
-    print_schedule(graph, result.schedule, cost, search, as_json)
+    print_schedule(graph, result.schedule, cost, search, tail, as_json)
 
 
 def _measured_module(
     source: ModelSource, options: SearchOptions, update: Progress
-) -> MeasuredModule[Any]:
+) -> tuple[MeasuredModule[Any], Tail | None]:
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
 
     loaded = load_model(source)
-    return measured_module(prepare(loaded.module, loaded.name), options, update)
+    prepared = prepare(loaded.module, loaded.name)
+    return measured_module(prepared, options, update), loaded.tail
 
 
 def _described(
@@ -192,17 +197,17 @@ def _described(
     max_block: int,
     reuse: bool,
     update: Progress,
-) -> Search:
-    from tvm_ios.api import load_units
+) -> tuple[Search, Tail | None]:
+    from tvm_ios.api import units_and_tail
     from tvm_ios.costs.named import costs_named
     from tvm_ios.ios.ending_space import Pruning
     from tvm_ios.policies.policy import Limits, Problem
     from tvm_ios.search import Search
 
     costs = costs_named(cost)
-    problem = Problem.of(load_units(source), max_block)
+    graph, tail = units_and_tail(source)
     limits = Limits(pruning=Pruning(*pruned), max_block=max_block, reuse=reuse)
-    return Search(problem, costs, limits, update)
+    return Search(Problem.of(graph, max_block), costs, limits, update), tail
 
 
 def _statistics(

@@ -22,6 +22,7 @@ from tvm_ios.cli.output import (
     print_json,
     progress_bars,
     reports_errors,
+    tell_tail,
 )
 from tvm_ios.cli.search_options import (
     DialectName,
@@ -87,7 +88,7 @@ def stats(
     With --policy graphturbo the coarse sub-graphs of a batch are shown instead.
     """
     from runtime_ext.machine.this_machine import available_lanes
-    from tvm_ios.api import load_operators, units_and_tail
+    from tvm_ios.api import operators_and_tail, units_and_tail
     from tvm_ios.ios.counts import BlockCounts, count_block
     from tvm_ios.models.load import blocks_of, load_blocks
     from tvm_ios.models.source import Form, ModelSource
@@ -100,14 +101,17 @@ def stats(
         require_known([policy], ["graphturbo"], "--policy")
         size = bytes_of(capacity, "--capacity")
         assert size is not None
-        graph = load_operators(source)
-        return print_sub_graphs(graph, size, lanes or available_lanes(), as_json)
+        graph, end = operators_and_tail(source)
+        tail = end and end.sentence
+        tell_tail(tail)
+        return print_sub_graphs(graph, size, lanes or available_lanes(), tail, as_json)
     if source.form is Form.BARE and not shapes and batch is None:
         tail, (name, blocks) = None, load_blocks(source, max_block)
     else:
         graph, end = units_and_tail(source)
-        tail = None if end is None else end.sentence
+        tail = end and end.sentence
         name, blocks = graph.name, blocks_of(graph, max_block)
+    tell_tail(tail)
     counts: list[BlockCounts] = []
     with progress_bars() as update:
         for done, predecessors in enumerate(blocks):
@@ -141,5 +145,3 @@ def stats(
             f"{c.schedules:.1e}" if c.schedules >= 1e6 else str(c.schedules),
         )
     console().print(table)
-    if tail is not None:
-        console().print(f"[yellow]not counted: {escape(tail)}[/yellow]")

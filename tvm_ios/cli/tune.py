@@ -22,6 +22,7 @@ from tvm_ios.cli.output import (
     print_json,
     progress_bars,
     reports_errors,
+    tell_tail,
 )
 from tvm_ios.cli.search_options import (
     Arch,
@@ -131,6 +132,7 @@ def tune(
             progress=bars,
             tuning=_Falls(bars),
         )
+    tell_tail(done.tail)
     if as_json:
         print_json(_json(done))
     else:
@@ -158,6 +160,7 @@ class _Falls:
 def _json(done: TuningResult) -> dict[str, Any]:
     return {
         "model": done.model,
+        "tail": done.tail,
         "log": str(done.log),
         "latency_ms": {"default": done.default * 1e3, "tuned": done.tuned * 1e3},
         "kernels": [

@@ -10,6 +10,8 @@
     Runs of several runners in turn, each when the process is quiet.
 ``rules.py``
     How long runners run: all rule sets.
+``tolerance.py``
+    What difference between outputs is one of rounding: the rule.
 ``verdict.py``
     The results of policies, and which one is kept.
 """

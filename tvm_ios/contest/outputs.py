@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 
 import numpy as np
 
+from tvm_ios.contest.tolerance import Tolerance, tolerance
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
-
-#: Above this, relative to the largest output, a difference is not one of rounding; by precision.
-#: Ten bits of fraction, as GPUs have in tf32 and float16, are 5e-4 of each number. Quantised models
-#: round: of a number just between two steps, of which eight bits have 255, either may be taken, and
-#: the next layers carry it on.
-LARGEST_ERRORS: Mapping[str, float] = MappingProxyType(
-    {"float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "quantised": 5e-2}
-)
-
 
 #: Largest absolute error, and largest error relative to an output's largest value.
 Errors = tuple[float, float]
@@ -93,7 +84,9 @@ class Reference:
     samples
         At least one; programs are timed on the inputs of the first.
     precision
-        The precision of the programs, one of :data:`LARGEST_ERRORS`.
+        What the programs compute in: ``float32``, ``tf32`` or ``float16``.
+    quantised
+        Whether the model rounds numbers.
     source
         Whose outputs they are; None if nothing is compared, and the samples have no outputs.
     tvm_outputs
@@ -102,8 +95,14 @@ class Reference:
 
     samples: Sequence[Sample]
     precision: str = "float32"
+    quantised: bool = False
     source: str | None = "TVM's own build"
     tvm_outputs: Sequence[Sequence[Array]] = ()
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """By what programs may differ that compute the same."""
+        return tolerance(self.precision, self.samples[0].outputs, quantised=self.quantised)
 
     @property
     def tvm_errors(self) -> Errors | None:
@@ -115,21 +114,11 @@ class Reference:
         return largest_errors(errors) if errors else None
 
     @property
-    def tvm_agrees(self) -> bool:
-        """Whether TVM's own build differs by rounding only, as far as that is known."""
-        errors = self.tvm_errors
-        return errors is None or is_rounding(errors, self.precision)
-
-
-def is_rounding(errors: Errors, precision: str) -> bool:
-    """Whether errors are as small as those of rounding; NaN is not."""
-    return errors[1] <= LARGEST_ERRORS[precision]
-
-
-def precision_of(outputs: Iterable[Array], precision: str) -> str:
-    """The precision of programs with these outputs: no more than the types of these have."""
-    narrow = any(str(output.dtype) in ("float16", "bfloat16") for output in outputs)
-    return "float16" if narrow else precision
+    def tvm_difference(self) -> str:
+        """What is more than rounding in TVM's own build; empty if it was not compared."""
+        pairs = zip(self.tvm_outputs, self.samples, strict=False)
+        differences = (difference(o, sample.outputs, self.tolerance) for o, sample in pairs)
+        return next(filter(None, differences), "")
 
 
 def largest_errors(errors: Iterable[Errors]) -> Errors:
@@ -146,17 +135,41 @@ def verify_outputs(
     Raises
     ------
     VerificationError
-        If the relative one is not that of rounding; names the policy.
+        If they are not those of rounding; names the policy.
     """
-    errors = output_errors(outputs, sample.outputs)
-    if not is_rounding(errors, reference.precision):
+    if how := difference(outputs, sample.outputs, reference.tolerance):
         raise VerificationError(
             f"the {policy} schedule differs from the result of {reference.source} "
-            f"{sample.kind and f'{sample.kind} '}by {errors[1]:.1e} of the largest output"
-            f"{REPORT}",
+            f"{sample.kind and f'{sample.kind} '}{how}{REPORT}",
             policy,
         )
-    return errors
+    return output_errors(outputs, sample.outputs)
+
+
+def difference(outputs: Sequence[Array], reference: Sequence[Array], limit: Tolerance) -> str:
+    """What of outputs is more than rounding, as a part of a sentence; empty if nothing is."""
+    pairs = list(zip(outputs, reference, strict=False))
+    if len(outputs) != len(reference) or any(a.shape != b.shape for a, b in pairs):
+        return "in the shapes of its outputs"
+    for place, (ours, theirs) in enumerate(pairs):
+        count = _wrong_integers(ours, theirs, limit) if theirs.dtype.kind in "biu" else 0
+        if count:
+            return (
+                f"in {count} of {theirs.size} integers or truth values of output {place}, which "
+                "have to be equal (where rounding decides between scores, export these as outputs, "
+                "or compare nothing by --verify off)"
+            )
+    numbers = [pair for pair in pairs if pair[1].dtype.kind not in "biu"]
+    _, relative = output_errors([a for a, _ in numbers], [b for _, b in numbers])
+    return "" if relative <= limit.relative else f"by {relative:.1e} of the largest output"
+
+
+def _wrong_integers(ours: Array, theirs: Array, limit: Tolerance) -> int:
+    # In their own types: as floats large ones would be equal that are not.
+    wrong = ours != theirs
+    if limit.steps and theirs.dtype.kind in "iu" and theirs.dtype.itemsize <= 2:
+        wrong &= np.abs(ours.astype(np.float64) - theirs) > limit.steps
+    return int(np.count_nonzero(wrong))
 
 
 def output_errors(outputs: Sequence[Array], reference: Sequence[Array]) -> Errors:

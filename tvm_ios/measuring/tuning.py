@@ -135,6 +135,8 @@ class TuningResult:
         Unfinished lines of a killed run that were removed from the log.
     seconds
         How long tuning took.
+    tail
+        What of the model runs after its program, and is not tuned, in a sentence.
     """
 
     model: str
@@ -146,3 +148,4 @@ class TuningResult:
     untouched: int
     mended: int
     seconds: float
+    tail: str | None = None

@@ -15,6 +15,7 @@ from tvm_ios.graph.units import form_units
 from tvm_ios.models.bare_graph import bare_graph
 from tvm_ios.models.random_weights import randomize_constant_weights
 from tvm_ios.models.source import AnyModel, Form, ModelSource, read_json
+from tvm_ios.onnx.as_written import beginning_as_written, with_static_inputs
 from tvm_ios.onnx.batch import with_batch
 from tvm_ios.onnx.file import read_onnx
 from tvm_ios.onnx.graph import graph_from_onnx
@@ -44,8 +45,8 @@ class SimplifiedModel:
     model
         Simplified; without the tail if there is one.
     written
-        What it was simplified from: the model as it is written, or what is before its tail with
-        constants folded.
+        The model as it is written, but for static inputs; where it has a tail, what of it is before
+        that, which may have its constants folded and its quantised operators in floats.
     tail
         The end of the model whose shapes depend on the data; None where there is none.
     """
@@ -67,7 +68,7 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
     try:
         simple = simplify(model, source.shapes)
         require_supported(source.name, simple)
-        return SimplifiedModel(simple, model)
+        return SimplifiedModel(simple, with_static_inputs(model, source.shapes))
     except GraphError:
         cut = before_tail(model, source.shapes)
         if cut is None:
@@ -75,7 +76,8 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
     head, tail = cut
     simple = simplify(head)
     require_supported(source.name, simple)
-    return SimplifiedModel(simple, head, tail)
+    written = beginning_as_written(with_static_inputs(model, source.shapes), head)
+    return SimplifiedModel(simple, written, tail)
 
 
 def read_model(source: ModelSource) -> onnx.ModelProto:

@@ -7,6 +7,7 @@
 - edit: small edits of a graph of ``onnx_ir``, and questions about nodes, which many steps share
 - inputs: a model's inputs; edge_inputs: values of them that find mistakes
 - cut: the beginning of a model
+- as_written: the model that others' runtimes run
 - graph: from a simplified model to an operator graph
 - operators: what each ONNX operator is called there, with windows and on canonical
 """

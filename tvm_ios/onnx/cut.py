@@ -18,7 +18,7 @@ def computed_operators(model: Any) -> list[int]:
     varies = {value.name for value in free_inputs(model)}
     places: list[int] = []
     for place, node in enumerate(model.graph.node):
-        if node.op_type not in _SHAPES and not varies.isdisjoint(_read(node)):
+        if node.op_type not in _SHAPES and not varies.isdisjoint(names_read(node)):
             varies.update(filter(None, node.output))
             places.append(place)
     return places
@@ -45,7 +45,7 @@ def cut_after(model: Any, place: int, shapes: Mapping[str, Sequence[int]]) -> An
     """
     nodes = model.graph.node
     kept, rest = nodes[: place + 1], nodes[place + 1 :]
-    wanted = {value.name for value in model.graph.output}.union(*map(_read, rest))
+    wanted = {value.name for value in model.graph.output}.union(*map(names_read, rest))
     places = (n for n in computed_operators(model) if n <= place)
     outputs = [name for n in places for name in nodes[n].output if name and name in wanted]
     declared = {value.name: value for value in model.graph.output}
@@ -61,18 +61,18 @@ def cut_after(model: Any, place: int, shapes: Mapping[str, Sequence[int]]) -> An
         dimensions.Clear()
         for extent in shapes[value.name]:
             dimensions.dim.add(dim_value=extent)
-    used = {value.name for value in part.graph.output}.union(*map(_read, kept))
+    used = {value.name for value in part.graph.output}.union(*map(names_read, kept))
     weights = [w for w in part.graph.initializer if w.name in used]
     del part.graph.initializer[:]
     part.graph.initializer.extend(weights)
     return part
 
 
-def _read(node: Any) -> set[str]:
+def names_read(node: Any) -> set[str]:
     """The values that an operator reads, those of graphs inside it included."""
     names: set[str] = {name for name in node.input if name}
     for graph in _graphs(node):
-        names.update(*map(_read, graph.node), (value.name for value in graph.output))
+        names.update(*map(names_read, graph.node), (value.name for value in graph.output))
     return names
 
 

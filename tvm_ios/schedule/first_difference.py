@@ -52,9 +52,9 @@ def has_contraction(unit: Mapping[str, Any]) -> bool:
     return "conv2d" in kinds and any(len(shape) == 4 and shape[1] > 1 for shape in shapes)
 
 
-def is_quantised(described: Mapping[str, Any]) -> bool:
-    """Whether a described graph rounds numbers."""
-    return any("round" in str(unit["kind"]).split("+") for unit in described.get("units", ()))
+def kinds(described: Mapping[str, Any]) -> list[str]:
+    """The kinds of the units of a described graph."""
+    return [str(unit["kind"]) for unit in described.get("units", ())]
 
 
 def first_difference(described: Mapping[str, Any], graph: OpGraph) -> str | None:

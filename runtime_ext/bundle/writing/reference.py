@@ -14,6 +14,7 @@ from runtime_ext.machine.this_machine import host_target
 from runtime_ext.peers.tvm_build import compile_tvm_build
 from runtime_ext.verification.reference import ComparedModel, in_computed_types, reference_of
 from tvm_ios.contest.outputs import Reference, Sample, Verify
+from tvm_ios.contest.tolerance import rounds
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
@@ -79,10 +80,11 @@ def bundled_reference(
     UserError
         If PyTorch is asked for and is not installed, or lacks an operator.
     """
+    quantised = rounds(unit.kind for unit in model.graph.operators)
     if by == "torch":
         wide = in_computed_types(inputs, model.precision)
         sample = Sample(inputs, _torch_outputs(model, wide))
-        return Reference([sample], model.precision, "PyTorch")
+        return Reference([sample], model.precision, quantised, "PyTorch")
 
     def tvm_outputs(samples: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
         with temporary_folder() as folder:
@@ -94,6 +96,7 @@ def bundled_reference(
         inputs,
         Verify.tvm if by == "tvm" else verify,
         precision=model.precision,
+        quantised=quantised,
         # As optimize.
         infinities=model.backend.executor == "native",
         beside_tvm=False,

@@ -11,10 +11,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import onnx
 import tvm
 
 from runtime_ext.bundle.contents import (
     ABOUT,
+    MODEL,
     OPERATORS,
     PACKAGES,
     REFERENCE,
@@ -177,6 +179,8 @@ def write_bundle(
             weights = compile_tvm_peer(model.module, compiler.target, folder / TVM_LIBRARY)
             progress("compiling TVM's own build", 1, 1)
             facts["tvm"] = [_add(arrays, weight) for weight in weights]
+        if isinstance(model.original, onnx.ModelProto) and model.precision != "float16":
+            (folder / MODEL).write_bytes(model.original.SerializeToString())
         draws = save_weights(folder, arrays, drawn)
         facts |= write_kernels(model, forms, folder, max_fused, progress)
         copy_runner(folder / PACKAGES)

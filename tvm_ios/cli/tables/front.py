@@ -16,13 +16,19 @@ if TYPE_CHECKING:
 
 
 def print_front(
-    graph: OpGraph, front: tuple[FrontPoint, ...], policy: str, cost: str, as_json: bool
+    graph: OpGraph,
+    front: tuple[FrontPoint, ...],
+    policy: str,
+    cost: str,
+    tail: str | None,
+    as_json: bool,
 ) -> None:
     """Print the schedules of which none is both faster and smaller, the fastest first."""
     if as_json:
         print_json(
             {
                 "model": graph.name,
+                "tail": tail,
                 "policy": policy,
                 "cost": cost,
                 "front": [

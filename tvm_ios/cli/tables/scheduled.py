@@ -17,11 +17,16 @@ from tvm_ios.schedule.stage import Strategy
 
 
 def print_schedule(
-    graph: OpGraph, schedule: Schedule, cost: str, search: dict[str, Any], as_json: bool
+    graph: OpGraph,
+    schedule: Schedule,
+    cost: str,
+    search: dict[str, Any],
+    tail: str | None,
+    as_json: bool,
 ) -> None:
     """Print a schedule, and what the search for it took."""
     if as_json:
-        print_json(_json(graph, schedule, cost, search))
+        print_json({**_json(graph, schedule, cost, search), "tail": tail})
     else:
         _print(graph, schedule, search)
 

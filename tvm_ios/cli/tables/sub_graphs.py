@@ -12,7 +12,9 @@ from tvm_ios.graph.units import form_units
 from tvm_ios.graphturbo.policy import choose_instances
 
 
-def print_sub_graphs(graph: OpGraph, capacity: int, lanes: int, as_json: bool) -> None:
+def print_sub_graphs(
+    graph: OpGraph, capacity: int, lanes: int, tail: str | None, as_json: bool
+) -> None:
     """Partition a graph for the lanes of a CPU and show what comes out.
 
     Parameters
@@ -23,6 +25,8 @@ def print_sub_graphs(graph: OpGraph, capacity: int, lanes: int, as_json: bool) -
         Bytes that an instance may live in.
     lanes
         How many lanes the CPU has.
+    tail
+        What of the model is not in the graph.
     as_json
         Print JSON instead of a table.
     """
@@ -39,7 +43,13 @@ def print_sub_graphs(graph: OpGraph, capacity: int, lanes: int, as_json: bool) -
             {"units": names, "factor": factor, "axis": axis, "peak_bytes": peak}
             for names, factor, axis, peak in rows
         ]
-        settings = {"model": units.name, "batch": units.batch, "lanes": lanes, "capacity": capacity}
+        settings = {
+            "model": units.name,
+            "tail": tail,
+            "batch": units.batch,
+            "lanes": lanes,
+            "capacity": capacity,
+        }
         print_json({**settings, "subgraphs": subgraphs, "instances": len(instances)})
         return
     table = Table("sub-graph", "units", "first", "last", "instances", "of axis", "peak of one")

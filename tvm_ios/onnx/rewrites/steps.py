@@ -157,4 +157,7 @@ class Steps:
             if new.dtype is None:
                 new.dtype = old.dtype
             redirect(self.graph, old, new)
+            if old.name:
+                # What reads it may be cut off, and then it is found by its name in the model.
+                new.name, old.name = old.name, None
         self.graph.remove(self.node, safe=True)

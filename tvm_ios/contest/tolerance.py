@@ -1,0 +1,57 @@
+"""What difference between outputs is one of rounding: one rule for whatever compares programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tvm_ios.files.array_files import Array
+
+#: By the precision of the programs: ten bits of fraction, as GPUs have in tf32 and float16, are
+#: 5e-4 of each number.
+_LARGEST: Mapping[str, float] = MappingProxyType({"float32": 1e-3, "tf32": 2e-2, "float16": 2e-2})
+#: Of a number just between two steps, of which eight bits have 255, either may be taken, and the
+#: next layers carry it on.
+_QUANTISED = 5e-2
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The largest differences that rounding makes.
+
+    Attributes
+    ----------
+    relative
+        Of an output's numbers, relative to the largest of them.
+    steps
+        Of integers of 8 and 16 bits, which may be numbers that were rounded to steps. All other
+        integers, as indices are, and truth values have to be equal: how near each other the scores
+        were that decided them, nobody can say who has only them.
+    """
+
+    relative: float
+    steps: int = 0
+
+
+def tolerance(precision: str, outputs: Iterable[Array], *, quantised: bool) -> Tolerance:
+    """What difference between programs is one of rounding.
+
+    Parameters
+    ----------
+    precision
+        What the programs compute in: ``float32``, ``tf32`` or ``float16``.
+    outputs
+        The reference; results are no more exact than their types.
+    quantised
+        Whether the model rounds numbers, as :func:`rounds` says.
+    """
+    if any(str(output.dtype) in ("float16", "bfloat16") for output in outputs):
+        precision = "float16"
+    limit = _LARGEST[precision]
+    return Tolerance(max(limit, _QUANTISED), 1) if quantised else Tolerance(limit)
+
+
+def rounds(kinds: Iterable[str]) -> bool:
+    """Whether units of these kinds round numbers, as those of quantised models do."""
+    return any("round" in kind.split("+") for kind in kinds)
