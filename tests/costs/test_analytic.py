@@ -1,27 +1,49 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.random_dags import graph_of
 from tvm_ios.costs.analytic import AnalyticCost
+from tvm_ios.costs.kernel_estimate import product, unit_kernels
 from tvm_ios.costs.merged_work import merged_work
 from tvm_ios.devices.device import DeviceDescription, load_device
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.stage import Stage, Strategy
 
-DEVICE = DeviceDescription("toy", "", 1e9, 1e9, 4, 100, 0.125, 0.5, {})
+#: Four processors that a block of four warps uses half of; round figures.
+DEVICE = DeviceDescription(
+    "toy",
+    "",
+    peak_flops=8 * 1024,
+    bandwidth=1e12,
+    processor_bandwidth=1e12,
+    processors=4,
+    efficiency=1.0,
+    saturating_warps=8,
+    streaming_warps=8,
+    contention_overhead=0.0,
+    host_overhead=0.0,
+    launch_overhead=0.125,
+    kernel_overhead=0.0,
+    library_overhead=0.0,
+    wait_overhead=0.0625,
+    stage_overhead=0.5,
+    sources={},
+)
 
 
-def elementwise(*outputs: int, flops: int = 10**9) -> OpGraph:
-    """Units that all read one tensor, with so many output elements each."""
+def elementwise(*outputs: int) -> OpGraph:
+    """Units that all read one number, with so many output elements each."""
     tensors = (Tensor("x", (1,)), *(Tensor(f"t{i}", (n,)) for i, n in enumerate(outputs)))
     operators = tuple(
-        Operator(f"u{i}", "relu", (0,), (i + 1,), flops=flops) for i in range(len(outputs))
+        Operator(f"u{i}", "relu", (0,), (i + 1,), flops=2 * n) for i, n in enumerate(outputs)
     )
     return OpGraph("flat", operators, tensors, (0,), tuple(range(1, len(tensors))))
 
@@ -30,35 +52,107 @@ def concurrent(*groups: tuple[int, ...]) -> Stage:
     return Stage(Strategy.CONCURRENT, groups)
 
 
-def test_a_unit_is_bound_by_work_bytes_tiles_and_launch() -> None:
+def test_a_unit_takes_waves_of_blocks_and_a_launch() -> None:
     cost = AnalyticCost(DEVICE)
-    full, quarter = elementwise(400), elementwise(100)
-    assert cost.unit_latency(full, 0) == pytest.approx(1 + 0.125)
-    assert cost.unit_latency(quarter, 0) == pytest.approx(4 + 0.125)
-    moved = elementwise(4 * 10**9, flops=0)
-    assert cost.unit_latency(moved, 0) == pytest.approx(16 + 0.125, rel=1e-6)
+    # A processor computes 512 elements a second; they are a block, which uses half of it.
+    assert cost.unit_latency(elementwise(512), 0) == pytest.approx(2 + 0.125)
+    assert cost.unit_latency(elementwise(8 * 512), 0) == pytest.approx(2 + 0.125)
+    assert cost.unit_latency(elementwise(9 * 512), 0) == pytest.approx(3 + 0.125)
+    assert cost.unit_latency(elementwise(12 * 512), 0) == pytest.approx(3 + 0.125)
+    narrow = AnalyticCost(replace(DEVICE, bandwidth=512))
+    assert narrow.unit_latency(elementwise(512), 0) == pytest.approx((4 + 4 * 512) / 512 + 0.125)
 
 
 def test_groups_share_the_device() -> None:
     cost = AnalyticCost(DEVICE)
-    small = elementwise(100, 100, 100, 100, 100)
-    alone = 4 + 0.125
-    # Four quarters fill the device; a fifth makes all wait.
-    assert cost.stage_latency(small, concurrent((0,), (1,))) == pytest.approx(alone + 0.5)
-    four = concurrent((0,), (1,), (2,), (3,))
-    assert cost.stage_latency(small, four) == pytest.approx(alone + 0.5)
-    assert cost.stage_latency(small, concurrent((0, 1), (2,))) == pytest.approx(2 * alone + 0.5)
-    five = concurrent((0,), (1,), (2,), (3,), (4,))
-    assert cost.stage_latency(small, five) == pytest.approx(5 + 0.5)
-    large = elementwise(400, 400)
-    assert cost.stage_latency(large, concurrent((0,), (1,))) == pytest.approx(2 + 0.5)
+    small = elementwise(*[512] * 9)
+    alone = 2 + 0.125
+    # Eight blocks use all of the device; a ninth makes its processor slower, and all wait.
+    for groups in (2, 8):
+        stage = concurrent(*((unit,) for unit in range(groups)))
+        assert cost.stage_latency(small, stage) == pytest.approx(alone + 0.5)
+    nine = concurrent(*((unit,) for unit in range(9)))
+    assert cost.stage_latency(small, nine) == pytest.approx(3 + 0.125 + 0.5)
+    chain = concurrent((0, 1), (2,))
+    assert cost.stage_latency(small, chain) == pytest.approx(2 * alone + 0.5)
+    large = elementwise(8 * 512, 8 * 512)
+    assert cost.stage_latency(large, concurrent((0,), (1,))) == pytest.approx(4 + 0.125 + 0.5)
 
 
-def test_no_other_strategy_can_run() -> None:
+def test_what_each_overhead_is_charged_for() -> None:
+    small = elementwise(*[512] * 3)
+    two, alone = concurrent((0,), (1,)), 2 + 0.125
+    crowded = AnalyticCost(replace(DEVICE, contention_overhead=0.5))
+    assert crowded.stage_latency(small, two) == pytest.approx(3 + 0.125 + 0.5)
+    hosted = AnalyticCost(replace(DEVICE, host_overhead=1.0))
+    assert hosted.stage_latency(small, two) == pytest.approx(alone - 0.125 + 1 + 0.5)
+    slow = AnalyticCost(replace(DEVICE, kernel_overhead=1.0))
+    assert slow.stage_latency(small, concurrent((0,))) == pytest.approx(alone + 1)
+    # No group waits for another where there is one: nothing is forked or joined.
+    assert AnalyticCost(DEVICE).stage_latency(small, concurrent((0, 1, 2))) == 3 * alone
+
+
+def test_co_scheduled_units_are_one_launch_whose_tiles_wait() -> None:
     cost = AnalyticCost(DEVICE)
-    graph = elementwise(4, 4)
-    assert cost.stage_latency(graph, Stage(Strategy.CO_SCHEDULE, ((0,), (1,)))) == math.inf
-    assert cost.stage_latency(graph, Stage(Strategy.MERGE, ((0,), (1,)))) == math.inf
+    chain = graph_of((0, 0b1, 0b10))
+    kernels = [unit_kernels(chain, unit, DEVICE)[0].seconds(DEVICE) for unit in range(3)]
+    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2),))
+    assert cost.stage_latency(chain, stage) == pytest.approx(sum(kernels) + 2 * 0.0625 + 0.125)
+    flat = elementwise(512, 512)
+    together = Stage(Strategy.CO_SCHEDULE, ((0,), (1,)))
+    assert cost.stage_latency(flat, together) == pytest.approx(2 + 0.125)
+
+
+def test_units_that_cannot_be_merged_take_for_ever() -> None:
+    stage = Stage(Strategy.MERGE, ((0,), (1,)))
+    assert AnalyticCost(DEVICE).stage_latency(elementwise(4, 4), stage) == math.inf
+
+
+def test_many_stages_at_once_are_as_one_by_one() -> None:
+    graph = elementwise(512, 512, 4096, 512, 100_000)
+    stages = [
+        concurrent((0,), (2,)),
+        concurrent((1,), (2,)),
+        concurrent((2,), (0, 3)),
+        concurrent((4,)),
+        Stage(Strategy.MERGE, ((0,), (1,))),
+        Stage(Strategy.CO_SCHEDULE, ((0,), (4,))),
+    ]
+    device = load_device("v100")
+    together = AnalyticCost(device).stage_latencies(graph, stages)
+    alone = [AnalyticCost(device).stage_latency(graph, stage) for stage in stages]
+    assert together.tolist() == pytest.approx(alone, rel=1e-12)
+
+
+def test_products_take_the_tiles_that_fill_the_device() -> None:
+    device = load_device("v100")
+    few, many = product(64, 64, 512, 0, device), product(8192, 8192, 512, 0, device)
+    assert (few.blocks, many.blocks) == (1, 64 * 64)
+    # Winograd multiplies less; a small result is computed directly or not, whichever is faster.
+    winograd = product(8192, 8192, 512, 0, device, winograd=True)
+    assert winograd.seconds(device) < many.seconds(device)
+
+
+def test_what_comes_before_a_convolution_is_a_kernel_and_what_comes_after_is_not() -> None:
+    body = (
+        ("relu", (), ((0, 0),)),
+        ("conv2d", (("group", 8), ("strides", (1, 1))), ((1, 0), (0, 1))),
+        ("conv2d", (("group", 1), ("strides", (1, 1))), ((2, 0), (0, 2))),
+        ("bias_add", (), ((3, 0), (0, 3))),
+    )
+    tensors = (
+        Tensor("x", (1, 8, 6, 6)),
+        Tensor("depthwise", (8, 1, 3, 3), constant=True),
+        Tensor("pointwise", (16, 8, 1, 1), constant=True),
+        Tensor("bias", (16,), constant=True),
+        Tensor("y", (1, 16, 6, 6)),
+    )
+    kind = "relu+conv2d+conv2d+bias_add"
+    unit = Operator("u", kind, (0, 1, 2, 3), (4,), MappingProxyType({"body": (body, ((4, 0),))}))
+    graph = OpGraph("separable", (unit,), tensors, (0,), (4,))
+    relu, depthwise, pointwise = unit_kernels(graph, 0, DEVICE)
+    assert (relu.bytes, depthwise.bytes) == (2 * 8 * 36 * 4, 2 * 8 * 36 * 4 + 8 * 9 * 4)
+    assert pointwise.bytes == (8 + 16) * 36 * 4 + 16 * 8 * 4
 
 
 def convolutions(*kernels: tuple[int, int], channels: int = 8, extent: int = 6) -> OpGraph:

@@ -13,9 +13,17 @@ from tvm_ios.devices.device import DeviceError, device_names, load_device
 FIGURES = {
     "peak_flops": "FLOP/s",
     "bandwidth": "byte/s",
+    "processor_bandwidth": "byte/s",
     "processors": "cores",
-    "tile_elements": "elements",
+    "efficiency": "of peak",
+    "saturating_warps": "warps",
+    "streaming_warps": "warps",
+    "contention_overhead": "a kernel",
+    "host_overhead": "s",
     "launch_overhead": "s",
+    "kernel_overhead": "s",
+    "library_overhead": "s",
+    "wait_overhead": "s",
     "stage_overhead": "s",
 }
 
@@ -43,7 +51,9 @@ def test_every_figure_of_every_device_says_where_it_is_from() -> None:
         device = load_device(name)
         assert device.name == name
         assert set(device.sources) == set(FIGURES)
-        assert all(text.startswith(("published", "assumed")) for text in device.sources.values())
+        assert all(
+            text.startswith(("published", "assumed", "fitted")) for text in device.sources.values()
+        )
 
 
 def test_a_file_of_one_s_own(tmp_path: Path) -> None:

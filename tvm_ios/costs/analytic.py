@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
+from tvm_ios.costs.contention import Launch, makespans
+from tvm_ios.costs.kernel_estimate import KernelEstimate, merged_kernel, unit_kernels
 from tvm_ios.costs.merged_work import merged_work
 from tvm_ios.devices.device import DeviceDescription
-from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.merge_rule import plan_merge
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.stage import Stage, Strategy
 
+#: Blocks of a persistent kernel that share a multiprocessor. Assumed.
+_VEUS_OF_MULTIPROCESSOR = 2
+#: What a stage's latency depends on: its strategy, and the classes of its units.
+_Key = tuple[Strategy, tuple[object, ...]]
+
 
 class AnalyticCost:
-    """A simple device: work over peak, bytes over bandwidth, limited by how many tiles fill it.
+    """Kernels in waves of blocks, that share processors and bandwidth.
 
-    A unit whose tiles do not fill the processors uses only their share of the device. Side by
-    side, groups use their shares at once, until these add up to the whole device; so a stage
-    takes as long as its longest group, but at least as long as all its work on a full device.
+    A stage of one group takes as long as its kernels and their launches one after another. The
+    groups of a concurrent stage are chains of launches that run side by side
+    (:mod:`tvm_ios.costs.contention`); to fork and to join them costs the device's stage overhead.
+    A merged stage is one kernel. Co-scheduled units are one launch, in which a unit's tiles begin
+    a wait after the last tile of what it reads: the same rules, with other delays.
 
     Parameters
     ----------
@@ -28,76 +42,145 @@ class AnalyticCost:
         self.name = device.name
         self.device = device
         self._graph: OpGraph | None = None
+        self._kernels: list[tuple[KernelEstimate, ...]] = []
         self._seconds: list[float] = []
-        self._full: list[float] = []
+        #: For each unit a number that units of equal kernels share.
+        self._classes: list[int] = []
+        self._numbers: dict[tuple[KernelEstimate, ...], int] = {}
+        self._known: dict[_Key, float] = {}
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
-        """Seconds of a stage, barrier included; ``inf`` for what cannot be merged or is placed.
-
-        A placement holds for the kernels of one machine only, so none is searched for with the
-        figures of another: see :meth:`rkernels` for what they say of Rammer's policy.
+        """Seconds of a stage; ``inf`` for what cannot be merged.
 
         Parameters
         ----------
         graph
             The graph of units.
         stage
-            Concurrent or merged.
+            Any.
         """
-        if stage.strategy is Strategy.MERGE:
-            return self._merged(graph, stage) + self.device.stage_overhead
-        if stage.strategy is not Strategy.CONCURRENT:
-            return math.inf
-        if graph is not self._graph:
-            self._remember(graph)
-        seconds, full = self._seconds, self._full
-        longest = together = 0.0
-        for group in stage.groups:
-            alone = 0.0
-            for unit in group:
-                alone += seconds[unit]
-                together += full[unit]
-            longest = max(longest, alone)
-        return max(longest, together) + self.device.stage_overhead
+        return float(self.stage_latencies(graph, (stage,))[0])
+
+    def stage_latencies(self, graph: OpGraph, stages: Sequence[Stage]) -> npt.NDArray[np.float64]:
+        """Seconds of some stages, which takes less time than one by one.
+
+        Parameters
+        ----------
+        graph, stages
+            As for :meth:`stage_latency`.
+        """
+        self._remember(graph)
+        seconds = np.empty(len(stages))
+        unknown: dict[_Key, list[int]] = {}
+        for place, stage in enumerate(stages):
+            if stage.strategy is Strategy.MERGE:
+                seconds[place] = self._merged(graph, stage)
+            elif len(stage.groups) == 1 and stage.strategy is Strategy.CONCURRENT:
+                seconds[place] = sum(self._seconds[unit] for unit in stage.groups[0])
+            elif (known := self._known.get(key := self._key(graph, stage))) is not None:
+                seconds[place] = known
+            else:
+                unknown.setdefault(key, []).append(place)
+        programs = [self._program(graph, stages[places[0]]) for places in unknown.values()]
+        overhead = {
+            Strategy.CONCURRENT: self.device.stage_overhead,
+            Strategy.CO_SCHEDULE: self.device.launch_overhead,
+        }
+        for (key, places), alone in zip(
+            unknown.items(), makespans(programs, self.device).tolist(), strict=True
+        ):
+            self._known[key] = alone + overhead[key[0]]
+            seconds[places] = self._known[key]
+        return seconds
 
     def unit_latency(self, graph: OpGraph, unit: int) -> float:
-        """Seconds of a unit alone on the device, launch included."""
-        if graph is not self._graph:
-            self._remember(graph)
+        """Seconds of a unit alone on the device, launches included."""
+        self._remember(graph)
         return self._seconds[unit]
 
+    @property
+    def veus(self) -> int:
+        """On how many virtual execution units rTasks are placed."""
+        return self.device.processors * self._veus_of_processor
+
+    @property
+    def _veus_of_processor(self) -> int:
+        return 1 if self.device.multiprocessor is None else _VEUS_OF_MULTIPROCESSOR
+
     def rkernels(self, graph: OpGraph, unit: int) -> tuple[RKernel, ...]:
-        """The one way to compute a unit on the device: tiles on processors, a launch for all."""
-        op = graph.operators[unit]
-        tiles = self._tiles(sum(math.prod(graph.tensors[t].shape) for t in op.outputs))
-        busy = self._busy(op.flops, graph.operator_bytes(unit))
-        each = busy * self.device.processors / tiles
-        return (RKernel("tiles", (tiles,), (each,), self.unit_latency(graph, unit)),)
+        """The one way to compute a unit on the device: its blocks are rTasks, its kernels phases.
+
+        An rTask takes as long as it does when all vEUs of its processor are busy.
+        """
+        self._remember(graph)
+        kernels = self._kernels[unit]
+        shared = self._veus_of_processor
+        return (
+            RKernel(
+                "tiles",
+                tuple(kernel.blocks for kernel in kernels),
+                tuple(k.block_seconds * max(1.0, shared * k.share) for k in kernels),
+                sum(kernel.seconds(self.device) for kernel in kernels),
+            ),
+        )
 
     def _remember(self, graph: OpGraph) -> None:
         """Work out every unit once: a search asks for the same ones very often."""
-        self._seconds, self._full = [], []
-        for unit, op in enumerate(graph.operators):
-            busy = self._busy(op.flops, graph.operator_bytes(unit))
-            share = self._share(sum(math.prod(graph.tensors[t].shape) for t in op.outputs))
-            self._seconds.append(busy / share + self.device.launch_overhead)
-            self._full.append(busy)
-        self._graph = graph
+        if graph is self._graph:
+            return
+        device = self.device
+        self._graph, self._known = graph, {}
+        self._kernels = [unit_kernels(graph, unit, device) for unit in range(len(graph))]
+        self._classes = [self._numbers.setdefault(k, len(self._numbers)) for k in self._kernels]
+        self._seconds = [
+            sum(k.seconds(device) + k.overhead + device.launch_overhead for k in kernels)
+            for kernels in self._kernels
+        ]
+
+    def _key(self, graph: OpGraph, stage: Stage) -> _Key:
+        if stage.strategy is Strategy.CO_SCHEDULE:
+            # Their order and wiring decide, too.
+            places = {unit: place for place, unit in enumerate(stage.units)}
+            wiring = tuple(
+                (self._classes[unit], *(places[p] for p in self._inside(graph, unit, places)))
+                for unit in stage.units
+            )
+            return stage.strategy, wiring
+        chains = sorted(tuple([self._classes[unit] for unit in group]) for group in stage.groups)
+        return stage.strategy, tuple(chains)
+
+    def _program(self, graph: OpGraph, stage: Stage) -> list[Launch]:
+        launches: list[Launch] = []
+        if stage.strategy is Strategy.CONCURRENT:
+            for group in sorted(stage.groups, key=self._longest_first):
+                after: tuple[int, ...] = ()
+                for kernel in (kernel for unit in group for kernel in self._kernels[unit]):
+                    delay = self.device.launch_overhead + kernel.overhead
+                    earliest = len(launches) * self.device.host_overhead
+                    launches.append(Launch(kernel, after, delay, earliest))
+                    after = (len(launches) - 1,)
+            return launches
+        last: dict[int, int] = {}
+        for unit in stage.units:
+            after = tuple(last[source] for source in self._inside(graph, unit, last))
+            for kernel in self._kernels[unit]:
+                wait = self.device.wait_overhead if after else 0.0
+                launches.append(Launch(kernel, after, kernel.overhead + wait))
+                after = (len(launches) - 1,)
+            last[unit] = len(launches) - 1
+        return launches
+
+    def _longest_first(self, group: tuple[int, ...]) -> tuple[float, list[int]]:
+        return -sum(self._seconds[unit] for unit in group), [self._classes[unit] for unit in group]
+
+    @staticmethod
+    def _inside(graph: OpGraph, unit: int, stage: Iterable[int]) -> list[int]:
+        """What a unit reads from, of a stage's units."""
+        return [source for source in bits(graph.predecessors[unit]) if source in stage]
 
     def _merged(self, graph: OpGraph, stage: Stage) -> float:
-        work = merged_work(graph, stage.units)
-        if work is None:
+        plan, work = plan_merge(graph, stage.units), merged_work(graph, stage.units)
+        if plan is None or work is None:
             return math.inf
-        # The split costs nothing: the kernel writes each output where it belongs.
-        busy = self._busy(work.flops, work.bytes)
-        return busy / self._share(work.output_elements) + self.device.launch_overhead
-
-    def _busy(self, flops: int, nbytes: int) -> float:
-        return max(flops / self.device.peak_flops, nbytes / self.device.bandwidth)
-
-    def _share(self, elements: int) -> float:
-        """The part of the device that an operator's tiles fill, at most 1."""
-        return min(1.0, self._tiles(elements) / self.device.processors)
-
-    def _tiles(self, elements: int) -> int:
-        return max(1, math.ceil(elements / self.device.tile_elements))
+        kernel = merged_kernel(graph, plan, work.bytes, self.device)
+        return kernel.seconds(self.device) + kernel.overhead + self.device.launch_overhead

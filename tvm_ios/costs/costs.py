@@ -113,6 +113,10 @@ class RTaskCosts(Protocol):
         """What a co-scheduled stage runs."""
         ...
 
+    def seconds(self, graph: OpGraph, programs: Sequence[RProgram]) -> Sequence[float]:
+        """Predicted seconds of rPrograms."""
+        ...
+
 
 class RProgramMeasuring(Protocol):
     """How rPrograms are measured."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +14,7 @@ from tvm_ios.progress import Progress
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import co_schedule
 from tvm_ios.schedule.rkernel import RKernel
-from tvm_ios.schedule.stage import Stage
+from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def described_costs(device: DeviceDescription) -> Costs:
@@ -31,7 +32,7 @@ class _DescribedRTasks:
 
     @property
     def lanes(self) -> int:
-        return self.cost.device.processors
+        return self.cost.veus
 
     def prepare(self, progress: Progress) -> None:
         """Nothing: each figure follows from the device's."""
@@ -42,3 +43,8 @@ class _DescribedRTasks:
     def program(self, graph: OpGraph, stage: Stage) -> RProgram:
         kernels = partial(self.cost.rkernels, graph)
         return co_schedule(graph, stage.units, kernels, self.lanes)
+
+    def seconds(self, graph: OpGraph, programs: Sequence[RProgram]) -> Sequence[float]:
+        """What the device's figures say of the programs as stages, like all others."""
+        stages = [Stage(Strategy.CO_SCHEDULE, (program.units,)) for program in programs]
+        return self.cost.stage_latencies(graph, stages).tolist()

@@ -20,9 +20,17 @@ _FILES = FigureFiles(
     {
         "peak_flops": "FLOP/s",
         "bandwidth": "byte/s",
+        "processor_bandwidth": "byte/s",
         "processors": "",
-        "tile_elements": "",
+        "efficiency": "of peak",
+        "saturating_warps": "warps",
+        "streaming_warps": "warps",
+        "contention_overhead": "a kernel",
+        "host_overhead": "s",
         "launch_overhead": "s",
+        "kernel_overhead": "s",
+        "library_overhead": "s",
+        "wait_overhead": "s",
         "stage_overhead": "s",
     },
 )
@@ -66,14 +74,28 @@ class DeviceDescription:
         For people.
     peak_flops
         Floating-point operations a second, all processors together.
-    bandwidth
-        Bytes a second from main memory.
+    bandwidth, processor_bandwidth
+        Bytes a second from main memory: all together, and the most that one processor gets.
     processors
-        How many tiles run at once: streaming multiprocessors or cores.
-    tile_elements
-        Output elements that one processor computes at a time.
-    launch_overhead, stage_overhead
-        Seconds a unit and seconds a stage.
+        Streaming multiprocessors or cores.
+    efficiency
+        The part of the peak that a library's arithmetic reaches where nothing holds it up.
+    saturating_warps, streaming_warps
+        Warps that use all of a processor: by arithmetic, and by reading and writing.
+    contention_overhead
+        The part by which each further kernel at the same time slows the others, besides what
+        they share.
+    host_overhead
+        Seconds between two launches by the thread that launches the kernels of all groups.
+    launch_overhead
+        Seconds from the end of a kernel to the begin of the next one on its stream.
+    kernel_overhead, library_overhead
+        Seconds in which a kernel's blocks get under way, and those that a library's convolution
+        takes more.
+    wait_overhead
+        Seconds from the end of a tile to the begin of one that waits for it in the same kernel.
+    stage_overhead
+        Seconds to fork and to join, for a stage of several groups.
     sources
         For each figure whether it is published, and where, or assumed.
     multiprocessor
@@ -84,9 +106,17 @@ class DeviceDescription:
     description: str
     peak_flops: float
     bandwidth: float
+    processor_bandwidth: float
     processors: int
-    tile_elements: int
+    efficiency: float
+    saturating_warps: float
+    streaming_warps: float
+    contention_overhead: float
+    host_overhead: float
     launch_overhead: float
+    kernel_overhead: float
+    library_overhead: float
+    wait_overhead: float
     stage_overhead: float
     sources: Mapping[str, str]
     multiprocessor: Multiprocessor | None = None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tvm_ios.costs.model import CostModel
+from tvm_ios.costs.model import CostModel, stage_latencies
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import Block
 from tvm_ios.ios.dynamic_program import STRATEGIES, Seconds, Solution, solve_space
@@ -16,6 +17,9 @@ from tvm_ios.ios.endings import OutOfTimeError, enumerate_endings, enumerate_run
 from tvm_ios.ios.stage_memory import BlockMemory, within_budget
 from tvm_ios.ios.strategies import Mergeable, candidate_stages, generate_stage
 from tvm_ios.schedule.stage import Strategy
+
+#: Endings that are priced at once; between them the clock is looked at.
+_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,18 @@ class PricedBlock:
         ) -> PricedBlock:
             latency = np.empty(len(space.endings))
             chosen = np.zeros(len(space.endings), np.int64)
-            for ending, groups in enumerate(space.groups):
+            for begin in range(0, len(space.groups), _AT_ONCE):
                 require_time(until)
-                stages = candidate_stages(graph, block.groups(groups), strategies, mergeable)
-                latency[ending], strategy = generate_stage(graph, cost, stages)
-                chosen[ending] = STRATEGIES.index(strategy)
+                candidates = [
+                    candidate_stages(graph, block.groups(groups), strategies, mergeable)
+                    for groups in space.groups[begin : begin + _AT_ONCE]
+                ]
+                stages = list(itertools.chain.from_iterable(candidates))
+                seconds = iter(stage_latencies(cost, graph, stages).tolist())
+                for ending, choices in enumerate(candidates, begin):
+                    times = itertools.islice(seconds, len(choices))
+                    latency[ending], strategy = generate_stage(choices, times)
+                    chosen[ending] = STRATEGIES.index(strategy)
             needs = None if memory is None else memory.needs(space)
             return PricedBlock(block, space, latency, chosen, needs)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.devices.device import DeviceDescription
-from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import Block, block_key, cut_into_blocks
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.network import renumbered
@@ -53,7 +53,7 @@ def promising_stages(
     pruning
         Limits of the search.
     """
-    cost = _OneLaunch(device)
+    cost = AnalyticCost(device)
     first: list[PromisingStage] = []
     others: list[PromisingStage] = []
     twins: dict[str, list[Block]] = {}
@@ -67,7 +67,7 @@ def promising_stages(
             stages = candidate_stages(graph, block.groups(groups), _STRATEGIES, _never)
             if stages[-1].strategy is not Strategy.CO_SCHEDULE:
                 continue
-            side_by_side, together = (cost.stage_latency(graph, stage) for stage in stages)
+            side_by_side, together = cost.stage_latencies(graph, stages).tolist()
             if together <= side_by_side:
                 places = (dict(zip(block.units, twin.units, strict=True)) for twin in same)
                 candidate = PromisingStage(
@@ -80,28 +80,6 @@ def promising_stages(
 
 def _greatest(stages: Iterable[PromisingStage]) -> list[PromisingStage]:
     return sorted(stages, key=lambda stage: -stage.gain)
-
-
-class _OneLaunch:
-    """The analytic cost, and for co-scheduled units that of one kernel: a single launch."""
-
-    def __init__(self, device: DeviceDescription) -> None:
-        self.name = device.name
-        self._device = device
-        self._analytic = AnalyticCost(device)
-
-    def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
-        """The critical path of units without their launches, at least all work divided evenly."""
-        if stage.strategy is not Strategy.CO_SCHEDULE:
-            return self._analytic.stage_latency(graph, stage)
-        device = self._device
-        work, ends = 0.0, dict[int, float]()
-        for unit in stage.units:
-            work += self._analytic.rkernels(graph, unit)[0].work / device.processors
-            alone = self._analytic.unit_latency(graph, unit) - device.launch_overhead
-            before = (ends[p] for p in bits(graph.predecessors[unit]) if p in ends)
-            ends[unit] = max(before, default=0.0) + alone
-        return max(work, *ends.values()) + device.launch_overhead + device.stage_overhead
 
 
 def _never(graph: OpGraph, units: Sequence[int]) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
@@ -45,10 +44,15 @@ def candidate_stages(
     return tuple(stages)
 
 
-def generate_stage(
-    graph: OpGraph, cost: CostModel, stages: tuple[Stage, ...]
-) -> tuple[float, Strategy]:
+def generate_stage(stages: tuple[Stage, ...], seconds: Iterable[float]) -> tuple[float, Strategy]:
     """The faster of an ending's stages (IOS, Algorithm 1, lines 23 to 33); the first of equals.
+
+    Parameters
+    ----------
+    stages
+        From :func:`candidate_stages`.
+    seconds
+        What each of them takes.
 
     Returns
     -------
@@ -56,8 +60,7 @@ def generate_stage(
         Seconds, ``inf`` if there is no stage.
     """
     best, strategy = float("inf"), Strategy.CONCURRENT
-    for stage in stages:
-        latency = cost.stage_latency(graph, stage)
+    for stage, latency in zip(stages, seconds, strict=False):
         if latency < best:
             best, strategy = latency, stage.strategy
     return best, strategy

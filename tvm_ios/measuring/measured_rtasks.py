@@ -9,7 +9,7 @@ from tvm_ios.errors import UnfusedError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
-from tvm_ios.rammer.rprogram import RProgram
+from tvm_ios.rammer.rprogram import RProgram, simulate
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.stage import Stage
 
@@ -52,6 +52,10 @@ class MeasuredRTasks:
     def program(self, graph: OpGraph, stage: Stage) -> RProgram:
         """What a co-scheduled stage runs."""
         return self.timer.rprogram(stage)
+
+    def seconds(self, graph: OpGraph, programs: Sequence[RProgram]) -> Sequence[float]:
+        """Seconds that follow from those of rTasks."""
+        return simulate(programs)
 
 
 @dataclass(frozen=True)

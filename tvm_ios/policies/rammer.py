@@ -30,7 +30,8 @@ def find(request: Request) -> Found:
         )
     profile, kernels = measured or simulate, partial(rtasks.kernels, units)
     programs = wavefront_programs(units, kernels, rtasks.lanes, profile)
-    schedule = rammer_schedule(units, programs, profile(programs), kernels)
+    seconds = measured(programs) if measured else rtasks.seconds(units, programs)
+    schedule = rammer_schedule(units, programs, seconds, kernels)
     if measured is None:
         return Found(schedule)
     statistics = SearchStatistics(

@@ -1,0 +1,118 @@
+"""What described devices predict, beside what others measured or simulated."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from published.ios_schedules import BATCHES, authors_schedule
+from published.latencies import POLICIES, SPECIALISED, published_latencies
+from published.simulated import simulated_programs
+from report import write_result
+from rich.table import Table
+
+from tvm_ios.cli.output import console
+from tvm_ios.costs.analytic import AnalyticCost
+from tvm_ios.costs.described import described_costs
+from tvm_ios.devices.device import load_device
+from tvm_ios.models.load import load_graph
+from tvm_ios.models.source import ModelSource
+from tvm_ios.policies.policy import Limits, Problem
+from tvm_ios.search import search
+
+#: The networks that the figures of the device were fitted to.
+FITTED = ("squeezenet", "inception_v3")
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    figures = [*networks(), *specialised(), *simulated()]
+    table = Table("what", "case", "measured", "predicted", "error", "fitted")
+    for row in figures:
+        error = row["predicted"] / row["measured"] - 1
+        table.add_row(
+            row["what"],
+            row["case"],
+            f"{row['measured']:.3f}",
+            f"{row['predicted']:.3f}",
+            f"{error:+.1%}",
+            "yes" if row["fitted"] else "",
+        )
+    console().print(table)
+    print(write_result("described_devices", figures))
+
+
+def networks() -> Iterator[dict[str, Any]]:
+    """Speed-ups over sequential of IOS's schedules on a V100, and sequential milliseconds."""
+    for (network, batch), milliseconds in published_latencies().items():
+        predicted = predicted_latencies(network, batch, tuple(milliseconds))
+        case = f"{network}, batch {batch}"
+        fitted = network in FITTED and batch == 1
+        for policy, measured in milliseconds.items():
+            sequential = policy == "sequential"
+            yield {
+                "what": "milliseconds" if sequential else "speed-up",
+                "case": f"{case}, {policy}",
+                "measured": measured if sequential else milliseconds["sequential"] / measured,
+                "predicted": predicted[policy]
+                if sequential
+                else predicted["sequential"] / predicted[policy],
+                "fitted": fitted,
+            }
+
+
+def predicted_latencies(
+    network: str, batch: int = 1, policies: tuple[str, ...] = tuple(POLICIES.values())
+) -> dict[str, float]:
+    """Milliseconds of a zoo network on the described V100, by policy."""
+    problem = Problem.of(load_graph(ModelSource(network, batch=batch)), 40)
+    costs = described_costs(load_device("v100"))
+    assert costs.stages is not None
+    milliseconds: dict[str, float] = {}
+    for policy in policies:
+        stages = search(problem, policy, costs, Limits()).schedule.stages
+        seconds = sum(costs.stages.stage_latency(problem.units, stage) for stage in stages)
+        milliseconds[policy] = seconds * 1e3
+    return milliseconds
+
+
+def specialised() -> Iterator[dict[str, Any]]:
+    """Inception V3 with the authors' schedules for one batch and another, to the right one."""
+    for batch in BATCHES:
+        predicted = {optimised: authors_seconds(optimised, batch) for optimised in BATCHES}
+        for optimised in BATCHES:
+            yield {
+                "what": "their schedules",
+                "case": f"for batch {optimised}, run with {batch}",
+                "measured": SPECIALISED[batch][optimised] / SPECIALISED[batch][batch],
+                "predicted": predicted[optimised] / predicted[batch],
+                "fitted": False,
+            }
+
+
+def authors_seconds(optimised_for: int, batch: int) -> float:
+    """Predicted seconds of a schedule of the authors'."""
+    graph, stages = authors_schedule(optimised_for, batch)
+    return float(AnalyticCost(load_device("v100")).stage_latencies(graph, stages).sum())
+
+
+def simulated() -> Iterator[dict[str, Any]]:
+    """Cycles of our kernels' programs in a simulator, to those of the sequential program."""
+    sequential: dict[str, Any] = {}
+    for program in simulated_programs():
+        if program.policy == "sequential":
+            sequential[program.model] = program
+            continue
+        reference = sequential[program.model]
+        yield {
+            "what": "simulated cycles",
+            "case": f"{program.model}, {program.policy}",
+            "measured": program.cycles / reference.cycles,
+            "predicted": program.predicted / reference.predicted,
+            "fitted": False,
+        }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""What the described V100 predicts, against what others measured on one, or simulated.
+
+The data lies beside the checkout; without it these tests are left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from tests.random_dags import graph_of
+from tvm_ios.costs.described import described_costs
+from tvm_ios.devices.device import load_device
+from tvm_ios.policies.policy import Limits, Problem
+from tvm_ios.search import search
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT.parent / "shared/data/simulated_v100.json").exists(),
+    reason="the published figures do not lie beside the checkout",
+)
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        import described_devices
+
+        yield described_devices
+        for name in [n for n in sys.modules if n.split(".")[0] in ("published", "report")]:
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        "squeezenet",
+        "inception_v3",
+        pytest.param("randwire", marks=pytest.mark.slow),
+        pytest.param("nasnet_a", marks=pytest.mark.slow),
+    ],
+)
+def test_speed_ups_of_ios_s_networks(benchmark: ModuleType, network: str) -> None:
+    published = benchmark.published_latencies()[network, 1]
+    predicted = benchmark.predicted_latencies(network)
+    for policy, milliseconds in published.items():
+        measured = published["sequential"] / milliseconds
+        speed_up = predicted["sequential"] / predicted[policy]
+        assert speed_up == pytest.approx(measured, rel=0.15), policy
+    assert predicted["ios-both"] <= min(predicted.values()) * (1 + 1e-9)
+    if network == "squeezenet":
+        assert predicted["greedy"] > predicted["sequential"]
+    if network in ("randwire", "nasnet_a"):
+        assert predicted["ios-merge"] == pytest.approx(predicted["sequential"])
+
+
+def test_resnet_gains_little_and_a_chain_nothing(benchmark: ModuleType) -> None:
+    predicted = benchmark.predicted_latencies("resnet50")
+    assert 1 < predicted["sequential"] / predicted["ios-both"] < 1.05
+    chain = Problem.of(graph_of([1 << place - 1 if place else 0 for place in range(12)]), 40)
+    costs = described_costs(load_device("v100"))
+    assert costs.stages is not None
+    seconds = {
+        policy: sum(
+            costs.stages.stage_latency(chain.units, stage)
+            for stage in search(chain, policy, costs, Limits()).schedule.stages
+        )
+        for policy in ("sequential", "ios-both", "rammer")
+    }
+    assert seconds["ios-both"] == pytest.approx(seconds["sequential"])
+    launches = 11 * load_device("v100").launch_overhead
+    assert seconds["sequential"] - launches <= seconds["rammer"] < seconds["sequential"]
+
+
+@pytest.mark.slow
+def test_larger_batches_gain_less(benchmark: ModuleType) -> None:
+    speed_ups = []
+    for batch in (1, 16, 32, 64, 128):
+        predicted = benchmark.predicted_latencies("inception_v3", batch, ("sequential", "ios-both"))
+        speed_ups.append(predicted["sequential"] / predicted["ios-both"])
+    assert all(smaller > larger for smaller, larger in pairwise(speed_ups))
+    assert speed_ups[-1] > 1
+
+
+def test_the_authors_schedules_rank_as_they_measured(benchmark: ModuleType) -> None:
+    for batch in (1, 32):
+        seconds = {other: benchmark.authors_seconds(other, batch) for other in (1, 32, 128)}
+        measured = benchmark.SPECIALISED[batch]
+        assert sorted(seconds, key=lambda other: seconds[other]) == sorted(
+            measured, key=lambda other: measured[other]
+        )
+
+
+def test_the_order_of_simulated_programs_and_their_ratios(benchmark: ModuleType) -> None:
+    programs = benchmark.simulated_programs()
+    for model in {program.model for program in programs}:
+        of_model = [program for program in programs if program.model == model]
+        first, *others = of_model
+        assert first.policy == "sequential"
+        cycles = [program.cycles for program in of_model]
+        predicted = [program.predicted for program in of_model]
+        assert np.argsort(cycles).tolist() == np.argsort(predicted).tolist()
+        for program in others:
+            ratio = program.cycles / first.cycles
+            assert program.predicted / first.predicted == pytest.approx(ratio, rel=0.2)

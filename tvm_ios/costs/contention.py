@@ -1,0 +1,139 @@
+"""How long kernels take that run side by side, and slow each other.
+
+Blocks of threads are spread over the processors. Blocks on one processor share its throughput: as
+long as all of them together use less than all of it, none is slower for the others. All kernels
+share the device's bandwidth. This is a fluid: whenever a kernel begins or ends, the rates of those
+that run change, and between two such events every kernel computes at its rate.
+
+Many programs are computed at once, in arrays: a search asks for tens of thousands.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_ios.costs.kernel_estimate import KernelEstimate
+from tvm_ios.devices.device import DeviceDescription
+
+_Floats = npt.NDArray[np.float64]
+_Integers = npt.NDArray[np.int64]
+
+#: The part of a kernel that rounding may leave.
+_REST = 1e-9
+#: Seconds that count as none.
+_SHORTEST = 1e-15
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel of a program.
+
+    Attributes
+    ----------
+    kernel
+        What runs.
+    after
+        The launches, by their place in the program, that must have ended.
+    delay
+        Seconds from the end of the last of these to the first block.
+    earliest
+        Seconds from the begin of the program before which it does not begin.
+    """
+
+    kernel: KernelEstimate
+    after: tuple[int, ...]
+    delay: float
+    earliest: float = 0.0
+
+
+def makespans(programs: Sequence[Sequence[Launch]], device: DeviceDescription) -> _Floats:
+    """Seconds of programs, each of which has the device for itself.
+
+    Parameters
+    ----------
+    programs
+        The launches of each; a launch waits only for earlier ones.
+    device
+        Where they run.
+    """
+    launches = list(itertools.chain.from_iterable(programs))
+    if not launches:
+        return np.zeros(len(programs))
+    program = np.repeat(np.arange(len(programs)), [len(program) for program in programs])
+    kernels = [launch.kernel for launch in launches]
+    blocks = np.array([kernel.blocks for kernel in kernels], np.float64)
+    alone = np.array([kernel.block_seconds for kernel in kernels])
+    share = np.array([kernel.share for kernel in kernels])
+    moved = np.array([kernel.bytes for kernel in kernels], np.float64)
+    delay = np.array([launch.delay for launch in launches])
+    earliest = np.array([launch.earliest for launch in launches])
+    awaited = np.array([len(launch.after) for launch in launches])
+    followers = _Followers.of(programs)
+
+    def in_each(values: _Floats, its: _Integers) -> _Floats:
+        return np.bincount(its, values, len(programs)).astype(np.float64)
+
+    left = np.ones(len(launches))
+    now = np.zeros(len(programs))
+    active = np.flatnonzero(awaited == 0)
+    delay[active] = np.maximum(delay[active], earliest[active])
+    while len(active):
+        running = active[delay[active] <= 0]
+        its = program[running]
+        together = in_each(blocks[running], its)
+        load = in_each(blocks[running] * share[running], its) / np.maximum(1, together)
+        load *= np.ceil(together / device.processors)
+        others = np.maximum(0, np.bincount(its, minlength=len(programs)) - 1)
+        slower = np.maximum(1 + device.contention_overhead * others, load)
+        seconds = np.maximum(alone[running] * slower[its], _SHORTEST)
+        traffic = in_each(moved[running] / seconds, its)
+        seconds *= np.maximum(1, traffic / device.bandwidth)[its]
+
+        until = delay[active]
+        places = np.searchsorted(active, running)
+        until[places] = left[running] * seconds
+        step = np.full(len(programs), np.inf)
+        np.minimum.at(step, program[active], until)
+        now += np.where(np.isinf(step), 0, step)
+        passed = step[program[active]]
+        delay[active] = np.where(until - passed > _SHORTEST, delay[active] - passed, 0)
+        left[running] -= passed[places] / seconds
+        ended = running[left[running] <= _REST]
+        freed = followers.freed_by(ended, awaited)
+        delay[freed] = np.maximum(delay[freed], earliest[freed] - now[program[freed]])
+        active = np.union1d(np.setdiff1d(active, ended, assume_unique=True), freed)
+    return now
+
+
+@dataclass(frozen=True, slots=True)
+class _Followers:
+    """For each launch of all programs those that wait for it, one launch's after another's."""
+
+    starts: _Integers
+    targets: _Integers
+
+    @staticmethod
+    def of(programs: Sequence[Sequence[Launch]]) -> _Followers:
+        pairs: list[tuple[int, int]] = []
+        first = 0
+        for program in programs:
+            for place, launch in enumerate(program, first):
+                pairs += [(first + source, place) for source in launch.after]
+            first += len(program)
+        pairs.sort()
+        sources, targets = np.array(pairs, np.int64).reshape(-1, 2).T
+        return _Followers(np.searchsorted(sources, np.arange(first + 1)), targets)
+
+    def freed_by(self, ended: _Integers, awaited: _Integers) -> _Integers:
+        """Count down what waits for launches that have ended; gives those that wait no more."""
+        begin, count = self.starts[ended], self.starts[ended + 1] - self.starts[ended]
+        # All places from each begin on, as many as its count.
+        skipped: _Integers = np.repeat(begin - np.cumsum(count) + count, count)
+        targets = self.targets[skipped + np.arange(len(skipped))]
+        np.subtract.at(awaited, targets, 1)
+        return np.unique(targets[awaited[targets] == 0])

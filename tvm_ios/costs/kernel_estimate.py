@@ -1,0 +1,240 @@
+"""What a unit's kernels would be on a device: blocks of threads, and what each block takes.
+
+A convolution or a product is computed in tiles, as libraries do it (implicit GEMM: rows are output
+positions, columns are output channels); of several shapes of tiles the fastest is taken, and for
+3x3 convolutions Winograd's transforms if they are faster. Other operators stream through memory.
+Nothing here knows our own kernels: a described device says what a good library would reach.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_ios.devices.device import DeviceDescription
+from tvm_ios.graph.elements import Operator
+from tvm_ios.graph.merge_rule import MergePlan
+from tvm_ios.graph.op_graph import OpGraph
+
+#: Rows and columns of a tile, and of the part of it that one thread computes. Published: the names
+#: of cuDNN 7's and CUTLASS's kernels for single precision ("volta_scudnn_128x64_relu_interior").
+_TILES = ((128, 128, 8, 8), (128, 64, 8, 4), (64, 64, 4, 4), (128, 32, 8, 4))
+#: Multiplications of F(2x2, 3x3) to those of a direct 3x3 convolution (Lavin and Gray, 2016), and
+#: the part of the efficiency that transforms leave. The latter is assumed.
+_WINOGRAD, _WINOGRAD_EFFICIENCY = 4 / 9, 0.75
+#: The part of the loads from shared memory that arithmetic does not hide. Assumed.
+_EXPOSED_LOADS = 0.25
+#: Elements that a block of four warps streams. Assumed: 16 bytes a thread at once.
+_STREAMED, _STREAMING_WARPS = 512, 4
+#: The part of the peak that operators without tiles reach. Assumed: an addition and a
+#: multiplication are not one instruction there.
+_UNTILED_EFFICIENCY = 0.5
+#: Multiply-additions an output from which on an operator is a product.
+_LEAST_DEPTH = 32
+#: Rows up to which a product is one of vectors. Assumed.
+_FEW_ROWS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEstimate:
+    """A kernel of equal blocks.
+
+    Attributes
+    ----------
+    blocks
+        How many blocks of threads it has.
+    block_seconds
+        Seconds that a block takes when it has a processor for itself.
+    share
+        The part of a processor's throughput that a block uses while it is alone there.
+    bytes
+        Bytes that the kernel moves.
+    overhead
+        Seconds before its blocks are under way, in which it occupies nothing; its launch aside.
+    """
+
+    blocks: int
+    block_seconds: float
+    share: float
+    bytes: int
+    overhead: float
+
+    def seconds(self, device: DeviceDescription) -> float:
+        """Seconds of its blocks when nothing else runs: waves, bounded by the bandwidth."""
+        together = max(1.0, self.share * math.ceil(self.blocks / device.processors))
+        return max(self.block_seconds * together, self.bytes / device.bandwidth)
+
+
+def unit_kernels(
+    graph: OpGraph, unit: int, device: DeviceDescription
+) -> tuple[KernelEstimate, ...]:
+    """The kernels of a unit, one after another.
+
+    A library's convolution takes a bias and an activation after it, but nothing before.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    unit
+        A unit's number.
+    device
+        Where they run.
+    """
+    op = graph.operators[unit]
+    output = graph.tensors[op.outputs[0]]
+    convolutions = _convolutions(op)
+    if not convolutions or len(output.shape) < 3:
+        return (_whole_unit(graph, unit, device),)
+    batch, _, *extents = output.shape
+    positions = batch * math.prod(extents)
+    read = sum(graph.tensors[t].nbytes for t in op.inputs if not graph.tensors[t].constant)
+    kernels: list[KernelEstimate] = []
+    before = op.kind.split("+").index("conv2d")
+    if before:
+        data = graph.tensors[op.inputs[0]]
+        elements = math.prod(data.shape)
+        kernels.append(_streaming(elements, before * elements, read + data.nbytes, device))
+        read = data.nbytes
+    width = output.nbytes // max(1, math.prod(output.shape))
+    for convolution in convolutions:
+        weight = graph.tensors[op.inputs[convolution.weight]]
+        channels, *window = weight.shape
+        written = positions * channels * width
+        depth = math.prod(window)
+        moved = read + written + weight.nbytes
+        if convolution.groups == 1:
+            winograd = (*window[1:], *convolution.strides) == (3, 3, 1, 1)
+            kernels.append(product(positions, channels, depth, moved, device, winograd=winograd))
+        else:
+            flops = 2 * positions * channels * depth
+            kernels.append(_streaming(positions * channels, flops, moved, device))
+        read = written
+    return tuple(kernels)
+
+
+def merged_kernel(
+    graph: OpGraph, plan: MergePlan, bytes_moved: int, device: DeviceDescription
+) -> KernelEstimate:
+    """The one kernel of merged convolutions; it writes each output where it belongs."""
+    op = graph.operators[plan.units[0]]
+    batch, _, *extents = graph.tensors[op.outputs[0]].shape
+    return product(
+        batch * math.prod(extents),
+        sum(plan.out_channels),
+        graph.tensors[op.inputs[1]].shape[1] * math.prod(plan.kernel),
+        bytes_moved,
+        device,
+        winograd=(*plan.kernel, *plan.strides) == (3, 3, 1, 1),
+    )
+
+
+def product(
+    rows: int,
+    columns: int,
+    depth: int,
+    bytes_moved: int,
+    device: DeviceDescription,
+    *,
+    winograd: bool = False,
+) -> KernelEstimate:
+    """The fastest kernel for a matrix product.
+
+    Parameters
+    ----------
+    rows, columns, depth
+        Extents of the result, and multiply-additions an element.
+    bytes_moved
+        Bytes read and written.
+    device
+        Where it runs.
+    winograd
+        Whether it is a convolution that Winograd's algorithm can compute.
+    """
+    forms = [_tiled(rows, columns, depth, bytes_moved, tile, device) for tile in _TILES]
+    if rows <= _FEW_ROWS:
+        # The other matrix is streamed, by as many blocks as it takes.
+        flops = 2 * rows * columns * depth
+        forms.append(_streaming(columns * depth, flops, bytes_moved, device))
+    if winograd:
+        fewer = depth * _WINOGRAD / _WINOGRAD_EFFICIENCY
+        # None has tiles as narrow as the last.
+        forms += [_tiled(rows, columns, fewer, bytes_moved, tile, device) for tile in _TILES[:-1]]
+    return min(forms, key=lambda kernel: kernel.seconds(device))
+
+
+def _tiled(
+    rows: int,
+    columns: int,
+    depth: float,
+    bytes_moved: int,
+    tile: tuple[int, int, int, int],
+    device: DeviceDescription,
+) -> KernelEstimate:
+    height, width, *thread = tile
+    arithmetic = math.prod(thread) / 2
+    reached = device.efficiency * arithmetic / (arithmetic + _EXPOSED_LOADS * sum(thread))
+    warps = height * width / math.prod(thread) / 32
+    share = min(1.0, warps / device.saturating_warps)
+    processor_flops = device.peak_flops / device.processors * reached
+    return KernelEstimate(
+        blocks=math.ceil(rows / height) * math.ceil(columns / width),
+        block_seconds=2 * height * width * depth / processor_flops / share,
+        share=share,
+        bytes=bytes_moved,
+        overhead=device.kernel_overhead + device.library_overhead,
+    )
+
+
+def _whole_unit(graph: OpGraph, unit: int, device: DeviceDescription) -> KernelEstimate:
+    """A unit without convolutions as one kernel: a product, or a stream through memory."""
+    op = graph.operators[unit]
+    shape = graph.tensors[op.outputs[0]].shape
+    elements = sum(math.prod(graph.tensors[t].shape) for t in op.outputs)
+    bytes_moved = graph.operator_bytes(unit)
+    depth = op.flops // (2 * elements) if elements else 0
+    weighted = any(len(graph.tensors[t].shape) > 1 for t in op.inputs[1:])
+    if depth < _LEAST_DEPTH or not weighted:
+        # A reduction reads more than it writes.
+        read = max((math.prod(graph.tensors[t].shape) for t in op.inputs), default=0)
+        return _streaming(max(elements, read), op.flops, bytes_moved, device)
+    return product(elements // shape[-1], shape[-1], depth, bytes_moved, device)
+
+
+def _streaming(
+    elements: int, flops: int, bytes_moved: int, device: DeviceDescription
+) -> KernelEstimate:
+    blocks = max(1, math.ceil(elements / _STREAMED))
+    share = min(1.0, _STREAMING_WARPS / device.streaming_warps)
+    processor_flops = device.peak_flops / device.processors * _UNTILED_EFFICIENCY
+    busy = max(bytes_moved / device.processor_bandwidth, flops / processor_flops) / blocks
+    return KernelEstimate(blocks, busy / share, share, bytes_moved, device.kernel_overhead)
+
+
+@dataclass(frozen=True, slots=True)
+class _Convolution:
+    """One of a unit: the number of its weight among the unit's inputs, its groups and strides."""
+
+    weight: int
+    groups: int
+    strides: tuple[int, ...]
+
+
+def _convolutions(op: Operator) -> list[_Convolution]:
+    if op.kind.split("+")[0] == "conv2d" and "kernel" in op.attrs:
+        return [_convolution(1, op.attrs)]
+    body: Any = op.attrs.get("body")
+    if not body or "conv2d" not in op.kind.split("+"):
+        return []
+    found: list[_Convolution] = []
+    for kind, attributes, wiring in body[0]:
+        outside = [place for source, place in wiring if source == 0]
+        if kind == "conv2d" and outside:
+            found.append(_convolution(outside[-1], dict(attributes)))
+    return found
+
+
+def _convolution(weight: int, attributes: Mapping[str, Any]) -> _Convolution:
+    return _Convolution(weight, attributes.get("group", 1), tuple(attributes.get("strides", ())))
