@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import pi, prod, sqrt
 from typing import Any
 
@@ -61,20 +60,6 @@ def _lp_pool(steps: Steps) -> None:
     steps.stand_for(steps.op("Pow", sums, steps.number(1 / p)))
 
 
-def _pool(steps: Steps) -> None:
-    """TVM's pools have a last window, rounded up, also where it begins after the image."""
-    node, get = steps.node, steps.node.attributes.get_int
-    ceiling = _ceiling(node) if get("ceil_mode", 0) else None
-    if ceiling is None or not ceiling.has_fewer:
-        return
-    if get("count_include_pad", 0) and any(ceiling.more):
-        raise DialectError(
-            f"{node.op_type} {steps.name!r} has windows beyond its padding along some axes only, "
-            "which TVM reads otherwise: export the model with ceil_mode=0"
-        )
-    _say_ceiling_by_pads(node)
-
-
 def _roi_align(steps: Steps) -> None:
     """The importer knows only what was meant before opset 16."""
     get = steps.node.attributes.get_string
@@ -85,50 +70,26 @@ def _roi_align(steps: Steps) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Ceiling:
-    """What ``ceil_mode`` means for a pool: the padding that it adds at the end of each axis.
-
-    Where its last window would begin after the image ONNX leaves it out: the axis has fewer than
-    TVM makes.
-    """
-
-    more: list[int]
-    has_fewer: bool
-
-
-def _ceiling(node: Any) -> _Ceiling | None:
-    image, result = static_shape(node.inputs[0]), static_shape(node.outputs[0])
-    if image is None or result is None:
-        return None
-    get, rank = node.attributes.get_ints, len(image) - 2
-    kernel, pads = get("kernel_shape"), get("pads", [0] * 2 * rank)
-    strides, dilations = get("strides", [1] * rank), get("dilations", [1] * rank)
-    more: list[int] = []
-    has_fewer = False
-    for axis, (extent, count) in enumerate(zip(image[2:], result[2:], strict=True)):
-        reach = (kernel[axis] - 1) * dilations[axis] + 1
-        steps_over = extent + pads[axis] + pads[rank + axis] - reach
-        has_fewer |= count < -(-steps_over // strides[axis]) + 1
-        more.append(max(0, (count - 1) * strides[axis] - steps_over))
-    return _Ceiling(more, has_fewer)
-
-
 def _say_ceiling_by_pads(node: Any) -> None:
     """Pad an image as ``ceil_mode`` does, if the node has that."""
-    ceiling = _ceiling(node) if node.attributes.get_int("ceil_mode", 0) else None
-    if ceiling is not None:
-        rank = len(ceiling.more)
-        pads = node.attributes.get_ints("pads", [0] * 2 * rank)
-        wider = [pad + more for pad, more in zip(pads[rank:], ceiling.more, strict=True)]
-        node.attributes["pads"] = ir.AttrInt64s("pads", [*pads[:rank], *wider])
-        del node.attributes["ceil_mode"]
+    if not node.attributes.get_int("ceil_mode", 0):
+        return
+    image, result = static_shape(node.inputs[0]), static_shape(node.outputs[0])
+    if image is None or result is None:
+        return
+    get, rank = node.attributes.get_ints, len(image) - 2
+    kernel, pads = get("kernel_shape"), list(get("pads", [0] * 2 * rank))
+    strides, dilations = get("strides", [1] * rank), get("dilations", [1] * rank)
+    for axis, (extent, count) in enumerate(zip(image[2:], result[2:], strict=True)):
+        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        read = (count - 1) * strides[axis] + reach
+        pads[rank + axis] = max(pads[rank + axis], read - extent - pads[axis])
+    node.attributes["pads"] = ir.AttrInt64s("pads", pads)
+    del node.attributes["ceil_mode"]
 
 
 _WRITERS: Mapping[str, Callable[[Steps], None]] = {
-    "AveragePool": _pool,
     "Gelu": _gelu,
     "LpPool": _lp_pool,
-    "MaxPool": _pool,
     "RoiAlign": _roi_align,
 }

@@ -20,6 +20,10 @@ from tvm_ios.errors import UserError
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import drop_unused_initializers, free_weights_from_inputs
 from tvm_ios.onnx.rewrites.affine import fold_affine
+from tvm_ios.onnx.rewrites.ceil_mode import (
+    leave_out_windows_of_padding,
+    require_no_windows_of_padding,
+)
 from tvm_ios.onnx.rewrites.control.compress import gather_what_is_kept
 from tvm_ios.onnx.rewrites.control.control_flow import write_control_flow_out
 from tvm_ios.onnx.rewrites.control.sequences import write_sequences_out
@@ -155,6 +159,8 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     free_weights_from_inputs(work.graph)
     fix_inputs(work.graph, shapes)
     work = passes.InlinePass()(work).model
+    # Before shapes are folded: those after such a pool would be wrong.
+    leave_out_windows_of_padding(work)
     if _unroll(work):
         # Operators that ONNX defines by others were in the bodies, too.
         work = ir.serde.deserialize_model(write_functions_out(ir.serde.serialize_model(work)))
@@ -165,6 +171,7 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     for step in (_each(gather_what_is_kept, write_quantised), passes.RemoveUnusedNodesPass()):
         step(work)
     _name_all(work)
+    require_no_windows_of_padding(work.graph)
     return work
 
 

@@ -4,6 +4,7 @@
 - functions: operators that ONNX defines by others, written out
 - split_constants: splits of constants
 - fix_inputs: static shapes for the inputs
+- ceil_mode: pools without windows that begin in the padding
 - empty: what has no elements is a constant
 - node_names: names for nodes that have none
 - quantised: quantised operators in floats
