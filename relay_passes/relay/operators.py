@@ -134,6 +134,11 @@ def _layer_norm(call: relay.Call) -> tuple[str, Attrs]:
     }
 
 
+def _gather(call: relay.Call) -> tuple[str, Attrs]:
+    """Relay's gather takes single elements; what is called so here takes rows."""
+    return "gather_elements", _scalar_attrs(call)
+
+
 _READERS: dict[str, Reader] = {
     "nn.global_avg_pool2d": _global_mean,
     "nn.adaptive_avg_pool2d": _global_mean,
@@ -148,6 +153,7 @@ _READERS: dict[str, Reader] = {
     "nn.layer_norm": _layer_norm,
     "cast": _cast,
     "take": _take,
+    "gather": _gather,
 }
 
 

@@ -70,6 +70,13 @@ def _roi_align(steps: Steps) -> None:
         )
 
 
+def _gather(steps: Steps) -> None:
+    """To negative indices the importer adds another axis's extent, if the axis is negative."""
+    axis, source = steps.integer("axis", 0), steps.node.inputs[0]
+    if axis < 0 and source.shape is not None:
+        steps.node.attributes["axis"] = ir.AttrInt64("axis", axis + len(source.shape))
+
+
 def _say_ceiling_by_pads(node: Any) -> None:
     """Pad an image as ``ceil_mode`` does, if the node has that."""
     if not node.attributes.get_int("ceil_mode", 0):
@@ -89,6 +96,8 @@ def _say_ceiling_by_pads(node: Any) -> None:
 
 
 _WRITERS: Mapping[str, Callable[[Steps], None]] = {
+    "Gather": _gather,
+    "GatherElements": _gather,
     "Gelu": _gelu,
     "LpPool": _lp_pool,
     "RoiAlign": _roi_align,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax, relay
@@ -50,6 +51,14 @@ def test_a_gather_by_data_reads_the_indices_themselves() -> None:
 
     graph = extract(canonicalise(module_of([(3,)], body))).graph
     assert [o.kind for o in graph.operators] == ["cast", "gather"]
+
+
+def test_a_gather_of_elements_is_no_gather_of_rows() -> None:
+    def body(s: RelaySketch, x: Any) -> Any:
+        return relay.gather(x, -1, relay.const(np.zeros((2, 1, 3), "int64")))
+
+    graph = extract(canonicalise(module_of([(2, 1, 4)], body))).graph
+    assert [o.kind for o in graph.operators] == ["gather_elements"]
 
 
 def test_what_something_else_reads_is_no_part_of_a_spelling() -> None:

@@ -67,6 +67,14 @@ def test_no_window_begins_after_the_image(
     np.testing.assert_allclose(result, ReferenceEvaluator(model).run(None, {"x": X})[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["Gather", "GatherElements"])
+def test_indices_and_axes_that_count_from_the_end(kind: str) -> None:
+    sketch = Sketch(*EXTENTS)
+    model = sketch.model(sketch.op(kind, "x", sketch.const(np.full((1, 2, 3, 6), -1)), axis=-2))
+    result = run(import_onnx(simplify(model)), {"x": X})[0]
+    np.testing.assert_array_equal(result, ReferenceEvaluator(model).run(None, {"x": X})[0])
+
+
 def test_of_bounds_that_cross_the_upper_one_is_taken() -> None:
     sketch = Sketch(*EXTENTS)
     bounds = [sketch.const(np.float32(bound)) for bound in (2.0, 1.0)]
