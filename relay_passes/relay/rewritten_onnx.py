@@ -60,6 +60,17 @@ def _lp_pool(steps: Steps) -> None:
     steps.stand_for(steps.op("Pow", sums, steps.number(1 / p)))
 
 
+def _mean(steps: Steps) -> None:
+    """The importer joins the operands, which must have one shape for that."""
+    first, *others = steps.node.inputs
+    if not others:
+        return
+    total = first
+    for other in others:
+        total = steps.op("Add", total, other)
+    steps.stand_for(steps.op("Mul", total, steps.number(1 / (1 + len(others)))))
+
+
 def _roi_align(steps: Steps) -> None:
     """The importer knows only what was meant before opset 16."""
     get = steps.node.attributes.get_string
@@ -100,5 +111,6 @@ _WRITERS: Mapping[str, Callable[[Steps], None]] = {
     "GatherElements": _gather,
     "Gelu": _gelu,
     "LpPool": _lp_pool,
+    "Mean": _mean,
     "RoiAlign": _roi_align,
 }

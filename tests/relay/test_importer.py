@@ -75,6 +75,13 @@ def test_indices_and_axes_that_count_from_the_end(kind: str) -> None:
     np.testing.assert_array_equal(result, ReferenceEvaluator(model).run(None, {"x": X})[0])
 
 
+def test_means_of_several_shapes() -> None:
+    sketch = Sketch(*EXTENTS)
+    others = [sketch.const(np.full(shape, 2.0)) for shape in ((6, 1), (1,))]
+    result = run(import_onnx(simplify(sketch.model(sketch.op("Mean", "x", *others)))), {"x": X})[0]
+    np.testing.assert_allclose(result, (X + 4) / 3, rtol=1e-6)
+
+
 def test_of_bounds_that_cross_the_upper_one_is_taken() -> None:
     sketch = Sketch(*EXTENTS)
     bounds = [sketch.const(np.float32(bound)) for bound in (2.0, 1.0)]
