@@ -19,9 +19,10 @@ LIMIT = 60.0
 
 @dataclass
 class Report:
-    """Outcomes: how many a target and kind, and all that should not be."""
+    """Outcomes: how many a target and kind, what was refused, and all that should not be."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    refusals: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
 
@@ -44,8 +45,9 @@ def run_cases(
             if outcome == "answer":
                 outcome, text = text
             report.counts[target, outcome] += 1
-            if outcome not in ("success", "refused"):
-                report.failures.append(f"{target}:{number} {outcome}: {text}")
+            if outcome != "success":
+                listed = report.refusals if outcome == "refused" else report.failures
+                listed.append(f"{target}:{number} {outcome}: {text}")
             if outcome in ("crash", "hang"):
                 worker.end()
                 worker = None
