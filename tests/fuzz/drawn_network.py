@@ -13,7 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from .mutators import Random
 
-_OPSET = 18
+#: The one that most models have, and one with newer operators.
+_OPSETS = (18, 18, 23)
 #: Elements of a tensor: larger ones take time and show nothing else.
 _LARGEST = 6000
 
@@ -45,6 +46,7 @@ class Network:
 
     def __init__(self, random: Random) -> None:
         self.random = random
+        self.opset: int = self.pick(*_OPSETS)
         self.nodes: list[Any] = []
         self.constants: dict[str, Any] = {}
         self.types: dict[str, Any] = {}
@@ -88,11 +90,11 @@ class Network:
         names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
         node = helper.make_node(kind, inputs, names, **attributes)
         types = onnx.shape_inference.infer_node_outputs(
-            onnx.defs.get_schema(kind, _OPSET),
+            onnx.defs.get_schema(kind, self.opset),
             node,
             {name: self.types[name] for name in inputs if name},
             {name: self.constants[name] for name in inputs if name in self.constants},
-            opset_imports=[helper.make_opsetid("", _OPSET)],
+            opset_imports=[helper.make_opsetid("", self.opset)],
         )
         if not types:  # as an older ONNX says it
             raise onnx.shape_inference.InferenceError(f"the outputs of {kind} are not known")
@@ -108,6 +110,10 @@ class Network:
         extents = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
         return None if -1 in extents else tuple(extents)
 
+    def state_shape(self, name: str, shape: Sequence[int]) -> None:
+        """Say a shape that inference does not find."""
+        self.types[name] = helper.make_tensor_type_proto(TensorProto.FLOAT, shape)
+
     def axis(self, value: Value) -> int:
         """One of the axes of a value, counted from the front or from the end."""
         return int(self.random.integers(-len(value.shape), len(value.shape)))
@@ -119,19 +125,25 @@ class Network:
         return [int(axis) - self.pick(0, len(value.shape)) for axis in chosen]
 
     def step(self, moves: Sequence[Draw], computes: Sequence[Draw]) -> None:
-        """Try to add one operator, of those that only move data or of the others."""
+        """Try to add one operator, of those that only move data or of the others.
+
+        One that makes nothing that others could read is taken back: it may be unsound.
+        """
         late = self.values[-4:]
         value = self.pick(*late, *late, *self.values)
         moving = bool(self.random.integers(3)) is False
         drawn = self.pick(*(moves if moving else computes))
+        nodes, values = len(self.nodes), len(self.values)
         try:
             names = drawn(self, value)
         except onnx.shape_inference.InferenceError:
-            return
+            names = None
         for name in [names] if isinstance(names, str) else names or ():
             shape = self.shape(name)
             if shape is not None and 0 < prod(shape) <= _LARGEST and len(shape) <= 6:
                 self.values.append(Value(name, shape, moving and value.exact))
+        if len(self.values) == values:
+            del self.nodes[nodes:]
 
     def model(self) -> onnx.ModelProto:
         """The model of what was added; some of the last values are its outputs."""
@@ -146,5 +158,5 @@ class Network:
         graph = helper.make_graph(
             self.nodes, "random", self.inputs, outputs, list(self.constants.values())
         )
-        opset = helper.make_opsetid("", _OPSET)
+        opset = helper.make_opsetid("", self.opset)
         return helper.make_model(graph, opset_imports=[opset], ir_version=8)

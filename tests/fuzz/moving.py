@@ -89,6 +89,8 @@ def _pad(net: Network, x: Value) -> str | None:
         return None
     mode = net.pick("constant", "constant", "constant", "reflect", "edge")
     widths = [int(net.random.integers(-1 if mode == "constant" else 0, 3)) for _ in x.shape * 2]
+    if mode == "reflect":
+        widths = [min(width, extent - 1) for width, extent in zip(widths, x.shape * 2, strict=True)]
     if len(x.shape) == 4 and net.pick(True, False):
         widths[:2] = widths[4:6] = [0, 0]
     fill = (net.const(net.pick(0.0, 0.0, -1.5)),) if mode == "constant" else ()

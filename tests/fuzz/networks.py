@@ -12,10 +12,13 @@ from onnx import TensorProto
 
 from tvm_ios.files.array_files import Array
 
+from .composing import COMPOSES
 from .computing import COMPUTES
+from .containing import CONTAINS
 from .drawn_network import Network
 from .moving import MOVES
 from .mutators import Random
+from .quantising import QUANTISES
 
 #: Of the largest element; what is seen is below 1e-5.
 _TOLERANCE = 1e-3
@@ -25,7 +28,7 @@ def random_network(random: Random) -> onnx.ModelProto:
     """A network of up to fourteen operators with two or three inputs."""
     network = Network(random)
     for _ in range(network.pick(*range(4, 15))):
-        network.step(MOVES, COMPUTES)
+        network.step(MOVES, network.pick(COMPUTES, COMPUTES, COMPOSES, CONTAINS, QUANTISES))
     return network.model()
 
 
