@@ -38,6 +38,7 @@ from tvm_ios.onnx.rewrites.expand import (
 from tvm_ios.onnx.rewrites.fix_inputs import fix_inputs
 from tvm_ios.onnx.rewrites.functions import write_functions_out
 from tvm_ios.onnx.rewrites.gemm import canonical_gemms, matmul_bias_to_gemm
+from tvm_ios.onnx.rewrites.group_norm import write_group_norms_out
 from tvm_ios.onnx.rewrites.layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx.rewrites.layer_norm import fuse_layer_norms
 from tvm_ios.onnx.rewrites.modernise import modernise
@@ -150,7 +151,8 @@ def _own_errors() -> Generator[None, None, None]:
 def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     """A model of ``onnx_ir`` with static inputs, without functions and known control flow."""
     # Newer opsets' resizes and slices, and operators that ONNX defines by others written out.
-    work: Any = ir.serde.deserialize_model(write_functions_out(modernise(model)))
+    model = write_group_norms_out(modernise(model))
+    work: Any = ir.serde.deserialize_model(write_functions_out(model))
     # The domain of ONNX's own operators has two names, and steps ask for the opset by one.
     if (opset := work.opset_imports.pop("ai.onnx", None)) is not None:
         work.opset_imports[""] = opset

@@ -1,6 +1,7 @@
 """The steps that bring ONNX models to one form; :mod:`tvm_ios.onnx.simplify` has their order.
 
 - modernise: a newer opset for models whose resizes or slices are of an old one
+- group_norm: group norms of which ONNX infers no shape
 - functions: operators that ONNX defines by others, written out
 - split_constants: splits of constants
 - fix_inputs: static shapes for the inputs
