@@ -66,6 +66,18 @@ def test_sizes_beside_empty_scales() -> None:
     assert graph_from_onnx(simple).operators[0].attrs["size"] == (16, 9)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("height", [1, 3])
+def test_corners_that_are_one_pixel(mode: str, height: int) -> None:
+    sketch = Sketch(1, 2, height, 3, opset=18)
+    sizes = sketch.const(np.array([1, 2, 1, 6]))
+    places = {"coordinate_transformation_mode": "align_corners"}
+    model = sketch.model(sketch.op("Resize", "x", "", "", sizes, mode=mode, **places))
+    simple = simplify(model)
+    assert "Resize" not in kinds(simple)
+    assert relative_error(run(simple), run(model)) < 1e-6
+
+
 def test_some_axes_are_all_axes() -> None:
     sketch = Sketch(1, 4, 8, 6, opset=18)
     sizes = sketch.const(np.array([12, 16]))

@@ -101,6 +101,8 @@ def _describes(node: Any, filter: Filter, axes: Sequence[Axis]) -> bool:
         return False
     if not all(axis.is_same for axis in axes[:2]) or not all(axis.is_whole for axis in axes):
         return False
+    if axes[0].coordinates == "align_corners" and any(axis.after == 1 for axis in axes[2:]):
+        return False  # of one pixel TVM divides by the distance of its corners
     return filter.mode != "nearest" or not any(is_misread(axis, filter) for axis in axes)
 
 
