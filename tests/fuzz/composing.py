@@ -79,6 +79,8 @@ def _largest_places(net: Network, x: Value) -> Any:
         return None
     kernel = [net.pick(1, 2, 3), net.pick(2, 3)]
     pads = [net.pick(0, k // 2) for k in (*kernel, *kernel)]
+    if any(e + pads[i] + pads[i + 2] < kernel[i] for i, e in enumerate(x.shape[2:])):
+        return None
     attributes = {"kernel_shape": kernel, "strides": [1, net.pick(1, 2)], "pads": pads}
     order = net.pick(0, 0, 1)
     values, places = net.op("MaxPool", x.name, outputs=2, storage_order=order, **attributes)
