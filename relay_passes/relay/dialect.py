@@ -10,13 +10,14 @@ import tvm
 from relay_passes.dialect import Dialect
 from relay_passes.relay.canonical.canonicalise import canonicalise
 from relay_passes.relay.emitter import rewrite_main
-from relay_passes.relay.expressions import calls_of, interface, with_functions
+from relay_passes.relay.expressions import calls_of, interface
 from relay_passes.relay.extract import extract
 from relay_passes.relay.importer import import_onnx
 from relay_passes.relay.layouts.choice import LayoutChoice
 from relay_passes.relay.memory_order import operators_of, stages_of, with_stages
 from relay_passes.relay.outline import Outliner, outline
 from relay_passes.relay.saved_module import import_saved
+from runtime_ext.relay.module_copies import with_functions
 
 if TYPE_CHECKING:
     from relay_passes.prepared import Prepared
