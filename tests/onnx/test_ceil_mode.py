@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from tests.onnx_sketch import Sketch, kinds, relative_error, run
 from tests.refusals import refused
@@ -74,3 +75,23 @@ def test_images_whose_shape_is_known_too_late_are_refused() -> None:
     pooled = sketch.op("MaxPool", sketch.op("Reshape", "x", shape), **attributes)
     with refused(GraphError, "MaxPool", "ceil_mode=0"):
         simplify(sketch.model(pooled))
+
+
+def test_images_that_control_flow_makes() -> None:
+    sketch = Sketch(1, 2, 5, 8, opset=18)
+    tensor = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Neg", ["v"], ["w"])],
+        "body",
+        [
+            tensor("n", TensorProto.INT64, ()),
+            tensor("go", TensorProto.BOOL, ()),
+            tensor("v", TensorProto.FLOAT, None),
+        ],
+        [tensor("on", TensorProto.BOOL, ()), tensor("w", TensorProto.FLOAT, None)],
+    )
+    image = sketch.op("Loop", sketch.const(np.array(1)), "", "x", body=body)
+    kernel, strides, *_ = _LESS_PADDING
+    attributes = {"kernel_shape": kernel, "strides": strides, "pads": [1] * 4, "ceil_mode": 1}
+    model = sketch.model(sketch.op("MaxPool", image, **attributes))
+    assert relative_error(run(simplify(model)), run(model)) < 1e-6

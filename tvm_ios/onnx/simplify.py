@@ -194,7 +194,10 @@ def _unroll(model: Any) -> bool:
         written |= write_control_flow_out(model.graph, _opset(model))
         unrolled |= written
         before = [node.name for node in model.graph]
-        for step in (passes.RemoveUnusedNodesPass(), _name_all, lift_constants, _fold_constants):
+        for step in (
+            *(passes.RemoveUnusedNodesPass(), _name_all, lift_constants),
+            *(leave_out_windows_of_padding, _fold_constants),
+        ):
             step(model)
         if not written and [node.name for node in model.graph] == before:
             break
