@@ -84,8 +84,10 @@ def _passing_nan(stmt: Any) -> Any:
         return stmt
     if isinstance(b, tirx.FloatImm):
         a, b = b, a
-    operation = "max" if isinstance(stmt.value, tirx.Max) else "min"
-    value = extreme(operation, a, b, number=isinstance(a, tirx.FloatImm))
+    value = extreme("max" if isinstance(stmt.value, tirx.Max) else "min", a, b, number=True)
+    if not isinstance(a, tirx.FloatImm):
+        # Vectors are made of comparisons, not of calls such as that of ``isnan``.
+        value = tirx.Select(a <= tirx.FloatImm(str(a.ty.dtype), math.inf), value, a)
     return tirx.BufferStore(stmt.buffer, value, stmt.indices)
 
 
