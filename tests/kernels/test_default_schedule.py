@@ -14,7 +14,14 @@ from tvm import relax, tirx
 from runtime_ext.kernels.default_schedule import default_schedule
 from runtime_ext.kernels.generic import prim_func
 from runtime_ext.units.unit import UnitSource
-from tests.kernels.kernel_harness import check, compiler, host_target, make_unit, run_unit
+from tests.kernels.kernel_harness import (
+    check,
+    compiler,
+    host_target,
+    make_unit,
+    random_tensors,
+    run_unit,
+)
 
 op = relax.op
 TARGET = tvm.target.Target(host_target())
@@ -86,3 +93,14 @@ def test_not_a_number_passes_through_vectors(kernels_folder: Path) -> None:
     data[1, :, 0, 0] = -np.inf
     (result,) = run_unit(kernels, compiled, ("", ""), [data], [])
     np.testing.assert_array_equal(result, data.max(axis=1))
+
+
+def test_not_a_number_passes_through_windows(kernels_folder: Path) -> None:
+    function = unit(op.nn.max_pool1d, (1, 4, 41), pool_size=3, strides=2)
+    kernels = compiler(str(kernels_folder))
+    compiled = kernels.compile({"unit": UnitSource(function, ("", ""))})["unit"]
+    (data,) = random_tensors([(1, 4, 41)])
+    data[0, 0, 0] = data[0, 1, 1] = data[0, 2, 2] = data[0, 3, 40] = np.nan
+    (result,) = run_unit(kernels, compiled, ("", ""), [data], [])
+    windows = np.lib.stride_tricks.sliding_window_view(data, 3, axis=2)[:, :, ::2]
+    np.testing.assert_array_equal(result, windows.max(axis=3))
