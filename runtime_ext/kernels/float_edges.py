@@ -83,7 +83,8 @@ def _block(block: Any) -> Any:
 def _passing_nan(stmt: Any, *, is_window: bool) -> Any:
     if not isinstance(stmt, tirx.BufferStore) or not isinstance(stmt.value, tirx.Max | tirx.Min):
         return stmt
-    a, b = stmt.value.a, stmt.value.b
+    a: Any = stmt.value.a
+    b: Any = stmt.value.b
     if "float" not in str(a.ty.dtype):
         return stmt
     if isinstance(b, tirx.FloatImm):
@@ -92,8 +93,8 @@ def _passing_nan(stmt: Any, *, is_window: bool) -> Any:
     if isinstance(a, tirx.FloatImm):
         value = extreme(operation, a, b, number=True)
     elif is_window:
-        # Of one choice LLVM makes vectors where it unrolls the loops around; one after another
-        # in memory, choices take twice as long as below.
+        # LLVM makes vectors of one choice, where it unrolls the loops. In long ones each would
+        # wait twice as long for the one before as below.
         value = tirx.Select(tirx.Or(tirx.isnan(a), a > b if operation == "max" else a < b), a, b)
     else:
         # TVM makes vectors of comparisons, not of calls such as that of ``isnan``.
