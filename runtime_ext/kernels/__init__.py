@@ -10,6 +10,8 @@ Nothing here knows a unit or a device's instructions.
     How the work of a contraction is cut: into blockings on CPUs, into tiles of blocks on GPUs.
 ``cutter.py``
     How a device cuts contractions.
+``default_schedule.py``
+    A plain schedule of any function of TVM's for CPUs: tiles for lanes, and vectors along rows.
 ``expression.py``
     Element-wise expressions: what a kernel does to a value before it stores it.
 ``float_edges.py``

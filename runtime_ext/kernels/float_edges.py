@@ -7,6 +7,7 @@ wrong, and ``argmax`` of them is -1; its maximum of two numbers drops a NaN on t
 from __future__ import annotations
 
 import math
+from math import prod
 from typing import Any
 
 import tvm
@@ -14,6 +15,8 @@ from tvm import s_tir, tirx
 
 #: How TVM calls the block that pads what is pooled.
 _PADDED_POOL = "pad_temp"
+#: The kind of iterations of blocks that reduce, and how many of them LLVM unrolls.
+_REDUCTION, _WINDOW = 2, 16
 
 
 def with_float_edges(function: Any) -> Any:
@@ -59,7 +62,8 @@ def _statement(stmt: Any) -> Any:
 
 
 def _block(block: Any) -> Any:
-    body = _passing_nan(_statement(block.body))
+    sums = prod(int(v.dom.extent) for v in block.iter_vars if int(v.iter_type) == _REDUCTION)
+    body = _passing_nan(_statement(block.body), is_window=1 < sums <= _WINDOW)
     if block.name_hint == _PADDED_POOL:
         body = _padded(body)
     init = None if block.init is None else _identity(block.init, block.body)
@@ -76,16 +80,26 @@ def _block(block: Any) -> Any:
     )
 
 
-def _passing_nan(stmt: Any) -> Any:
+def _passing_nan(stmt: Any, *, is_window: bool) -> Any:
     if not isinstance(stmt, tirx.BufferStore) or not isinstance(stmt.value, tirx.Max | tirx.Min):
         return stmt
-    a, b = stmt.value.a, stmt.value.b
+    a: Any = stmt.value.a
+    b: Any = stmt.value.b
     if "float" not in str(a.ty.dtype):
         return stmt
     if isinstance(b, tirx.FloatImm):
         a, b = b, a
     operation = "max" if isinstance(stmt.value, tirx.Max) else "min"
-    value = extreme(operation, a, b, number=isinstance(a, tirx.FloatImm))
+    if isinstance(a, tirx.FloatImm):
+        value = extreme(operation, a, b, number=True)
+    elif is_window:
+        # LLVM makes vectors of one choice, where it unrolls the loops. In long ones each would
+        # wait twice as long for the one before as below.
+        value = tirx.Select(tirx.Or(tirx.isnan(a), a > b if operation == "max" else a < b), a, b)
+    else:
+        # TVM makes vectors of comparisons, not of calls such as that of ``isnan``.
+        value = extreme(operation, a, b, number=True)
+        value = tirx.Select(a <= tirx.FloatImm(str(a.ty.dtype), math.inf), value, a)
     return tirx.BufferStore(stmt.buffer, value, stmt.indices)
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import relax, s_tir
+from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.backend import DispatchSortScan
 
+from runtime_ext.kernels.default_schedule import default_schedule
 from runtime_ext.kernels.float_edges import with_float_edges
 from runtime_ext.kernels.function_builder import RELAX_BUILDERS
 from runtime_ext.kernels.phases import Phases, split_phases
@@ -156,32 +156,3 @@ class _NumbersAsOperators:
             if isinstance(function, relax.Function):
                 mutator.builder_.update_func(variable, mutator.visit_expr(function))
         return mutator.builder_.finalize()
-
-
-def default_schedule(function: Any) -> Any:
-    """Run the outer spatial loops of every block in parallel; write numbers where they are read."""
-    schedule = s_tir.Schedule(function.with_attr("global_symbol", "main"))
-    root = schedule.get_sblock("root")
-    root_block: Any = schedule.get(root)
-    numbers = [buffer for buffer in root_block.alloc_buffers if not len(buffer.shape)]
-    for block in schedule.get_child_blocks(root):
-        block_node: Any = schedule.get(block)
-        if not len(block_node.reads) and any(
-            block_node.writes[0].source.same_as(b) for b in numbers
-        ):
-            schedule.compute_inline(block)
-    for block in schedule.get_child_blocks(root):
-        loops: list[Any] = schedule.get_loops(block)
-        block_node: Any = schedule.get(block)
-        iters = block_node.iter_vars
-        if not loops or len(loops) != len(iters):
-            continue
-        spatial = 0
-        while spatial < len(iters) and int(iters[spatial].iter_type) == 0:
-            spatial += 1
-        outer = loops[: spatial - 1] if spatial == len(loops) > 1 else loops[:spatial]
-        if outer:
-            # Loops that someone scheduled already stay as they are.
-            with suppress(s_tir.ScheduleError):
-                schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
-    return schedule.mod["main"]

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import relax, s_tir
 
 from runtime_ext.kernels.cut import ContractionCut
-from runtime_ext.kernels.generic import default_schedule
+from runtime_ext.kernels.default_schedule import default_schedule
 from runtime_ext.kernels.relax_function import calling_module, operator_name
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.folder import (

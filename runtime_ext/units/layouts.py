@@ -8,6 +8,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from runtime_ext.kernels.expression import is_element_wise
+from runtime_ext.kernels.relax_function import operator_name
 from runtime_ext.units.values import NHWC
 from tvm_ios.graph.elements import Tensor
 from tvm_ios.graph.op_graph import OpGraph
@@ -19,10 +21,11 @@ AS_IS = ""
 def tensor_layouts(graph: OpGraph, functions: Sequence[Any]) -> tuple[str, ...]:
     """For each tensor of a graph of units its physical layout.
 
-    Vectors along the channels serve convolutions of any kernel and stride, depthwise ones,
-    pools and element-wise operators alike. What a matrix product makes or reads is no image
-    (attention has the axes batch, head, token and feature). Inputs and outputs of the graph stay
-    as the model has them.
+    Vectors along the channels serve convolutions of any kernel and stride, depthwise ones and
+    pools: what these read and make lies so, and what is joined with it or computed from it element
+    by element. Everything else stays as the model has it: four axes alone are no image (attention
+    has batch, head, token and feature). So do the results and operands of matrix products, and
+    inputs and outputs of the graph.
 
     Parameters
     ----------
@@ -31,25 +34,52 @@ def tensor_layouts(graph: OpGraph, functions: Sequence[Any]) -> tuple[str, ...]:
     functions
         The Relax function of each unit.
     """
+    names = [_operators(function) for function in functions]
     as_is = {*graph.inputs, *graph.outputs}
-    for op, function in zip(graph.operators, functions, strict=True):
-        if _has_matmul(function):
+    images: set[int] = set()
+    for op, operators in zip(graph.operators, names, strict=True):
+        if _MATMUL in operators:
             as_is |= {*op.inputs, *op.outputs}
-    return tuple(
-        NHWC if _is_image(t) and i not in as_is else AS_IS for i, t in enumerate(graph.tensors)
-    )
+        elif operators & _OF_IMAGES:
+            images |= {*op.inputs, *op.outputs}
+    candidates = {i for i, tensor in enumerate(graph.tensors) if _is_image(tensor)} - as_is
+    images &= candidates
+    passing = [
+        {*op.inputs, *op.outputs} & candidates
+        for op, operators in zip(graph.operators, names, strict=True)
+        if operators & _OF_CHANNELS or all(map(is_element_wise, operators - _OF_PIXELS))
+    ]
+    grows = True
+    while grows:
+        before = len(images)
+        for tensors in (*passing, *reversed(passing)):
+            if tensors & images:
+                images |= tensors
+        grows = len(images) > before
+    return tuple(NHWC if i in images else AS_IS for i in range(len(graph.tensors)))
 
 
 def _is_image(tensor: Tensor) -> bool:
     return len(tensor.shape) == 4 and tensor.dtype == "float32" and not tensor.constant
 
 
-def _has_matmul(function: Any) -> bool:
-    return any(
-        isinstance(binding.value, relax.Call) and binding.value.op == _MATMUL
-        for block in function.body.blocks
-        for binding in block.bindings
-    )
+def _operators(function: Any) -> set[str]:
+    values = (binding.value for block in function.body.blocks for binding in block.bindings)
+    calls = (value for value in values if isinstance(value, relax.Call))
+    return {operator_name(call) for call in calls if isinstance(call.op, tvm.ir.Op)}
 
 
-_MATMUL: Any = tvm.ir.Op.get("relax.matmul")
+_MATMUL = "relax.matmul"
+#: Whose kernels have vectors along the channels.
+_OF_IMAGES = {
+    "relax.image.resize2d",
+    "relax.nn.adaptive_avg_pool2d",
+    "relax.nn.avg_pool2d",
+    "relax.nn.avg_pool3d",
+    "relax.nn.conv2d",
+    "relax.nn.conv2d_transpose",
+    "relax.nn.max_pool2d",
+}
+#: What joins and cuts, also where channels are shuffled then, and what moves images, in any layout.
+_OF_CHANNELS = {"relax.concat", "relax.split"}
+_OF_PIXELS = {"relax.nn.pad", "relax.strided_slice"}

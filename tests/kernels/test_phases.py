@@ -10,7 +10,8 @@ import pytest
 import tvm
 from tvm import relax, s_tir
 
-from runtime_ext.kernels.generic import default_schedule, prim_func
+from runtime_ext.kernels.default_schedule import default_schedule
+from runtime_ext.kernels.generic import prim_func
 from runtime_ext.kernels.phases import Phases, split_phases
 from tests.kernels.kernel_harness import host_target, make_unit, random_tensors, shape_of
 

@@ -1,0 +1,122 @@
+"""A plain schedule of any function of TVM's for CPUs: tiles for lanes, and vectors along rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from math import gcd, prod
+from typing import Any
+
+import tvm
+from tvm import s_tir
+from tvm.sym import detect_linear_equation
+
+#: Tiles that are enough for the lanes.
+_TILES = 32
+#: Elements of the widest vectors.
+_VECTOR = 16
+#: So many sums of one element each are unrolled by LLVM, which then makes vectors by itself.
+_UNROLLED = 16
+#: Kinds of iterations of blocks.
+_SPATIAL, _REDUCTION = 0, 2
+
+
+def default_schedule(function: Any) -> Any:
+    """Run the outer spatial loops of every block in parallel; write numbers where they are read.
+
+    Every element is computed as TVM does it by default, in the same order.
+
+    Parameters
+    ----------
+    function
+        A PrimFunc in block form.
+    """
+    schedule = s_tir.Schedule(function.with_attr("global_symbol", "main"))
+    root = schedule.get_sblock("root")
+    root_block: Any = schedule.get(root)
+    numbers = [buffer for buffer in root_block.alloc_buffers if not len(buffer.shape)]
+    for block in schedule.get_child_blocks(root):
+        block_node: Any = schedule.get(block)
+        if not len(block_node.reads) and any(
+            block_node.writes[0].source.same_as(b) for b in numbers
+        ):
+            schedule.compute_inline(block)
+    for block in schedule.get_child_blocks(root):
+        # Loops that someone scheduled already stay as they are.
+        with suppress(s_tir.ScheduleError):
+            _schedule_block(schedule, block)
+    return schedule.mod["main"]
+
+
+def _schedule_block(schedule: Any, block: Any) -> None:
+    """Make one parallel loop of as few outer ones as give enough tiles.
+
+    The others stay apart: where indices are quotients and remainders of a fused loop's, LLVM makes
+    no vectors. Long sums become sums of vectors.
+    """
+    loops: list[Any] = schedule.get_loops(block)
+    node: Any = schedule.get(block)
+    kinds = [int(iter_var.iter_type) for iter_var in node.iter_vars]
+    spatial = next((i for i, kind in enumerate(kinds) if kind != _SPATIAL), len(kinds))
+    if len(loops) != len(kinds) or not spatial:
+        return
+    extents = [int(schedule.get(loop).extent) for loop in loops]
+    outer = next((n for n in range(1, spatial) if prod(extents[:n]) >= _TILES), spatial)
+    fused, row, reductions = loops[:outer], loops[spatial - 1], loops[spatial:]
+    in_rows = spatial > 1 and _is_in_rows(node, node.iter_vars[spatial - 1].var)
+    if outer == spatial > 1 and (in_rows or not reductions):
+        parts = -(-_TILES // prod(extents[: spatial - 1]))
+        length = _largest_divisor(extents[spatial - 1], extents[spatial - 1] // parts)
+        if length > _VECTOR // 2:
+            fused[-1], row = schedule.split(row, [None, length])
+        else:
+            fused.pop()
+    sums = in_rows and set(kinds[spatial:]) == {_REDUCTION} and len(node.writes) == 1
+    sums = sums and prod(extents[spatial:]) > _UNROLLED
+    if sums:
+        _reorder(schedule, reductions, row)
+    schedule.parallel(schedule.fuse(*fused) if len(fused) > 1 else fused[0])
+    if sums:
+        # Not before: a block that only adds to what is there cannot be made parallel.
+        schedule.decompose_reduction(block, reductions[0])
+
+
+def _reorder(schedule: Any, reductions: Sequence[Any], row: Any) -> None:
+    """Put a loop within those of a reduction, as vectors if its length is one of whole vectors."""
+    vector = gcd(int(schedule.get(row).extent), _VECTOR)
+    if vector < _VECTOR // 2:
+        # LLVM makes what it can of it.
+        schedule.reorder(*reductions, row)
+        return
+    vectors, within = schedule.split(row, [None, vector])
+    schedule.reorder(*reductions, vectors, within)
+    schedule.vectorize(within)
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    """The largest divisor that is not above ``most``, but of a vector's length if there is one."""
+    most = max(most, min(number, _VECTOR))
+    return next(n for n in range(most, 0, -1) if number % n == 0)
+
+
+def _is_in_rows(block: Any, variable: Any) -> bool:
+    """Whether a block writes neighbours in memory for neighbouring values of a variable.
+
+    And reads neighbours, or always the same.
+    """
+    written = all(_step(region, variable) == 1 for region in block.writes)
+    return written and all(_step(region, variable) in (0, 1) for region in block.reads)
+
+
+def _step(region: Any, variable: Any) -> int | None:
+    """By how many elements of the innermost axis a region moves with a variable.
+
+    None if it moves along other axes too, or not by as much every time.
+    """
+    steps: list[int] = []
+    for extent in region.region:
+        coefficients = detect_linear_equation(extent.min, [variable])
+        if not coefficients or not isinstance(coefficients[0], tvm.tirx.IntImm):
+            return None
+        steps.append(int(coefficients[0]))
+    return None if not steps or any(steps[:-1]) else steps[-1]
