@@ -1,7 +1,9 @@
 """The CUDA kernels of networks: threads, registers, shared memory, occupancy. Needs no GPU.
 
 Every unit of every network is compiled in its usual form. Occupancy and waves are computed from
-the limits of the device file of the architecture; nothing runs.
+the limits of the device file of the architecture; nothing runs. A second table has how much of the
+GPU contractions and means occupy, cut as they were before and as they are, and how long they take
+by the estimate that cuts them; ``--estimate`` makes this one alone, for any described GPU.
 """
 
 from __future__ import annotations
@@ -10,28 +12,36 @@ import argparse
 import time
 from typing import Any
 
+from gpu_fill import fill, totals
 from report import write_result
 from rich.table import Table
 
 from relay_passes.load import load_model
 from relay_passes.pipeline import prepare
 from runtime_ext.cuda.compiler import CudaKernelCompiler
+from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
 from runtime_ext.kernels.generic import Generic
 from runtime_ext.machine.this_machine import cache_folder
 from runtime_ext.units.in_place import arrange
+from runtime_ext.units.unit import UnitSource
 from tvm_ios import zoo
 from tvm_ios.cli.output import console
 
 
-def measure(network: str, compiler: CudaKernelCompiler) -> dict[str, Any]:
+def sources_of(network: str) -> dict[str, UnitSource]:
     prepared = prepare(load_model(network).module, network)
     graph = prepared.units
     functions = [prepared.outliner.unit(u) for u in range(len(graph))]
     memory = arrange(graph, [unit.function for unit in functions])
-    sources = {
+    return {
         str(i): memory.source(unit.function, unit.data, unit.outputs)
         for i, unit in enumerate(functions)
     }
+
+
+def measure(
+    network: str, sources: dict[str, UnitSource], compiler: CudaKernelCompiler
+) -> dict[str, Any]:
     begin = time.perf_counter()
     units = compiler.compile(sources)
     seconds = time.perf_counter() - begin
@@ -39,7 +49,7 @@ def measure(network: str, compiler: CudaKernelCompiler) -> dict[str, Any]:
     rows = [row(symbol, compiler, calls.count(symbol)) for symbol in dict.fromkeys(calls)]
     return {
         "model": network,
-        "units": len(graph),
+        "units": len(sources),
         "launches": len(calls),
         "compile_seconds": seconds,
         "kernels": rows,
@@ -117,6 +127,35 @@ def show(network: dict[str, Any], every: bool) -> None:
     console().print(table)
 
 
+def show_fill_of(network: dict[str, Any]) -> None:
+    table = Table(title=f"{network['model']}: its contractions and means, before → now")
+    for heading in ("kernel", "times", "blocks", "SMs", "waves", "estimate µs"):
+        table.add_column(heading, justify="left" if heading == "kernel" else "right")
+    for row in network["rows"]:
+        cells = [
+            " → ".join(
+                " + ".join(f"{x[field]:g}" for x in row[when]) for when in ("before", "after")
+            )
+            for field in ("blocks", "processors", "waves", "microseconds")
+        ]
+        table.add_row(row["kind"], str(row["count"]), *cells)
+    console().print(table)
+
+
+def show_fill(networks: list[dict[str, Any]], gpu: TargetGpu) -> None:
+    table = Table(title=f"Contractions and means on {gpu.processors} multiprocessors, before → now")
+    for heading in (
+        "network", "launches", "median blocks", "median SMs", "median waves", "on < 1/10 of SMs",
+        "estimate µs", "with launches µs",
+    ):  # fmt: skip
+        table.add_column(heading, justify="left" if heading == "network" else "right")
+    for network in networks:
+        before, after = network["fill"]["before"], network["fill"]["after"]
+        pairs = zip(before.values(), after.values(), strict=True)
+        table.add_row(network["model"], *(f"{b:g} → {a:g}" for b, a in pairs))
+    console().print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help="all of the zoo by default")
@@ -124,21 +163,28 @@ def main() -> None:
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--every", action="store_true", help="show every kernel")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results")
+    parser.add_argument("--estimate", action="store_true", help="compile nothing")
     options = parser.parse_args()
     compiler = CudaKernelCompiler(options.arch, cache_folder() / "cuda-kernels", options.precision)
     networks: list[dict[str, Any]] = []
     for network in options.networks or zoo.names():
-        networks.append(measure(network, compiler))
-        show(networks[-1], options.every)
+        sources = sources_of(network)
+        rows = fill(sources.values(), compiler.gpu, options.precision)
+        found = {"model": network, "fill": totals(rows, compiler.gpu), "rows": rows}
+        if not options.estimate:
+            found |= measure(network, sources, compiler)
+            show(found, options.every)
+        if options.every:
+            show_fill_of(found)
+        networks.append(found)
+    show_fill(networks, compiler.gpu)
+    conditions = {"arch": options.arch, "precision": options.precision}
     if options.write:
-        write_result(
-            "cuda_kernels",
-            {
-                "arch": options.arch,
-                "precision": options.precision,
-                "networks": list(map(summary, networks)),
-            },
-        )
+        rows = [{"model": n["model"], **n["fill"], "kernels": n["rows"]} for n in networks]
+        write_result("cuda_fill", {**conditions, "networks": rows})
+    if options.write and not options.estimate:
+        rows = list(map(summary, networks))
+        write_result("cuda_kernels", {**conditions, "networks": rows})
 
 
 if __name__ == "__main__":

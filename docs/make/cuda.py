@@ -38,6 +38,15 @@ KERNELS = {
     "most shared bytes": "most_shared_bytes",
     "fewest blocks a multiprocessor": "fewest_blocks_per_processor",
 }
+#: Heading of a column, and the field that is compared before and now.
+FILL = {
+    "launches": "launches",
+    "median blocks": "median_blocks",
+    "median SMs with a block": "median_processors",
+    "on less than a tenth of the SMs": "below_a_tenth",
+    "µs": "microseconds",
+    "µs with launches": "with_launches",
+}
 
 
 def page() -> str:
@@ -46,15 +55,22 @@ def page() -> str:
     persistent = _figures("persistent_kernel")
     networks = _figures("cuda_kernels")["networks"]
     kernels = [{**n, "local": max(n["in_local_memory"].values(), default=0)} for n in networks]
-    return "".join(
-        (
-            parts[0],
-            _table(PERSISTENT, persistent),
-            parts[1],
-            _table({**KERNELS, "local": "local"}, kernels),
-            *parts[2:],
-        )
+    tables = (
+        _table({"network": "network", **{heading: heading for heading in FILL}}, _fill()),
+        _table(PERSISTENT, persistent),
+        _table({**KERNELS, "local": "local"}, kernels),
     )
+    return parts[0] + "".join(map("".join, zip(tables, parts[1:], strict=True)))
+
+
+def _fill() -> list[dict[str, Any]]:
+    """Before and now of each network, in a cell."""
+    rows: list[dict[str, Any]] = []
+    for network in _figures("cuda_fill")["networks"]:
+        before, now = network["before"], network["after"]
+        cells = {heading: f"{before[f]:g} → {now[f]:g}" for heading, f in FILL.items()}
+        rows.append({"network": network["model"], **cells})
+    return rows
 
 
 def _figures(name: str) -> Any:

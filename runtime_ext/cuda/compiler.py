@@ -44,7 +44,7 @@ GpuPrecision = Literal["float32", "tf32", "float16"]
 #: The first architecture with the instructions that we use.
 _TENSOR_CORES = 80
 #: Counts up whenever the code of equal kernels changes.
-_VERSION = 1
+_VERSION = 2
 
 
 class CudaKernelCompiler(UnitCompiler):
@@ -88,7 +88,7 @@ class CudaKernelCompiler(UnitCompiler):
         self.arch, self.precision, self.cudnn = arch, precision, cudnn
         self.gpu = gpu_of(arch)
         self.target = cuda_target(arch)
-        self.space = GemmSpace(self.gpu.processors, precision)
+        self.space = GemmSpace(self.gpu, precision)
         self._cache = ArtefactCache(cache_dir, suffix="cubins")
         #: By workload's key and symbol: the description and the cubin.
         self._compiled: dict[str, dict[str, tuple[CudaKernel, bytes]]] = {}
@@ -198,10 +198,10 @@ class CudaKernelCompiler(UnitCompiler):
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         def coarse(spec: Contraction) -> GemmTile | None:
-            return gemm_tile.coarse_tile(spec, self.gpu.processors, self.precision)
+            return gemm_tile.coarse_tile(spec, self.gpu, self.precision)
 
         def fine(spec: Contraction) -> GemmTile | None:
-            return gemm_tile.fine_tile(spec, self.gpu.processors, self.precision)
+            return gemm_tile.fine_tile(spec, self.gpu, self.precision)
 
         narrow = plan_unit(source, self.space, fine)
         kernels = tuple(replace(k, spec=finer(k.spec)) for k in narrow.kernels)

@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 from tvm import s_tir
 
-from runtime_ext.cuda.kernels.gemm_tile import (
-    best_tile,
+from runtime_ext.cuda.kernels.contraction_shape import (
+    block_count,
     depth_of,
-    estimates,
     is_vector_product,
     rows_of,
-    tile_count,
-    tile_of,
 )
-from runtime_ext.cuda.kernels.threads import THREADS
-from runtime_ext.kernels.cut import GemmTile
+from runtime_ext.cuda.kernels.gemm_tile import best_tile, estimates, tile_of
+from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
+from runtime_ext.kernels.cut import THREADS, GemmTile
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.space import Notes, note
 from runtime_ext.tuning_log.workload import contraction_workload
@@ -33,18 +31,18 @@ class GemmSpace:
 
     Parameters
     ----------
-    processors
-        Multiprocessors of the GPU.
+    gpu
+        The GPU that kernels are compiled for.
     precision
         The precision in which it multiplies.
     """
 
-    processors: int
+    gpu: TargetGpu
     precision: str
 
     def blocking(self, spec: Contraction) -> GemmTile:
         """The tile of the least estimated time."""
-        return best_tile(spec, self.processors, self.precision)
+        return best_tile(spec, self.gpu, self.precision)
 
     def width(self, blocking: GemmTile) -> int:
         """Output channels of a block of packed weights: the tile's columns."""
@@ -56,8 +54,8 @@ class GemmSpace:
 
     def points(self, spec: Contraction) -> tuple[GemmTile, ...]:
         """All tiles, the default first, then by estimated time."""
-        ranked = sorted(estimates(spec, self.processors, self.precision), key=lambda e: e[0])
-        return tuple(dict.fromkeys((self.explicit(spec), *(tile for _, tile in ranked))))
+        ranked = (tile for _, tile in estimates(spec, self.gpu, self.precision))
+        return tuple(dict.fromkeys((self.explicit(spec), *ranked)))
 
     def holds(self, spec: Contraction, point: GemmTile) -> bool:
         """Whether there is such a tile."""
@@ -70,8 +68,8 @@ class GemmSpace:
 
     def point(self, notes: Notes) -> GemmTile:
         """The tile that a trace notes."""
-        rows, columns, depth, splits, _ = notes
-        return tile_of(rows, columns, depth, splits)
+        rows, columns, depth, splits, more_teams = notes
+        return tile_of(rows, columns, depth, splits, 1 + more_teams)
 
     def schedule(self, spec: Contraction, workload: Any, tile: GemmTile) -> s_tir.Schedule:
         """A block of threads for each tile, so that TVM alone can apply it too.
@@ -81,14 +79,15 @@ class GemmSpace:
         """
         schedule = s_tir.Schedule(workload)
         block = schedule.get_sblock("sum")
-        note(schedule, block, (tile.rows, tile.columns, tile.depth, tile.splits, 0))
+        # Of vectors the other extents say how many teams there are.
+        more_teams = 0 if is_vector_product(spec) else tile.teams - 1
+        note(schedule, block, (tile.rows, tile.columns, tile.depth, tile.splits, more_teams))
         n, y, x, c, *reduced = schedule.get_loops(block)
         row, inner_row = schedule.split(schedule.fuse(n, y, x), [None, tile.rows])
         column, inner_column = schedule.split(c, [None, tile.columns])
         schedule.reorder(row, column, inner_row, inner_column, *reduced)
         schedule.bind(schedule.fuse(row, column), "blockIdx.x")
-        threads = THREADS if is_vector_product(spec) else tile.threads
-        each, thread = schedule.split(schedule.fuse(inner_row, inner_column), [None, threads])
+        each, thread = schedule.split(schedule.fuse(inner_row, inner_column), [None, tile.threads])
         schedule.reorder(thread, each)
         schedule.bind(thread, "threadIdx.x")
         for number in range(len(spec.statements)):
@@ -100,12 +99,12 @@ class GemmSpace:
 
     def features(self, spec: Contraction, points: Sequence[GemmTile]) -> Array:
         """Features of tiles for a learned model of their speed, a row for each."""
-        cycles = {tile: t for t, tile in estimates(spec, self.processors, self.precision)}
+        cycles = {tile: t for t, tile in estimates(spec, self.gpu, self.precision)}
         return np.array([self._features(spec, p, cycles[p]) for p in points], np.float32)
 
     def _features(self, spec: Contraction, tile: GemmTile, cycles: float) -> list[float]:
-        blocks = tile_count(spec, tile) * tile.splits
-        rounds = blocks / self.processors
+        blocks = block_count(spec, tile)
+        rounds = blocks / self.gpu.processors
         wasted = blocks * tile.rows * tile.columns / (rows_of(spec) * sum(spec.parts))
         return [
             log2(cycles),
@@ -118,6 +117,8 @@ class GemmSpace:
             float(tile.thread_rows),
             float(tile.thread_columns),
             float(tile.splits),
+            float(tile.teams),
+            float(tile.depth),
             depth_of(spec) / tile.splits,
             log2(rounds),
             rounds % 1.0,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 #: Tiles that a contraction aims at where rows are few: they balance some lanes.
 USUAL_TILES = 96
+#: Threads of a block of most kernels: equal, so that kernels can share a persistent one.
+THREADS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,8 @@ class GemmTile:
     rows, columns, depth
         Rows and columns of a block, and steps of the reduction that it holds in shared memory.
     thread_rows, thread_columns
-        Rows and columns of one of its threads.
+        Rows and columns of one of its threads. Where these take fewer than :data:`THREADS`
+        threads, as many teams of threads as fit share the depth of each slab, and add up.
     splits
         Blocks that share the reduction of one tile.
     """
@@ -55,9 +58,19 @@ class GemmTile:
     splits: int
 
     @property
+    def team(self) -> int:
+        """Threads that hold all results of the tile, each its own."""
+        return self.rows // self.thread_rows * (self.columns // self.thread_columns)
+
+    @property
+    def teams(self) -> int:
+        """Teams of a block; each multiplies its range of every slab's depth."""
+        return max(1, THREADS // self.team)
+
+    @property
     def threads(self) -> int:
         """Threads of a block."""
-        return self.rows // self.thread_rows * (self.columns // self.thread_columns)
+        return self.team * self.teams
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,9 +48,10 @@ class Bench:
         precision: GpuPrecision = "float32",
         only: str | None = None,
         database: Path | None = None,
+        maker: type[CudaKernelCompiler] = CudaKernelCompiler,
     ) -> None:
         self.units, self.precision = units, precision
-        self.compiler = CudaKernelCompiler("sm_90", folder / "cache", precision, database)
+        self.compiler = maker("sm_90", folder / "cache", precision, database)
         sources = {name: UnitSource(u.function, u.layouts) for name, u in units.items()}
         self.forms: Mapping[str, Mapping[str, CompiledUnit]]
         if database is None:

@@ -17,6 +17,8 @@ from runtime_ext.cuda.kernel_timer import GpuKernelTimer
 from runtime_ext.cuda.kernels.generic import bound_kernels
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
 from runtime_ext.cuda.machine_code.source import generate
+from runtime_ext.cuda.machine_code.target_gpu import gpu_of
+from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.speed_model import SpeedModel
@@ -33,7 +35,7 @@ from tests.units.unit_convolutions import convolution
 from tvm_ios.measuring.tuning import TuningLimits
 from tvm_ios.program.program import Program
 
-SPACE = GemmSpace(132, "float32")
+SPACE = GemmSpace(gpu_of("sm_90"), "float32")
 SHAPES: dict[str, Any] = {
     "padded": convolution((1, 24, 6, 7), (20, 24, 3, 3), (1, 1, 1, 1)),
     "row": convolution((1, 32, 5, 7), (20, 32, 1, 1), (0, 0, 0, 0)),
@@ -67,8 +69,19 @@ def test_points_and_their_traces(name: str) -> None:
     assert len(np.unique(features, axis=0)) == len(points)
 
 
+def test_a_log_without_teams_means_what_it_meant() -> None:
+    """Records of before teams note 0 in their place."""
+    tile = SPACE.point((64, 32, 16, 3, 0))
+    assert tile == GemmTile(64, 32, 16, thread_rows=4, thread_columns=4, splits=3)
+    assert tile.teams == 1
+    assert SPACE.holds(contraction("padded"), tile)
+    vectors = SPACE.point((1, 32, 16, 2, 0))
+    assert (vectors.threads, vectors.splits) == (128, 2)
+    assert SPACE.holds(contraction("vector"), vectors)
+
+
 def test_a_contraction_has_a_name_in_each_precision() -> None:
-    spaces = [GemmSpace(132, precision) for precision in ("float32", "tf32", "float16")]
+    spaces = [GemmSpace(gpu_of("sm_90"), precision) for precision in ("float32", "tf32", "float16")]
     names = {workload_name(space.workload(contraction("row"))) for space in spaces}
     assert len(names) == 3
 
@@ -105,7 +118,7 @@ def test_tvm_alone_computes_the_workload(tmp_path: Path) -> None:
 
 
 class Drawn:
-    """A device that times programs by where their kernels' grids are, and keeps the programs."""
+    """A device on which the fewest blocks are the fastest; it keeps the programs that it timed."""
 
     name, lanes, splits = "Drawn", 1, False
 
@@ -115,7 +128,7 @@ class Drawn:
     def time_program(self, program: Program, function: Callable[[str], Any]) -> list[float]:
         self.programs.append(program)
         blocks = sum(function(symbol).grid[0] for symbol in program.kernels)
-        return [1e-6 * (1 + abs(blocks - 9)), 1.0]
+        return [1e-6 * blocks, 1.0]
 
     def profile_phases(self, program: Program, function: Callable[[str], Any]) -> Any:
         raise AssertionError("tuning profiles nothing")

@@ -1,11 +1,17 @@
 """Kernels of every description for GPUs, as TIR bound to blocks and threads.
 
+``block_work.py``
+    How long a grid of blocks takes on a GPU's multiprocessors: what kernels are cut by.
 ``build.py``
     From a kernel's spec to CUDA kernels bound to threads.
 ``contraction.py``
     Convolutions and products with constants: an implicit matrix product, in one kernel or two.
+``contraction_shape.py``
+    A contraction as a product of two matrices: its extents, and the blocks of a tile.
 ``gemm.py``
     A block's tile of a matrix product: slabs in shared memory, a tile of results a thread.
+``gemm_estimate.py``
+    How long a contraction takes that is cut into some tiles.
 ``gemm_operands.py``
     What a block of a product reads: slabs of both matrices, from memory into shared memory.
 ``gemm_tile.py``
@@ -27,8 +33,12 @@
     Products of two matrices that are both data, as attention has them.
 ``reduction.py``
     Means, softmax and layer normalisation: threads of a team reduce together in shared memory.
+``split_sum.py``
+    The second kernel of a contraction whose reduction is split: it adds the parts up in order.
 ``statements.py``
     What a thread does with values: reads them, activates them, stores them by statements.
+``team_sums.py``
+    The end of a product that teams of a block have shared: they add up in shared memory.
 ``tensor_cores.py``
     The product of two slabs by tensor cores: a warp multiplies tiles of 16 rows by 8 columns.
 ``threads.py``

@@ -35,7 +35,6 @@ _MORE = 4
 
 #: Who writes a spec whose kernel is the same on every GPU and in every precision.
 _WRITERS: dict[type, Callable[..., Any]] = {
-    Mean: mean,
     Normalisation: normalisation,
     Interpolation: interpolation,
     Interleave: interleave,
@@ -61,12 +60,14 @@ def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: TargetGpu)
         spec, blocks = spec.kernel, _MORE * blocks
     buffers = [tirx.decl_buffer(s, dtype, f"b{i}") for i, s in enumerate(spec.buffers)]
     if isinstance(spec, Contraction):
-        return contraction(spec, buffers, precision)
+        return contraction(spec, buffers, precision, gpu)
     function: Any
     if isinstance(spec, Pooling):
         function = pooling(spec, buffers, blocks)
     elif isinstance(spec, Product):
-        function = product(spec, buffers, gpu.processors, precision)
+        function = product(spec, buffers, gpu, precision)
+    elif isinstance(spec, Mean):
+        function = mean(spec, buffers, gpu)
     else:
         function = _WRITERS[type(spec)](spec, buffers)
     return Phases((Phase(function, 1, tuple(range(len(buffers)))),), ())

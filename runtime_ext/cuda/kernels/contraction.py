@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cuda.kernels.gemm import Results, multiply
-from runtime_ext.cuda.kernels.gemm_operands import Columns, Pixels, pixel_of
-from runtime_ext.cuda.kernels.gemm_tile import depth_of, is_vector_product, rows_of, tile_count
-from runtime_ext.cuda.kernels.gemv import vector_results
-from runtime_ext.cuda.kernels.statements import (
-    WIDE,
-    Pixel,
-    fetch_wide,
-    statement_width,
-    store_statement,
+from runtime_ext.cuda.kernels.contraction_shape import (
+    depth_of,
+    is_vector_product,
+    rows_of,
+    stored_width,
+    tile_count,
 )
-from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
-from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.cuda.kernels.gemm import multiply
+from runtime_ext.cuda.kernels.gemm_operands import Columns, Pixels, pixel_of
+from runtime_ext.cuda.kernels.gemv import vector_results
+from runtime_ext.cuda.kernels.split_sum import split_sum
+from runtime_ext.cuda.kernels.statements import Pixel, store_statement
+from runtime_ext.cuda.kernels.team_sums import Results
+from runtime_ext.cuda.kernels.threads import ThreadCode
+from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
+from runtime_ext.kernels.code import Index, load
 from runtime_ext.kernels.cut import ChannelPart, GemmTile, channel_parts
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import Contraction, Statement, accesses
@@ -36,7 +40,7 @@ class _Place:
     split: Index
 
 
-def contraction(spec: Contraction, buffers: list[Any], precision: str) -> Phases:
+def contraction(spec: Contraction, buffers: list[Any], precision: str, gpu: TargetGpu) -> Phases:
     """The kernel of a contraction; or two, where its reduction is split among blocks.
 
     The second adds the parts up in their order, so that results are the same in every run.
@@ -60,16 +64,16 @@ def contraction(spec: Contraction, buffers: list[Any], precision: str) -> Phases
     shape = (tile.splits, rows_of(spec), width)
     partial = tirx.decl_buffer(shape, "float32", f"b{len(buffers)}")
     writer = _Writer(spec, tile, buffers, precision, partial)
-    functions = (writer.product, writer.sum)
-    phases = [
-        Phase(
-            write([*(buffers[i] for i in sorted(arguments)), partial]),
-            1,
-            (*sorted(arguments), len(buffers)),
-        )
-        for write, arguments in zip(functions, (reads, stores), strict=True)
-    ]
-    return Phases(tuple(phases), ((shape, "float32"),))
+
+    def phase(write: Callable[[list[Any]], Any], arguments: set[int]) -> Phase:
+        own = sorted(arguments)
+        return Phase(write([*(buffers[i] for i in own), partial]), 1, (*own, len(buffers)))
+
+    def add_up(parameters: list[Any]) -> Any:
+        return split_sum(spec, buffers, partial, parameters, gpu)
+
+    phases = (phase(writer.product, reads), phase(add_up, stores))
+    return Phases(phases, ((shape, "float32"),))
 
 
 class _Writer:
@@ -92,7 +96,7 @@ class _Writer:
         spec, tile = self.spec, self.tile
         tiles = tile_count(spec, tile)
         vectors = is_vector_product(spec)
-        code = ThreadCode(tiles * tile.splits, THREADS if vectors else tile.threads)
+        code = ThreadCode(tiles * tile.splits, tile.threads)
         split, tile_number = divide(code, "split", code.block, tiles, tile.splits)
         block, tile_row = divide(code, "columns", tile_number, tiles // self.blocks, self.blocks)
         place = _Place(block, code.bind("row", tile_row * tile.rows), split)
@@ -110,7 +114,7 @@ class _Writer:
         results: Results
         if vectors:
             results = vector_results(
-                code, spec, tile, self.buffers, channel, weights, (first, last)
+                code, spec, tile, self.buffers, channel, weights, (first, last), slabs_each
             )
         else:
             a = Pixels(spec, tile, self.buffers, place.row, channel)
@@ -122,55 +126,6 @@ class _Writer:
         else:
             self._store_partial(code, place, results)
         return code.kernel(parameters)
-
-    def sum(self, parameters: list[Any]) -> Any:
-        """The kernel that adds up the parts of a split reduction, four neighbours a thread."""
-        statements = self.spec.statements
-        widths = [self._width(s) for s in statements]
-        items = [self.rows * s.count // w for s, w in zip(statements, widths, strict=True)]
-        blocks = [ceil(n / THREADS) for n in items]
-        code, begin = ThreadCode(sum(blocks)), 0
-        for statement, width, count, block_count in zip(
-            statements, widths, items, blocks, strict=True
-        ):
-            inside = None
-            if len(blocks) > 1:
-                inside = tirx.all(code.block >= begin, code.block < begin + block_count)
-            with code.branch(inside):
-                item = code.bind("item", (code.block - begin) * THREADS + code.thread)
-                with code.branch(item < count):
-                    across = statement.count // width
-                    row, channel = divide(code, "row", item, across, self.rows)
-                    self._sum(code, statement, row, code.bind("channel", channel * width), width)
-            begin += block_count
-        return code.kernel(parameters)
-
-    def _sum(
-        self, code: ThreadCode, statement: Statement, row: Index, channel: Index, width: int
-    ) -> None:
-        packed = next(p for p in self.parts if p.begin == statement.begin)
-        column: Index = packed.first_block * self.tile.columns + channel
-        if self.spec.groups > 1:
-            group, inner = divide(code, "group", channel, packed.count, self.spec.groups)
-            column = group * (packed.blocks * self.tile.columns) + inner
-        whole = self.blocks * self.tile.columns
-        total = code.registers("total", width)
-        with code.unrolled("j", width) as j:
-            code.store(total, j, constant(0.0, 1), 1)
-        with code.loop("part", 0, self.tile.splits) as part:
-            at = (part * self.rows + row) * whole + column
-            read = fetch_wide(code, "read", self.partial, at, width)
-            with code.unrolled("j", width) as j:
-                code.store(total, j, load(total, j, 1) + load(read, j, 1), 1)
-        pixel = pixel_of(code, self.spec, row)
-        store_statement(
-            code, self.buffers, statement, pixel, channel, lambda j: load(total, j, 1), width
-        )
-
-    def _width(self, statement: Statement) -> int:
-        """How many neighbouring channels fit the statement and the groups."""
-        whole = self.spec.groups == 1 or self.parts[0].count % WIDE == 0
-        return statement_width(statement) if whole else 1
 
     def _store_partial(self, code: ThreadCode, place: _Place, results: Results) -> None:
         width = self.blocks * self.tile.columns
@@ -227,7 +182,7 @@ class _Writer:
                 if not statement.begin <= part.begin < statement.begin + statement.count:
                     continue
                 shift = group * part.count + (part.begin - statement.begin)
-                if self._width(statement) > 1 and count > 1:
+                if stored_width(self.spec, statement) > 1 and count > 1:
                     with code.branch(inner < part.count):
                         self._write(code, statement, pixel, inner + shift, value, count)
                 else:

@@ -3,48 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cuda.kernels.gemm_operands import Operand
+from runtime_ext.cuda.kernels.gemm_operands import PADDING, Operand
 from runtime_ext.cuda.kernels.statements import WIDE
+from runtime_ext.cuda.kernels.team_sums import Results, UseColumns, sum_of_teams
 from runtime_ext.cuda.kernels.tensor_cores import WarpTiles
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.statements import divide
 
-#: Called with the first of some neighbouring columns of the block, their values, and how many.
-UseColumns = Callable[[Index, Callable[[Index], Any], int], None]
-
-
-class Results(Protocol):
-    """A block's tile of results, as its threads hold it."""
-
-    def each_row(self, use: Callable[[Index, Index], None]) -> None:
-        """Call ``use`` for each row of this thread: its number in the thread, and in the block."""
-        ...
-
-    def each_column(self, i: Index, use: UseColumns) -> None:
-        """Call ``use`` for each run of neighbouring columns of a row of the thread."""
-        ...
-
 
 class ThreadTiles:
-    """A tile of results a thread, in ordinary arithmetic."""
+    """A tile of results a thread of each team, in ordinary arithmetic."""
 
     def __init__(self, code: ThreadCode, tile: GemmTile) -> None:
         self.code, self.tile = code, tile
         across = tile.columns // tile.thread_columns
-        self._y, self._x = divide(code, "thread_row", code.thread, across, tile.threads // across)
+        self.team, thread = divide(code, "team", code.thread, tile.team, tile.teams)
+        self._y, self._x = divide(code, "thread_row", thread, across, tile.team // across)
         self.held = code.registers("acc", tile.thread_rows * tile.thread_columns)
 
     def multiply_add(self, a: tuple[Any, Index, int], b: tuple[Any, Index, int]) -> None:
         """Add the product of a slab of rows and one of columns: (buffer, origin, stride) each."""
         code, tile = self.code, self.tile
         rows, columns = tile.thread_rows, tile.thread_columns
-        with code.unrolled("k", tile.depth) as k:
+        share = tile.depth // tile.teams
+        with code.unrolled("k", share) as own:
+            k = self.team * share + own
             left = _fragment(code, a, k, self._y, tile.rows, rows)
             right = _fragment(code, b, k, self._x, tile.columns, columns)
             with code.unrolled("i", rows) as i, code.unrolled("j", columns) as j:
@@ -85,11 +74,11 @@ def multiply(
     with code.unrolled("i", int(results.held.ty.shape[0])) as i:
         code.store(results.held, i, constant(0.0, 1), 1)
     sizes = [tile.depth * operand.stride for operand in (a, b)]
-    slabs = [code.shared(f"slab{n}", 2 * size) for n, size in enumerate(sizes)]
-    for operand, slab in zip((a, b), slabs, strict=True):
+    slabs, origins = _slabs(code, tile, sizes)
+    for operand, slab, origin in zip((a, b), slabs, origins, strict=True):
         operand.prepare(code)
         operand.fetch(code, first)
-        operand.keep(code, slab, 0)
+        operand.keep(code, slab, origin)
     code.synchronise()
     with code.loop("step", first, last) as step:
         parity = code.bind("turn", tirx.floormod(step - first, 2))
@@ -97,13 +86,34 @@ def multiply(
             a.fetch(code, step + 1)
             b.fetch(code, step + 1)
         results.multiply_add(
-            (slabs[0], parity * sizes[0], a.stride), (slabs[1], parity * sizes[1], b.stride)
+            (slabs[0], origins[0] + parity * sizes[0], a.stride),
+            (slabs[1], origins[1] + parity * sizes[1], b.stride),
         )
         with code.branch(step + 1 < last):
-            a.keep(code, slabs[0], (1 - parity) * sizes[0])
-            b.keep(code, slabs[1], (1 - parity) * sizes[1])
+            a.keep(code, slabs[0], origins[0] + (1 - parity) * sizes[0])
+            b.keep(code, slabs[1], origins[1] + (1 - parity) * sizes[1])
         code.synchronise()
-    return results
+    if tile.teams == 1:
+        return results
+    return sum_of_teams(code, tile, results.team, results, slabs[0])
+
+
+def slab_bytes(tile: GemmTile) -> int:
+    """Shared memory of a block."""
+    slabs = 2 * tile.depth * (tile.rows + tile.columns + 2 * PADDING)
+    sums = tile.teams * tile.rows * tile.columns if tile.teams > 1 else 0
+    return 4 * max(slabs, sums)
+
+
+def _slabs(code: ThreadCode, tile: GemmTile, sizes: list[int]) -> tuple[list[Any], list[int]]:
+    """Shared memory for two slabs of each operand, and where in it they begin.
+
+    Teams add up in the same memory once the last slab is multiplied.
+    """
+    if tile.teams == 1:
+        return [code.shared(f"slab{n}", 2 * size) for n, size in enumerate(sizes)], [0, 0]
+    slabs = code.shared("slabs", slab_bytes(tile) // 4)
+    return [slabs, slabs], [0, 2 * sizes[0]]
 
 
 def _fragment(

@@ -13,14 +13,13 @@ from typing import Any, Protocol
 
 from tvm import tirx
 
-from runtime_ext.cuda.kernels.gemm_tile import depth_of, has_borders, rows_of
+from runtime_ext.cuda.kernels.contraction_shape import depth_of, has_borders, reads_wide, rows_of
 from runtime_ext.cuda.kernels.statements import (
     WIDE,
     Pixel,
     evaluate,
     fetch,
     fetch_wide,
-    is_wide,
     pixel_at,
 )
 from runtime_ext.cuda.kernels.threads import ThreadCode
@@ -32,7 +31,7 @@ from runtime_ext.kernels.statements import divide
 
 #: Floats between the lines of a slab beyond its own, so that threads of a warp that read
 #: fragments of tensor cores, or write columns, meet few others in a bank.
-_PADDING = 8
+PADDING = 8
 
 
 class Operand(Protocol):
@@ -86,9 +85,8 @@ class Pixels:
         """The block's rows begin at ``row``; its channels at the element ``channel``."""
         self.spec, self.tile, self.buffer = spec, tile, buffers[spec.data.buffer]
         self.row, self.channel = row, channel
-        self.stride = tile.rows + _PADDING
-        wide = spec.channels % WIDE == 0 and is_wide(spec.data) and spec.data.strides[3] == 1
-        self.width = WIDE if wide else 1
+        self.stride = tile.rows + PADDING
+        self.width = WIDE if reads_wide(spec) else 1
         self.bordered = has_borders(spec.window)
 
     def prepare(self, code: ThreadCode) -> None:
@@ -173,7 +171,7 @@ class Columns:
         """Element (k, c) lies at ``origin + k * step + c``, if ``c`` is below ``columns``."""
         self.tile, self.depth, self.buffer = tile, depth, buffer
         self.origin, self.step, self.columns = origin, step, columns
-        self.stride = tile.columns + _PADDING
+        self.stride = tile.columns + PADDING
         self.width = WIDE if wide else 1
 
     def prepare(self, code: ThreadCode) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cuda.kernels.gemm import UseColumns
+from runtime_ext.cuda.kernels.contraction_shape import depth_of
 from runtime_ext.cuda.kernels.gemm_operands import pixel_of
-from runtime_ext.cuda.kernels.gemm_tile import depth_of
-from runtime_ext.cuda.kernels.statements import WIDE, evaluate, fetch, fetch_wide
+from runtime_ext.cuda.kernels.statements import WIDE, evaluate, fetch
+from runtime_ext.cuda.kernels.team_sums import TeamSums
 from runtime_ext.cuda.kernels.threads import ThreadCode
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.cut import GemmTile
@@ -19,35 +18,8 @@ from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide
 
-
-@dataclass(frozen=True)
-class VectorResults:
-    """Sums in shared memory, of which some threads have four columns of a row each."""
-
-    code: ThreadCode
-    tile: GemmTile
-    sums: Any
-
-    def each_row(self, use: Callable[[Index, Index], None]) -> None:
-        """The row of this thread, if it has one."""
-        across = self.tile.columns // WIDE
-        row, _ = divide(self.code, "row", self.code.thread, across, self.code.threads // across)
-        with self.code.branch(row < self.tile.rows):
-            use(0, row)
-
-    def each_column(self, i: Index, use: UseColumns) -> None:
-        """The four columns of this thread."""
-        code, tile = self.code, self.tile
-        across = tile.columns // WIDE
-        teams = code.threads // across
-        row, place = divide(code, "row", code.thread, across, teams)
-        total = code.registers("total", WIDE)
-        with code.unrolled("j", WIDE) as j:
-            code.store(total, j, constant(0.0, 1), 1)
-        with code.unrolled("team", teams) as team, code.unrolled("j", WIDE) as j:
-            at = (team * tile.rows + row) * tile.columns + place * WIDE + j
-            code.store(total, j, load(total, j, 1) + load(self.sums, at, 1), 1)
-        use(place * WIDE, lambda j: load(total, j, 1), WIDE)
+#: Rows of the weights that a thread reads before it multiplies the first.
+TOGETHER = 4
 
 
 def vector_results(
@@ -58,7 +30,8 @@ def vector_results(
     channel: Index,
     weights: Index,
     steps: tuple[Index, Index],
-) -> VectorResults:
+    most: int,
+) -> TeamSums:
     """Each team of threads sums the products of every so many rows of the weights.
 
     Parameters
@@ -69,11 +42,12 @@ def vector_results(
         Where the block's columns begin, in elements.
     steps
         The range of the reduction, in units of the tile's depth.
+    most
+        How long it is at most.
     """
     depth, rows = depth_of(spec), tile.rows
-    across = tile.columns // WIDE
-    teams = code.threads // across
-    team, place = divide(code, "team", code.thread, across, teams)
+    teams = tile.teams
+    team, place = divide(code, "team", code.thread, tile.team, teams)
     acc = code.registers("acc", rows * WIDE)
     with code.unrolled("i", rows * WIDE) as i:
         code.store(acc, i, constant(0.0, 1), 1)
@@ -85,24 +59,41 @@ def vector_results(
         + x * spec.window.strides[1] * spec.data.strides[2]
         for image, y, x in (pixel_of(code, spec, row) for row in range(rows))
     ]
-    with code.loop("step", *steps) as step:
-        k = code.bind("k", step * tile.depth + team)
-        inside = [k < depth] if depth % tile.depth else []
-        inside += [team < tile.depth] if teams > tile.depth else []
-        with code.branch(tirx.all(*inside) if inside else None):
-            at = weights + k * tile.columns + place * WIDE
-            read = fetch_wide(code, "w", buffers[spec.weight], at, WIDE)
-            for row, origin in enumerate(origins):
-                value = fetch(buffers[spec.data.buffer], origin + k * spec.data.strides[3])
+    first, last = steps
+    together = min(TOGETHER, most)
+    vectors, matrix = buffers[spec.data.buffer], buffers[spec.weight]
+
+    def exists(step: Index) -> Any:
+        tests = [] if isinstance(last, int) and most % together == 0 else [step < last]
+        if depth % tile.depth:
+            tests.append(step * tile.depth + team < depth)
+        return tirx.all(*tests) if tests else None
+
+    with code.loop("several", 0, ceil(most / together)) as number:
+        begin = code.bind("begin", first + number * together)
+        columns = code.registers("w", together * WIDE, str(matrix.ty.dtype))
+        elements = code.registers("x", together * rows, str(vectors.ty.dtype))
+        with code.unrolled("s", together) as s:
+            step = code.bind("step", begin + s)
+            with code.branch(exists(step)):
+                k = code.bind("k", step * tile.depth + team)
+                at = weights + k * tile.columns + place * WIDE
+                code.store(columns, s * WIDE, load(matrix, at, WIDE), WIDE)
+                for row, origin in enumerate(origins):
+                    value = load(vectors, origin + k * spec.data.strides[3], 1)
+                    code.store(elements, s * rows + row, value, 1)
+        with code.unrolled("s", together) as s, code.branch(exists(begin + s)):
+            for row in range(rows):
+                value = fetch(elements, s * rows + row)
                 if spec.prologue != ACC:
                     value = evaluate(code, spec.prologue, value)
                 value = code.bind_vector("x", value, 1)
                 with code.unrolled("j", WIDE) as j:
-                    element = row * WIDE + j
-                    code.store(acc, element, load(acc, element, 1) + value * fetch(read, j), 1)
+                    total = load(acc, row * WIDE + j, 1) + value * fetch(columns, s * WIDE + j)
+                    code.store(acc, row * WIDE + j, total, 1)
     sums = code.shared("sums", teams * rows * tile.columns)
     with code.unrolled("row", rows) as row:
         at = (team * rows + row) * tile.columns + place * WIDE
         code.store(sums, at, load(acc, row * WIDE, WIDE), WIDE)
     code.synchronise()
-    return VectorResults(code, tile, sums)
+    return TeamSums(code, tile, sums, teams)

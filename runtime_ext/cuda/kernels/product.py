@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -10,6 +11,7 @@ from runtime_ext.cuda.kernels.gemm_operands import Columns, Pixels
 from runtime_ext.cuda.kernels.gemm_tile import best_product_tile
 from runtime_ext.cuda.kernels.statements import WIDE, is_wide, statement_width, store_statement
 from runtime_ext.cuda.kernels.threads import ThreadCode
+from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
 from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.cut import UNCUT, GemmTile
 from runtime_ext.kernels.expression import ACC, Access
@@ -17,11 +19,11 @@ from runtime_ext.kernels.spec import Contraction, Product, Window
 from runtime_ext.kernels.statements import divide
 
 
-def product(spec: Product, buffers: list[Any], processors: int, precision: str) -> Any:
+def product(spec: Product, buffers: list[Any], gpu: TargetGpu, precision: str) -> Any:
     """The kernel of a batch of products, a tile of one of them a block."""
     images, heights, rows = spec.grid
     contraction = _as_contraction(spec)
-    tile = _tile(contraction, images * heights, processors, precision)
+    tile = _tile(contraction, images * heights, gpu, precision)
     down, across = ceil(rows / tile.rows), ceil(spec.columns / tile.columns)
     code = ThreadCode(images * heights * down * across, tile.threads)
     matrix, tile_number = divide(code, "matrix", code.block, down * across, images * heights)
@@ -77,6 +79,7 @@ def _as_contraction(spec: Product) -> Contraction:
     return Contraction((), 1, window, spec.depth, 1, spec.data, ACC, 0, parts, UNCUT, ())
 
 
-def _tile(contraction: Contraction, matrices: int, processors: int, precision: str) -> GemmTile:
+def _tile(contraction: Contraction, matrices: int, gpu: TargetGpu, precision: str) -> GemmTile:
     """The tile that is best for one matrix on its share of the device, the reduction whole."""
-    return best_product_tile(contraction, max(1, processors // matrices), precision)
+    share = replace(gpu, processors=max(1, gpu.processors // matrices))
+    return best_product_tile(contraction, share, precision)

@@ -8,51 +8,100 @@ from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.cuda.kernels.block_work import IN_FLIGHT, BlockWork, grid_cycles
 from runtime_ext.cuda.kernels.statements import evaluate, fetch, pixel_at, store_statement
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
+from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
 from runtime_ext.kernels.code import LOWEST, Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Mean, Normalisation
 from runtime_ext.kernels.statements import divide
+from tvm_ios.devices.occupancy import Footprint
 
-#: Channels of a block of a mean: a transaction of memory.
-_CHANNELS = 32
+#: Channels that a block of a mean may have: from a transaction of memory to a part of one.
+_CHANNELS = (32, 16, 8)
+#: Instructions to find a pixel and to read it; to begin, and to store a mean. Bytes of a sector,
+#: the least that is read. Registers of a thread.
+_READ, _ONCE, _SECTOR, _REGISTERS = 12, 60, 32.0, 40
 #: Elements of a row that a thread may keep in registers; of longer rows it reads them again.
 _KEPT = 32
 
 
-def mean(spec: Mean, buffers: list[Any]) -> Any:
-    """The kernel of a spatial mean: neighbouring channels, pixels shared by four teams."""
-    blocks, teams = ceil(spec.channels / _CHANNELS), THREADS // _CHANNELS
+def mean(spec: Mean, buffers: list[Any], gpu: TargetGpu) -> Any:
+    """The kernel of a spatial mean: neighbouring channels, pixels shared by teams of threads."""
+    channels = mean_channels(spec, gpu)
+    blocks, teams = ceil(spec.channels / channels), THREADS // channels
     code = ThreadCode(spec.batch * blocks)
     image, part = divide(code, "image", code.block, blocks, spec.batch)
-    team, lane = divide(code, "team", code.thread, _CHANNELS, teams)
-    channel = code.bind("channel", part * _CHANNELS + lane)
-    inside = None if spec.channels % _CHANNELS == 0 else channel < spec.channels
+    team, lane = divide(code, "team", code.thread, channels, teams)
+    channel = code.bind("channel", part * channels + lane)
+    inside = None if spec.channels % channels == 0 else channel < spec.channels
     sums = code.shared("sums", THREADS)
     (acc,) = code.accumulators(1, 1)
     code.store(acc, 0, constant(0.0, 1), 1)
     sn, sh, sw, sc = spec.data.strides
-    height, width = spec.pixels
-    with code.branch(inside), code.loop("step", 0, ceil(height * width / teams)) as step:
-        pixel = code.bind("pixel", step * teams + team)
-        with code.branch(None if height * width % teams == 0 else pixel < height * width):
-            y, x = divide(code, "y", pixel, width, height)
-            at = spec.data.offset + image * sn + y * sh + x * sw + channel * sc
-            value = fetch(buffers[spec.data.buffer], code.bind("at", at))
+    pixels = spec.pixels[0] * spec.pixels[1]
+    steps = ceil(pixels / teams)
+    data, together = buffers[spec.data.buffer], min(IN_FLIGHT, steps)
+
+    def exists(pixel: Index) -> Any:
+        return None if steps % together == 0 and pixels % teams == 0 else pixel < pixels
+
+    with code.branch(inside), code.loop("several", 0, ceil(steps / together)) as several:
+        first = code.bind("first", several * (together * teams) + team)
+        read = code.registers("read", together, str(data.ty.dtype))
+        with code.unrolled("i", together) as i:
+            pixel = code.bind("pixel", first + i * teams)
+            with code.branch(exists(pixel)):
+                y, x = divide(code, "y", pixel, spec.pixels[1], spec.pixels[0])
+                at = spec.data.offset + image * sn + y * sh + x * sw + channel * sc
+                code.store(read, i, load(data, code.bind("at", at), 1), 1)
+        with code.unrolled("i", together) as i, code.branch(exists(first + i * teams)):
+            value = fetch(read, i)
             if spec.prologue != ACC:
                 value = evaluate(code, spec.prologue, value)
             code.store(acc, 0, load(acc, 0, 1) + value, 1)
     code.store(sums, code.thread, load(acc, 0, 1), 1)
     code.synchronise()
-    with code.branch(code.thread < _CHANNELS), code.branch(inside):
+    with code.branch(code.thread < channels), code.branch(inside):
         total = load(sums, lane, 1)
         for other in range(1, teams):
-            total = total + load(sums, lane + other * _CHANNELS, 1)
-        value = code.bind_vector("value", total / constant(float(height * width), 1), 1)
+            total = total + load(sums, lane + other * channels, 1)
+        value = code.bind_vector("value", total / constant(float(pixels), 1), 1)
         for statement in spec.statements:
             store_statement(code, buffers, statement, (image, 0, 0), channel, lambda _: value, 1)
     return code.kernel(buffers)
+
+
+def mean_channels(spec: Mean, gpu: TargetGpu) -> int:
+    """Channels of a block: the fewer, the more blocks there are, and the more share the pixels."""
+
+    def cycles(channels: int) -> float:
+        return grid_cycles(mean_work(spec, channels), mean_blocks(spec, channels), gpu)
+
+    return min(_CHANNELS, key=cycles)
+
+
+def mean_blocks(spec: Mean, channels: int) -> int:
+    """Blocks of a mean that have so many channels each."""
+    return spec.batch * ceil(spec.channels / channels)
+
+
+def mean_work(spec: Mean, channels: int) -> BlockWork:
+    """What a block of so many channels does."""
+    teams = THREADS // channels
+    steps = ceil(spec.pixels[0] * spec.pixels[1] / teams)
+    together = min(IN_FLIGHT, steps)
+    return BlockWork(
+        Footprint(THREADS, _REGISTERS, 4 * THREADS),
+        steps=ceil(steps / together),
+        beside=_READ * together,
+        products=0.0,
+        after=together,
+        once=_ONCE + 2 * teams,
+        nbytes=max(_SECTOR, 4.0 * channels) * teams * together,
+        shared=0.0,
+    )
 
 
 def normalisation(spec: Normalisation, buffers: list[Any]) -> Any:

@@ -19,20 +19,6 @@ from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.statements import divide
 
 _WARP, _ROWS, _COLUMNS = 32, 16, 8
-#: How the warps of a block lie: rows and columns of warps.
-_WARPS = {
-    (128, 128): (2, 4),
-    (128, 64): (2, 2),
-    (128, 32): (4, 1),
-    (128, 16): (4, 1),
-    (64, 64): (2, 2),
-    (64, 32): (2, 2),
-    (64, 16): (4, 1),
-    (32, 64): (2, 2),
-    (32, 32): (2, 2),
-    (16, 64): (1, 4),
-    (16, 32): (1, 4),
-}
 
 
 @dataclass(frozen=True)
@@ -93,6 +79,43 @@ _INSTRUCTIONS = {
 }
 
 
+def warp_layout(tile: GemmTile) -> tuple[int, int] | None:
+    """How the warps of a team lie: rows and columns of warps; None if they are too many.
+
+    They read the least of the slabs if their own tiles are as square as may be.
+    """
+    warps = tile.team // _WARP
+    layouts = [(down, warps // down) for down in (1, 2, 4, 8) if warps % down == 0]
+    fitting = [
+        (tile.rows // down + tile.columns // across, abs(down - across), down, across)
+        for down, across in layouts
+        if tile.rows % (down * _ROWS) == 0 and tile.columns % (across * _COLUMNS) == 0
+    ]
+    return min(fitting)[2:] if fitting else None
+
+
+def can_multiply(tile: GemmTile, precision: str) -> bool:
+    """Whether the warps of every team have whole instructions to do."""
+    own_depth = tile.teams * _INSTRUCTIONS[precision].depth
+    return warp_layout(tile) is not None and tile.depth % own_depth == 0
+
+
+def warp_instructions(tile: GemmTile, precision: str) -> tuple[int, int, int]:
+    """What a warp does a slab: elements that each thread loads, and multiplications.
+
+    Returns
+    -------
+    loads, products, results
+        The last is elements of results that a thread holds.
+    """
+    layout, step = warp_layout(tile), _INSTRUCTIONS[precision]
+    assert layout is not None, "no tile of warps"
+    down, across = tile.rows // layout[0] // _ROWS, tile.columns // layout[1] // _COLUMNS
+    steps = tile.depth // step.depth // tile.teams
+    loads = down * step.left + across * step.right
+    return steps * loads, steps * down * across, down * across * 4
+
+
 class WarpTiles:
     """A thread's share of its warp's results; see :class:`runtime_ext.cuda.kernels.gemm.Results`.
 
@@ -101,10 +124,13 @@ class WarpTiles:
 
     def __init__(self, code: ThreadCode, tile: GemmTile, precision: str) -> None:
         self.code, self.tile, self._with = code, tile, _INSTRUCTIONS[precision]
-        down, across = _WARPS[tile.rows, tile.columns]
+        layout = warp_layout(tile)
+        assert layout is not None, "no tile of warps"
+        down, across = layout
         self._height, self._width = tile.rows // down, tile.columns // across
         self._down, self._across = self._height // _ROWS, self._width // _COLUMNS
-        warp, lane = divide(code, "warp", code.thread, _WARP, tile.threads // _WARP)
+        self.team, thread = divide(code, "team", code.thread, tile.team, tile.teams)
+        warp, lane = divide(code, "warp", thread, _WARP, tile.team // _WARP)
         y, x = divide(code, "warp_row", warp, across, down)
         row_in_fragment, self._pair = divide(code, "lane_row", lane, 4, _WARP // 4)
         self._own = row_in_fragment
@@ -115,7 +141,9 @@ class WarpTiles:
     def multiply_add(self, a: tuple[Any, Index, int], b: tuple[Any, Index, int]) -> None:
         """Add the product of a slab of rows and one of columns: (buffer, origin, stride) each."""
         code, step = self.code, self._with
-        with code.unrolled("k", self.tile.depth // step.depth) as k:
+        share = self.tile.depth // step.depth // self.tile.teams
+        with code.unrolled("k", share) as own:
+            k = self.team * share + own
             left = code.registers("left", self._down * step.left)
             right = code.registers("right", self._across * step.right)
             with code.unrolled("i", self._down) as i:

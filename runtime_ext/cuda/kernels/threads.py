@@ -10,9 +10,7 @@ import tvm
 from tvm import tirx
 
 from runtime_ext.kernels.code import Code, Index, integer, sequence
-
-#: Threads of a block of most kernels: equal, so that kernels can share a persistent one.
-THREADS = 128
+from runtime_ext.kernels.cut import THREADS
 
 
 class ThreadCode(Code):

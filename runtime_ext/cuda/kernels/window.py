@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cuda.kernels.gemm_tile import has_borders
+from runtime_ext.cuda.kernels.contraction_shape import has_borders
 from runtime_ext.cuda.kernels.statements import (
     WIDE,
     evaluate,

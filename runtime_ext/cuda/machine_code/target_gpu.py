@@ -10,14 +10,38 @@ from tvm_ios.devices.device import Multiprocessor, described_archs, largest_gpu
 from tvm_ios.devices.occupancy import resident_blocks
 from tvm_ios.errors import UserError
 
+#: Architectures whose multiprocessors do 64 multiply-adds of float32 a cycle; others do 128 (CUDA
+#: C++ Programming Guide, throughput of native arithmetic instructions).
+_NARROW = ("sm_70", "sm_72", "sm_75", "sm_80")
+
 
 @dataclass(frozen=True, slots=True)
 class TargetGpu:
-    """An architecture, the multiprocessors of its GPU, and what one of them holds."""
+    """An architecture and what bounds kernels on its GPU.
+
+    Attributes
+    ----------
+    arch
+        What code is compiled for.
+    processors, multiprocessor
+        The multiprocessors, and what one of them holds.
+    multiply_adds
+        Of float32, that a multiprocessor does a cycle.
+    clock
+        Cycles a second.
+    memory_bytes
+        Bytes a cycle from main memory.
+    launch_cycles
+        Cycles that one more kernel after another costs.
+    """
 
     arch: str
     processors: int
     multiprocessor: Multiprocessor
+    multiply_adds: int
+    clock: float
+    memory_bytes: float
+    launch_cycles: float
 
     def blocks_per_processor(self, kernel: CudaKernel) -> int:
         """How many blocks of a kernel run side by side on one processor; 0 if none can."""
@@ -41,4 +65,15 @@ def gpu_of(arch: str) -> TargetGpu:
     if device is None or device.multiprocessor is None:
         archs = ", ".join(described_archs())
         raise UserError(f"no device file has the architecture {arch!r}, only {archs}: add one")
-    return TargetGpu(device.multiprocessor.arch, device.processors, device.multiprocessor)
+    own = device.multiprocessor
+    multiply_adds = 64 if own.arch in _NARROW else 128
+    clock = device.peak_flops / (2 * multiply_adds * device.processors)
+    return TargetGpu(
+        own.arch,
+        device.processors,
+        own,
+        multiply_adds,
+        clock,
+        device.bandwidth / clock,
+        device.launch_overhead * clock,
+    )
