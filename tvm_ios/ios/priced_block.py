@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tvm_ios.costs.model import CostModel, stage_latencies
+from tvm_ios.graph.branch_symmetry import BranchSymmetry
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import Block
 from tvm_ios.ios.dynamic_program import STRATEGIES, Seconds, Solution, solve_space
@@ -54,6 +55,7 @@ class PricedBlock:
         mergeable: Mergeable,
         memory: BlockMemory | None = None,
         until: float = math.inf,
+        symmetry: BranchSymmetry | None = None,
     ) -> PricedBlock:
         """Ask a cost model for every distinct ending once, or for those of one order.
 
@@ -63,6 +65,8 @@ class PricedBlock:
             As in :func:`tvm_ios.ios.network.search_graph`, and of this block.
         until
             When time is up, by :func:`time.perf_counter`.
+        symmetry
+            Which branches of the block the cost model does not tell apart.
 
         Raises
         ------
@@ -91,7 +95,7 @@ class PricedBlock:
             return PricedBlock(block, space, latency, chosen, needs)
 
         try:
-            space = enumerate_endings(block.predecessors, pruning, until)
+            space = enumerate_endings(block.predecessors, pruning, until, symmetry)
             return priced(space, strategies, until)
         except OutOfTimeError:
             # Estimating what is co-scheduled takes the most time.

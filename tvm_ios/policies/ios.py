@@ -56,14 +56,16 @@ def _search_all(
 ) -> tuple[Schedule, SearchStatistics]:
     problem, limits = request.problem, request.limits
     assert request.costs.stages is not None, "the policy needs them"
+    as_one = request.costs.branches_alike and limits.reuse
     return search_graph(
         problem.units,
-        problem.blocks,
+        problem.wide_blocks if as_one else problem.blocks,
         request.costs.stages,
         strategies,
         limits.pruning,
         problem.mergeable,
         reuse=limits.reuse,
+        branches_as_one=as_one,
         progress=partial(request.progress, "searching blocks"),
         memory_budget=limits.memory_budget,
         time_limit=limits.budget.time_limit,
@@ -97,13 +99,15 @@ def _front(strategies: frozenset[Strategy], request: Request) -> tuple[FrontPoin
     """All trades of latency for memory; stages that need no measuring are priced once."""
     problem, costs = request.problem, request.costs
     if costs.measuring is None and costs.stages is not None:
+        as_one = costs.branches_alike and request.limits.reuse
         return pareto_front(
             problem.units,
-            problem.blocks,
+            problem.wide_blocks if as_one else problem.blocks,
             costs.stages,
             strategies,
             request.limits.pruning,
             problem.mergeable,
+            branches_as_one=as_one,
             progress=partial(request.progress, "searching blocks"),
         )
 
