@@ -135,13 +135,14 @@ def _equal_parts(
         while alike:
             first, *others = alike
             maps = [dict(zip(first, first, strict=True))]
-            alike = []
+            unlike: list[Sequence[int]] = []
             for other in others:
                 mapped = _isomorphism(wiring, first, other, colours)
                 if mapped is None:
-                    alike.append(other)
+                    unlike.append(other)
                 else:
                     maps.append(mapped)
+            alike = unlike
             if nested and len(first) > 1:
                 for inner in _branches(wiring, first, colours):
                     for mapped in maps:

@@ -130,7 +130,8 @@ class EndingSpace:
             groups.append((units_of[piece], *others))
         if len(self.parts) == len(self.endings):
             return tuple(groups)
-        return tuple(groups[part] for part in np.searchsorted(self.parts, self.endings).tolist())
+        places: list[int] = np.searchsorted(self.parts, self.endings).tolist()
+        return tuple(groups[part] for part in places)
 
     @cached_property
     def ending_sizes(self) -> Integers:

@@ -128,6 +128,8 @@ class Request:
         Called with (what, done, total).
     found
         What another policy finds for the same problem, searched once.
+    known
+        What another policy has found for it, or None; nothing is searched.
     """
 
     policy: str
@@ -136,6 +138,7 @@ class Request:
     limits: Limits
     progress: Progress
     found: Callable[[str], Found]
+    known: Callable[[str], Found | None]
 
 
 @dataclass(frozen=True)
