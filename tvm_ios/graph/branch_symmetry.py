@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +13,9 @@ from tvm_ios.errors import SearchError
 from tvm_ios.graph.down_sets import Masks, word_type
 from tvm_ios.graph.equal_branches import Branches
 from tvm_ios.graph.op_graph import bits, mask_of
+
+#: Sets that are sorted together: with their branches they stay in the cache.
+_CHUNK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,7 @@ class BranchSymmetry:
 
     def representatives(self, sets: Masks) -> Masks:
         """For each set the one that represents it."""
-        for each in self._sorters:
-            codes = np.sort(each.codes(sets), axis=0)[::-1]
-            sets = each.scattered(sets, codes)
-        return sets
+        return _in_chunks(self._sorted, sets)
 
     def representatives_within(self, sets: Masks, parts: Masks) -> Masks:
         """Parts of sets, after the permutations that sort them and leave the sets as they are.
@@ -48,10 +48,18 @@ class BranchSymmetry:
         parts
             A part of each.
         """
+        return _in_chunks(self._sorted_within, sets, parts)
+
+    def _sorted(self, sets: Masks) -> Masks:
         for each in self._sorters:
-            ranks = each.codes(sets) << each.length
-            codes = np.sort(ranks | each.codes(parts), axis=0)[::-1]
-            parts = each.scattered(parts, codes & ((1 << each.length) - 1))
+            sets = each.scattered(sets, np.sort(each.codes(sets), axis=0)[::-1])
+        return sets
+
+    def _sorted_within(self, sets: Masks, parts: Masks) -> Masks:
+        for each in self._sorters:
+            ranks = each.codes(sets) << each.length | each.codes(parts)
+            codes = np.sort(ranks, axis=0)[::-1] & ((1 << each.length) - 1)
+            parts = each.scattered(parts, codes)
         return parts
 
     def ordered(self, pieces: Iterable[int]) -> list[int | BranchPair]:
@@ -164,6 +172,12 @@ class _Sorter:
         self.length = len(branches[0])
         self.branches = branches
         self.mask = mask_of(itertools.chain(*branches))
+        # Wide enough for two codes; narrow ones are sorted sooner.
+        bits_of_two = 2 * self.length
+        self._type = next(
+            (t for t in (np.uint8, np.uint16, np.uint32) if bits_of_two <= np.iinfo(t).bits),
+            word_type(bits_of_two),
+        )
         # Places whose units have successive numbers in every branch are moved together.
         joined = [
             all(branch[place] == branch[place - 1] + 1 for branch in branches)
@@ -177,10 +191,12 @@ class _Sorter:
 
     def code(self, sets: Masks, branch: int) -> Masks:
         """Which units of a branch each set holds, by their places."""
-        units, code = self.branches[branch], np.zeros_like(sets)
-        for place, ones in self._runs:
+        units = self.branches[branch]
+        (_, ones), *others = self._runs
+        code = (sets >> units[0]) & ones
+        for place, ones in others:
             code |= ((sets >> units[place]) & ones) << place
-        return code
+        return code.astype(self._type, copy=False)
 
     def codes(self, sets: Masks) -> Masks:
         """The same of all branches, one a row."""
@@ -191,8 +207,16 @@ class _Sorter:
         result = sets & ~np.asarray(self.mask, sets.dtype)
         for units, code in zip(self.branches, codes, strict=True):
             for place, ones in self._runs:
-                result |= ((code >> place) & ones) << units[place]
+                result |= ((code >> place) & ones).astype(sets.dtype, copy=False) << units[place]
         return result
+
+
+def _in_chunks(function: Callable[..., Masks], *sets: Masks) -> Masks:
+    """A function of long arrays, applied to as much of them at once as stays in the cache."""
+    if len(sets[0]) <= _CHUNK:
+        return function(*sets)
+    begins = range(0, len(sets[0]), _CHUNK)
+    return np.concatenate([function(*(s[b : b + _CHUNK] for s in sets)) for b in begins])
 
 
 def representative_down_sets(

@@ -120,8 +120,12 @@ class EndingSpace:
     @cached_property
     def groups(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
         """For each distinct ending its groups: unit numbers, by each group's smallest unit."""
+        return self.groups_of(range(len(self.predecessors)))
+
+    def groups_of(self, units: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """The groups of each distinct ending, by the numbers that the units have elsewhere."""
         pieces: list[int] = self.first.tolist()
-        units_of = {piece: tuple(bits(piece)) for piece in set(pieces)}
+        units_of = {piece: tuple([units[u] for u in bits(piece)]) for piece in set(pieces)}
         remainders: list[int] = self.without_first.tolist()
         groups: list[tuple[tuple[int, ...], ...]] = []
         for piece, remainder in zip(pieces, remainders, strict=True):

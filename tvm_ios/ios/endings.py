@@ -29,6 +29,8 @@ from tvm_ios.schedule.waves import waves
 _MOST_TRANSITIONS = 50_000_000
 #: States handled together; small enough that their endings stay in the cache.
 _CHUNK = 512
+#: Fewer where branches are equal: such states have many endings each.
+_CHUNK_OF_EQUALS = 64
 
 
 class OutOfTimeError(Exception):
@@ -172,13 +174,14 @@ def _from_pieces(
     successors = successors_of(predecessors)
     closures = {p: p | mask_of(i for u in bits(p) for i in bits(successors[u])) for p in pieces}
     steps = list(pieces) if symmetry is None else symmetry.ordered(pieces)
+    together = _CHUNK if symmetry is None else _CHUNK_OF_EQUALS
     most = len(predecessors) if pruning.s is None else pruning.s
     endings: list[Masks] = []
     of_state: list[Integers] = []
     total = 0
-    for begin in range(0, len(states), _CHUNK):
+    for begin in range(0, len(states), together):
         require_time(until)
-        chunk = states[begin : begin + _CHUNK]
+        chunk = states[begin : begin + together]
         owner = np.arange(len(chunk))
         union: Masks = np.zeros_like(chunk)
         count = np.zeros(len(chunk), np.int16)

@@ -10,7 +10,7 @@ from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.ios.block import Block, block_key, block_symmetry, cut_into_blocks
 from tvm_ios.ios.dynamic_program import Solution
-from tvm_ios.ios.ending_space import Pruning
+from tvm_ios.ios.ending_space import EndingSpace, Pruning
 from tvm_ios.ios.priced_block import PricedBlock
 from tvm_ios.ios.stage_memory import budgeted_blocks
 from tvm_ios.ios.statistics import SearchStatistics
@@ -81,6 +81,7 @@ def search_graph(
     searched: list[Solution] = []
     parts = cut_into_blocks(graph, blocks)
     memory = budgeted_blocks(graph, parts, memory_budget)
+    spaces: dict[object, EndingSpace] = {}
     before = 0
     for done, (block, (around, left)) in enumerate(zip(parts, memory, strict=True)):
         key = block_key(graph, block) if reuse else str(done)
@@ -89,7 +90,16 @@ def search_graph(
         if key not in solved:
             symmetry = block_symmetry(graph, block, before) if branches_as_one else None
             priced = PricedBlock.of(
-                graph, block, cost, strategies, pruning, mergeable, around, until, symmetry
+                graph,
+                block,
+                cost,
+                strategies,
+                pruning,
+                mergeable,
+                around,
+                until,
+                symmetry,
+                spaces if reuse else None,
             )
             complete &= priced.space.complete
             solved[key] = block, priced.solve(left)

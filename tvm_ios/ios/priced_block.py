@@ -56,6 +56,7 @@ class PricedBlock:
         memory: BlockMemory | None = None,
         until: float = math.inf,
         symmetry: BranchSymmetry | None = None,
+        spaces: dict[object, EndingSpace] | None = None,
     ) -> PricedBlock:
         """Ask a cost model for every distinct ending once, or for those of one order.
 
@@ -67,6 +68,8 @@ class PricedBlock:
             When time is up, by :func:`time.perf_counter`.
         symmetry
             Which branches of the block the cost model does not tell apart.
+        spaces
+            Keeps the search spaces of blocks, for others that are wired alike.
 
         Raises
         ------
@@ -79,11 +82,12 @@ class PricedBlock:
         ) -> PricedBlock:
             latency = np.empty(len(space.endings))
             chosen = np.zeros(len(space.endings), np.int64)
-            for begin in range(0, len(space.groups), _AT_ONCE):
+            all_groups = space.groups_of(block.units)
+            for begin in range(0, len(all_groups), _AT_ONCE):
                 require_time(until)
                 candidates = [
-                    candidate_stages(graph, block.groups(groups), strategies, mergeable)
-                    for groups in space.groups[begin : begin + _AT_ONCE]
+                    candidate_stages(graph, groups, strategies, mergeable)
+                    for groups in all_groups[begin : begin + _AT_ONCE]
                 ]
                 stages = list(itertools.chain.from_iterable(candidates))
                 seconds = iter(stage_latencies(cost, graph, stages).tolist())
@@ -95,7 +99,10 @@ class PricedBlock:
             return PricedBlock(block, space, latency, chosen, needs)
 
         try:
-            space = enumerate_endings(block.predecessors, pruning, until, symmetry)
+            known, wiring = spaces if spaces is not None else {}, (block.predecessors, symmetry)
+            if wiring not in known:
+                known[wiring] = enumerate_endings(block.predecessors, pruning, until, symmetry)
+            space = known[wiring]
             return priced(space, strategies, until)
         except OutOfTimeError:
             # Estimating what is co-scheduled takes the most time.
