@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import tvm_ios.ios.endings as endings_module
 from tests.fast_run import examples
-from tests.ios.brute_force import all_endings, all_states
+from tests.ios.brute_force import all_endings, all_states, groups_of
 from tests.random_dags import all_on_one_lane, dags, graph_of
+from tvm_ios.costs.named import costs_named
 from tvm_ios.graph.branch_symmetry import BranchSymmetry
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 from tvm_ios.ios.block import Block, block_symmetry
@@ -23,7 +24,7 @@ from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.endings import enumerate_endings
 from tvm_ios.ios.network import search_graph
 from tvm_ios.policies.ios import IOS_POLICIES
-from tvm_ios.schedule.schedule import Stage
+from tvm_ios.schedule.schedule import Stage, Strategy
 
 prunings = st.builds(Pruning, st.none() | st.integers(1, 3), st.none() | st.integers(1, 3))
 
@@ -169,6 +170,27 @@ def test_states_and_endings_are_the_orbits_of_all(
     assert space.transitions == orbits(pairs, permutations)
     used = ((ending,) for ending in set().union(*endings.values()))
     assert len(space.endings) == orbits(used, permutations)
+
+
+@pytest.mark.parametrize("device", ["v100", "cpu"])
+@given(graph=with_copies(), data=st.data())
+@examples(40)
+def test_a_described_device_does_not_tell_equal_branches_apart(
+    device: str, graph: OpGraph, data: st.DataObject
+) -> None:
+    costs = costs_named(device)
+    assert costs.branches_alike
+    assert costs.stages is not None
+    symmetry = block_symmetry(graph, Block.of(graph, graph.all_operators), 0)
+    endings = sorted(set().union(*all_endings(graph.predecessors).values()))
+    ending = data.draw(st.sampled_from(endings))
+    first, *others = (
+        costs.stages.stage_latency(
+            graph, Stage(Strategy.CONCURRENT, groups_of(graph.predecessors, moved(ending, p)))
+        )
+        for p in generated(symmetry, len(graph))
+    )
+    assert all(math.isclose(first, other, rel_tol=1e-9) for other in others)
 
 
 def branches(count: int, length: int) -> OpGraph:

@@ -18,6 +18,7 @@ from tests.fast_run import examples
 from tests.ios.test_equal_branches import with_copies
 from tests.random_dags import dags, graph_of
 from tvm_ios.costs.costs import Costs
+from tvm_ios.costs.model import CostModel
 from tvm_ios.costs.named import costs_named
 from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.graph.op_graph import OpGraph, mask_of
@@ -26,6 +27,7 @@ from tvm_ios.ios.lazy import Budget
 from tvm_ios.ios.stage_memory import stages_peak
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.policy import Limits, Problem
+from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule, Stage
 from tvm_ios.search import Search
 
@@ -98,7 +100,7 @@ def cut(graph: OpGraph, max_block: int, most_states: int) -> Problem:
             Problem.of(graph, max_block),
             mergeable=lambda g, units: len({g.predecessors[u] for u in units}) == 1,
         )
-        assert mask_of(itertools.chain(*map(range, [len(graph)]))) == sum(problem.wide_blocks)
+        assert sum(problem.wide_blocks) == graph.all_operators
     return problem
 
 
@@ -125,7 +127,9 @@ def latency(searching: Search, policy: str) -> float:
     return schedule.latency
 
 
-def check(problem: Problem, costs: Costs, limits: Limits, *, together: bool) -> None:
+def check(
+    problem: Problem, costs: Costs, limits: Limits, *, together: bool, greedy: bool = True
+) -> None:
     searches = [Search(problem, costs, limits) for _ in _POLICIES]
     if together:
         searches = [searches[0]] * len(_POLICIES)
@@ -133,7 +137,7 @@ def check(problem: Problem, costs: Costs, limits: Limits, *, together: bool) -> 
         policy: latency(searching, policy)
         for policy, searching in zip(_POLICIES, searches, strict=True)
     }
-    found["greedy"] = latency(searches[0], "greedy")
+    found["greedy"] = latency(searches[0], "greedy") if greedy else math.inf
     for policy, others in _INCLUDES.items():
         for other in others:
             if found[policy] == math.inf and other == "greedy":
@@ -181,6 +185,40 @@ def test_any_moment_at_which_time_is_up(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "perf_counter", lambda: float(next(ticks)))
         check(problem, costs, limits, together=True)
+
+
+class AnyMeasuring:
+    """Measured costs, of which bounds are known; each stage is measured by itself."""
+
+    def __init__(self, cost: AnyCost) -> None:
+        self.cost = cost
+
+    def bounds(self, progress: Progress) -> CostModel:
+        class Bounds(AnyCost):
+            def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
+                part = random.Random(f"{stage.mask} {self.seed}").uniform(0.3, 1)
+                return part * super().stage_latency(graph, stage)
+
+        return Bounds(self.cost.seed)
+
+    def stage_key(self, graph: OpGraph, stage: Stage) -> str:
+        return f"{stage.strategy} {stage.mask}"
+
+
+@given(graphs, st.integers(0, 2**32), limits, st.none() | st.integers(0, 30))
+@examples(60)
+def test_measured_costs(
+    graph: OpGraph, seed: int, limits: Limits, measurements: int | None
+) -> None:
+    """Greedy's stages are measured if they may matter, as long as the measurements last."""
+    cost = AnyCost(seed)
+    # No two blocks are equal: the costs go by the units' numbers.
+    operators = (replace(op, kind=op.name) for op in graph.operators)
+    graph = replace(graph, operators=tuple(operators))
+    costs = replace(costs_named("v100"), stages=cost, measuring=AnyMeasuring(cost))
+    limits = replace(limits, budget=Budget(max_measurements=measurements))
+    limited = measurements is not None
+    check(cut(graph, 5, 20), costs, limits, together=limited, greedy=not limited)
 
 
 @given(with_copies(), st.integers(0, 2**32), limits, st.integers(3, 30))

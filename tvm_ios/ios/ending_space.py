@@ -229,14 +229,18 @@ def parts_of(predecessors: Sequence[int], endings: Masks) -> tuple[Masks, Masks,
         Parts, their first groups, and the index of the part that each of these leaves.
     """
     parts, first = endings, _first_groups(predecessors, endings)
-    nothing = np.zeros_like(endings[:1])
-    while len(missing := np.setdiff1d(parts ^ first, np.concatenate([nothing, parts]))):
+    while True:
+        left = parts ^ first
+        # What is left of a set has a smaller value than the set.
+        place = np.searchsorted(parts, left)
+        missing = left[(left != 0) & (parts[place] != left)]
+        if not len(missing):
+            return parts, first, np.where(left != 0, place, -1)
+        missing = np.unique(missing)
         parts = np.concatenate([parts, missing])
         first = np.concatenate([first, _first_groups(predecessors, missing)])
         order = np.argsort(parts)
         parts, first = parts[order], first[order]
-    left = parts ^ first
-    return parts, first, np.where(left != 0, np.searchsorted(parts, left), -1)
 
 
 def group_sizes(
