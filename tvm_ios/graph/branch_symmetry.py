@@ -219,6 +219,12 @@ def _in_chunks(function: Callable[..., Masks], *sets: Masks) -> Masks:
     return np.concatenate([function(*(s[b : b + _CHUNK] for s in sets)) for b in begins])
 
 
+def _distinct(sets: Masks) -> Masks:
+    """Distinct sets by value; of these few millions sorting is faster than hashing."""
+    ordered = np.sort(sets)
+    return ordered[np.concatenate([ordered[:1] >= 0, ordered[1:] != ordered[:-1]])]
+
+
 def representative_down_sets(
     predecessors: Sequence[int], symmetry: BranchSymmetry, most: int
 ) -> Masks:
@@ -252,7 +258,7 @@ def representative_down_sets(
             level[((level & (1 << unit)) == 0) & ((level & before) == before)] | (1 << unit)
             for unit, before in enumerate(predecessors)
         ]
-        level = np.unique(symmetry.representatives(np.unique(np.concatenate(grown))))
+        level = _distinct(symmetry.representatives(_distinct(np.concatenate(grown))))
         levels.append(level)
         count += len(level)
         if count > most:

@@ -28,7 +28,7 @@ def no_slower(
 
     They are mixed wherever two of them have run the same units. The greedy stages of a block are
     in every search that has groups side by side, but those of the whole graph may cross the borders
-    of blocks. The policies that a search includes cannot be faster unless its time or its
+    of blocks. The policies that a search includes can be faster where its time or its
     measurements ended; what they found before is taken then, no search is made for it.
 
     Stages that were not measured have optimistic costs; those that the best mix needs are
@@ -49,7 +49,7 @@ def no_slower(
     begin = time.perf_counter()
     known = dict(zip(schedule.stages, schedule.latencies, strict=True))
     rivals = [greedy_schedule(graph)]
-    for found in () if statistics.complete else included:
+    for found in included:
         rivals.append(found.schedule.content)
         known |= zip(found.schedule.stages, found.schedule.latencies, strict=True)
     if limits.memory_budget is not None:
