@@ -22,6 +22,7 @@ from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 from tvm_ios.ios.block import Block, block_symmetry
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.endings import enumerate_endings
+from tvm_ios.ios.memory_front import pareto_front
 from tvm_ios.ios.network import search_graph
 from tvm_ios.policies.ios import IOS_POLICIES
 from tvm_ios.schedule.schedule import Stage, Strategy
@@ -144,6 +145,26 @@ def test_the_schedule_is_as_fast_as_without_symmetry(
     assert few.states is not None
     assert all_of_them.states is not None
     assert few.states <= all_of_them.states
+
+
+@given(with_copies(7), prunings, st.integers(0, 2**32))
+@examples(40)
+def test_the_trades_of_latency_for_memory_are_those_without_symmetry(
+    graph: OpGraph, pruning: Pruning, seed: int
+) -> None:
+    def front(*, as_one: bool) -> list[tuple[float, int]]:
+        points = pareto_front(
+            graph,
+            [graph.all_operators],
+            AlikeCost(graph, seed, ties=True),
+            IOS_POLICIES["ios-parallel"].strategies,
+            pruning,
+            lambda *_: False,
+            branches_as_one=as_one,
+        )
+        return [(point.schedule.latency, point.peak) for point in points]
+
+    assert front(as_one=True) == front(as_one=False)
 
 
 @given(with_copies(), prunings, st.booleans())
