@@ -228,10 +228,24 @@ def test_equal_branches(graph: OpGraph, seed: int, limits: Limits, most_states: 
     check(cut(graph, 5, most_states), costs, replace(limits, reuse=True), together=False)
 
 
+def chains(count: int, length: int) -> OpGraph:
+    """Equal branches, and a unit that joins them."""
+    units = count * length
+    predecessors = [0 if unit % length == 0 else 1 << (unit - 1) for unit in range(units)]
+    return graph_of([*predecessors, mask_of(range(length - 1, units, length))])
+
+
+def test_too_many_equal_branches_are_cut() -> None:
+    graph = chains(15, 4)
+    assert len(Problem.of(graph, 40).wide_blocks) > 1
+    # Equal branches count as one, but not those beyond what a machine word holds.
+    assert Problem.of(chains(16, 3), 4).wide_blocks == (chains(16, 3).all_operators,)
+    assert len(Problem.of(chains(16, 3), 3).wide_blocks) > 1
+    assert len(Problem.of(chains(32, 2), 40).wide_blocks) > 1
+
+
 def test_sixteen_equal_branches_are_one_block() -> None:
-    predecessors = [0 if unit % 3 == 0 else 1 << (unit - 1) for unit in range(48)]
-    predecessors.append(mask_of(range(2, 48, 3)))
-    graph = graph_of(predecessors)
+    graph = chains(16, 3)
     problem = Problem.of(graph, 40)
     assert len(problem.blocks) > 1
     assert problem.wide_blocks == (graph.all_operators,)

@@ -13,6 +13,8 @@ from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 
 #: A block with more states than this takes minutes to search: it is cut where that is possible.
 MAX_STATES = 20_000
+#: The same of states that stand for others: of many equal branches they have very many endings.
+MAX_REPRESENTATIVES = 3_500
 
 #: Where more tensors than this cross every boundary there is no narrow place.
 _NARROW = 8
@@ -120,7 +122,7 @@ class _Boundaries:
         local = [
             mask_of(place[p] for p in bits(self._predecessors[unit] & ~below)) for unit in units
         ]
-        if len(units) <= size and _has_few_states(down_sets, local):
+        if len(units) <= size and _has_few_states(down_sets, MAX_STATES, local):
             return True
         if not self._as_one or len(units) > WORD_UNITS:
             return False
@@ -130,7 +132,7 @@ class _Boundaries:
             return False
         repeated = {unit for branches in classes for branch in branches[1:] for unit in branch}
         return len(units) - len(repeated) <= size and _has_few_states(
-            representative_down_sets, local, symmetry
+            representative_down_sets, MAX_REPRESENTATIVES, local, symmetry
         )
 
     def levels(self, below: int, above: int, size: int) -> list[int]:
@@ -164,10 +166,9 @@ class _Boundaries:
         return levels
 
 
-def _has_few_states(enumerate_states: Callable[..., Masks], *block: object) -> bool:
-    """Whether a block has at most :data:`MAX_STATES` states."""
+def _has_few_states(enumerate_states: Callable[..., Masks], most: int, *block: object) -> bool:
     try:
-        enumerate_states(*block, most=MAX_STATES)
+        enumerate_states(*block, most=most)
     except SearchError:
         return False
     return True
