@@ -68,7 +68,7 @@ class Limits:
     Attributes
     ----------
     pruning
-        The most units of a group, and groups of a stage.
+        The most units of a group, and groups of a stage other than greedy's.
     max_block
         The most units of a block.
     budget
