@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -88,7 +89,9 @@ class AlikeCost:
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
         least = min(moved(stage.mask, permutation) for permutation in self.permutations)
         rng = random.Random(f"{self.seed} {stage.strategy} {least}")
-        return float(rng.randint(1, 4)) if self.ties else rng.uniform(0.1, 1)
+        # Large stages are dear, so that schedules have several.
+        each = float(rng.randint(1, 4)) if self.ties else rng.uniform(0.1, 1)
+        return each * len(stage.units)
 
 
 def generated(symmetry: BranchSymmetry | None, units: int) -> list[dict[int, int]]:
@@ -191,6 +194,24 @@ def test_states_and_endings_are_the_orbits_of_all(
     assert space.transitions == orbits(pairs, permutations)
     used = ((ending,) for ending in set().union(*endings.values()))
     assert len(space.endings) == orbits(used, permutations)
+
+
+@given(with_copies(), st.data())
+@examples(100)
+def test_parts_of_representatives_are_moved_to_what_they_represent(
+    graph: OpGraph, data: st.DataObject
+) -> None:
+    symmetry = block_symmetry(graph, Block.of(graph, graph.all_operators), 0)
+    assume(symmetry is not None)
+    assert symmetry is not None
+    state = data.draw(st.sampled_from(sorted(all_states(graph.predecessors))))
+    representative = int(symmetry.representatives(np.array([state], np.uint64))[0])
+    part = representative & data.draw(st.integers(0, graph.all_operators))
+    result = symmetry.moved(state, part)
+    assert any(
+        (moved(representative, p), moved(part, p)) == (state, result)
+        for p in generated(symmetry, len(graph))
+    )
 
 
 @pytest.mark.parametrize("device", ["v100", "cpu"])

@@ -103,8 +103,8 @@ class BranchSymmetry:
         part
             A part of the one that represents it.
         """
-        units = range(max(itertools.chain(*itertools.chain(*self.classes)), default=0) + 1)
-        source, held = dict(zip(units, units, strict=True)), original
+        source = {unit: unit for unit in itertools.chain(*itertools.chain(*self.classes))}
+        held = original
         for branches in self.classes:
             codes = [sum((held >> u & 1) << p for p, u in enumerate(b)) for b in branches]
             order = sorted(range(len(branches)), key=lambda branch: -codes[branch])
@@ -127,11 +127,8 @@ class BranchSymmetry:
 def symmetry_of(units: Sequence[int], classes: Sequence[Branches]) -> BranchSymmetry | None:
     """The symmetry of equal branches of a block of some units; None where there are none."""
     place = {unit: number for number, unit in enumerate(units)}
-    return (
-        BranchSymmetry(tuple(tuple(tuple(place[u] for u in b) for b in c) for c in classes))
-        if classes
-        else None
-    )
+    local = tuple(tuple(tuple(place[u] for u in b) for b in c) for c in classes)
+    return BranchSymmetry(local) if local else None
 
 
 @dataclass(frozen=True)
