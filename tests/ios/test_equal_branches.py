@@ -21,12 +21,13 @@ from tvm_ios.costs.named import costs_named
 from tvm_ios.graph.branch_symmetry import BranchSymmetry
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 from tvm_ios.ios.block import Block, block_symmetry
+from tvm_ios.ios.dynamic_program import solve_space
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.endings import enumerate_endings
 from tvm_ios.ios.memory_front import pareto_front
 from tvm_ios.ios.network import search_graph
 from tvm_ios.policies.ios import IOS_POLICIES
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
 
 prunings = st.builds(Pruning, st.none() | st.integers(1, 3), st.none() | st.integers(1, 3))
 
@@ -252,6 +253,18 @@ def test_equal_chains_have_the_states_of_multisets(count: int, length: int) -> N
     space = enumerate_endings(graph.predecessors, Pruning(1, 2), symmetry=symmetry)
     # The first unit has run, and not the last; or neither, or both.
     assert len(space.states) == math.comb(count + length, length) + 2
+
+
+@given(st.integers(0, 2**32))
+@examples(80)
+def test_stages_of_equal_chains_follow_each_other(seed: int) -> None:
+    graph = branches(3, 3)
+    symmetry = block_symmetry(graph, Block.of(graph, graph.all_operators), 0)
+    space = enumerate_endings(graph.predecessors, Pruning(3, 3), symmetry=symmetry)
+    latency = np.random.default_rng(seed).random(len(space.endings)) * space.ending_sizes
+    strategies = np.zeros(len(space.endings), np.int64)
+    solution = solve_space(space, latency, strategies)
+    Schedule(graph.fingerprint, solution.stages, policy="").validate(graph)
 
 
 def test_branches_within_branches() -> None:
