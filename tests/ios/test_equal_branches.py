@@ -27,7 +27,8 @@ from tvm_ios.ios.endings import enumerate_endings
 from tvm_ios.ios.memory_front import pareto_front
 from tvm_ios.ios.network import search_graph
 from tvm_ios.policies.ios import IOS_POLICIES
-from tvm_ios.schedule.schedule import Schedule, Stage, Strategy
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
 
 prunings = st.builds(Pruning, st.none() | st.integers(1, 3), st.none() | st.integers(1, 3))
 

@@ -28,7 +28,8 @@ from tvm_ios.ios.stage_memory import stages_peak
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.policy import Limits, Problem
 from tvm_ios.progress import Progress
-from tvm_ios.schedule.schedule import Schedule, Stage
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage
 from tvm_ios.search import Search
 
 #: What each policy must be as fast as.
