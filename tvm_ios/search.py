@@ -139,7 +139,15 @@ class Search:
         return replace(found, schedule=self._noted(policy, completed))
 
     def _request(self, policy: Policy, limits: Limits) -> Request:
-        return Request(policy.name, self.problem, self.costs, limits, self._progress, self.find)
+        return Request(
+            policy.name,
+            self.problem,
+            self.costs,
+            limits,
+            self._progress,
+            self.find,
+            lambda name: self._results.get((name, limits.memory_budget)),
+        )
 
     def _noted(self, policy: Policy, schedule: Schedule) -> Schedule:
         return replace(schedule, policy=policy.name, device=self.costs.device)

@@ -123,7 +123,9 @@ def test_pruning_and_blocks_are_options() -> None:
         return tvm_ios("schedule", "inception_block", "--json", *options).json
 
     widest = run("-r", 1, "-s", 2)
-    assert max(len(s["groups"]) for s in widest["stages"]) <= 2
+    greedy = [stage["groups"] for stage in run("--policy", "greedy")["stages"]]
+    wide = [stage["groups"] for stage in widest["stages"] if len(stage["groups"]) > 2]
+    assert all(groups in greedy for groups in wide)
     assert max(len(g) for s in widest["stages"] for g in s["groups"]) == 1
     assert run("--max-block", 5)["search"]["states"] < run()["search"]["states"]
     assert run("--no-reuse")["latency_ms"] == run()["latency_ms"]

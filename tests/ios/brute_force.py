@@ -37,17 +37,30 @@ def within(groups: tuple[tuple[int, ...], ...], r: int | None, s: int | None) ->
 def all_endings(
     predecessors: Sequence[int], r: int | None = None, s: int | None = None
 ) -> dict[int, set[int]]:
-    """For each state its endings within a pruning."""
+    """For each state its endings within a pruning; the greedy stages always are."""
+    waves = greedy_waves(predecessors)
     return {
         state: {
             ending
             for ending in range(1, state + 1)
             if not ending & ~state
             and is_ending(predecessors, state, ending)
-            and within(groups_of(predecessors, ending), r, s)
+            and (within(groups_of(predecessors, ending), r, s) or waves.get(state) == ending)
         }
         for state in all_states(predecessors)
     }
+
+
+def greedy_waves(predecessors: Sequence[int]) -> dict[int, int]:
+    """Of the states between the greedy stages the last of these."""
+    waves: dict[int, int] = {}
+    done = 0
+    while done != (1 << len(predecessors)) - 1:
+        ready = (u for u, p in enumerate(predecessors) if not done >> u & 1 and not p & ~done)
+        wave = sum(1 << unit for unit in ready)
+        done |= wave
+        waves[done] = wave
+    return waves
 
 
 def all_schedules(endings: dict[int, set[int]], state: int) -> Iterator[tuple[int, ...]]:

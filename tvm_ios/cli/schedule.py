@@ -105,7 +105,7 @@ def schedule(
     r: OperatorsAGroup = 3,
     s: GroupsAStage = 8,
     max_block: MaxBlock = 40,
-    reuse: Annotated[bool, typer.Option(help="Search equal blocks once.")] = True,
+    reuse: Annotated[bool, typer.Option(help="Search equal blocks and branches once.")] = True,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -127,7 +127,9 @@ Verification = Annotated[
     ),
 ]
 OperatorsAGroup = Annotated[int, typer.Option("-r", min=1, help="Units a group, at most.")]
-GroupsAStage = Annotated[int, typer.Option("-s", min=1, help="Groups a stage, at most.")]
+GroupsAStage = Annotated[
+    int, typer.Option("-s", min=1, help="Groups a stage, at most, but for greedy's.")
+]
 MaxBlock = Annotated[int, typer.Option(min=1, help="Units a block, at most.")]
 
 

@@ -46,6 +46,11 @@ class Costs:
         Builds and times whole programs, or None where none can run.
     completed
         Adds to a schedule what these costs know of its units.
+    branches_alike
+        Whether stages take the same time that exchanging equal branches
+        (:mod:`tvm_ios.graph.equal_branches`) turns into each other: what units compute and how
+        they are wired decides, and neither names and numbers nor the order of inputs. Not so what
+        is measured: two such stages may have different keys.
     """
 
     name: str
@@ -55,6 +60,7 @@ class Costs:
     rtasks: RTaskCosts | None = None
     programs: ProgramCosts | None = None
     completed: Callable[[Schedule], Schedule] = lambda schedule: schedule
+    branches_alike: bool = False
 
     @property
     def offers(self) -> frozenset[Offer]:

@@ -20,7 +20,7 @@ from tvm_ios.schedule.stage import Stage, Strategy
 def described_costs(device: DeviceDescription) -> Costs:
     """What a device's figures say, of rTasks too."""
     cost = AnalyticCost(device)
-    return Costs(device.name, device.name, cost, rtasks=_DescribedRTasks(cost))
+    return Costs(device.name, device.name, cost, rtasks=_DescribedRTasks(cost), branches_alike=True)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@
   unit_partition: operators on their way into units
 - units: checks any rule and builds the graph of units
 - blocks: where a graph is cut into blocks; down_sets: the states of a block
+- equal_branches: which branches of a block are equal; branch_symmetry: states that are alike then
 - topological: an order in which each node comes after those that it reads from
 - merge_rule: which convolutions can be merged; merged_weights: what their common weight is
 - input_shapes: the shapes of a model's inputs, declared and given, made numbers

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tvm_ios.errors import SearchError
-from tvm_ios.graph.down_sets import down_sets
+from tvm_ios.graph.branch_symmetry import representative_down_sets, symmetry_of
+from tvm_ios.graph.down_sets import WORD_UNITS, Masks, down_sets
+from tvm_ios.graph.equal_branches import equal_branches
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 
 #: A block with more states than this takes minutes to search: it is cut where that is possible.
 MAX_STATES = 20_000
+#: The same of states that stand for others: of many equal branches they have very many endings.
+MAX_REPRESENTATIVES = 3_500
 
 #: Where more tensors than this cross every boundary there is no narrow place.
 _NARROW = 8
 
 
-def cut_blocks(graph: OpGraph, max_block: int = 40) -> tuple[int, ...]:
+def cut_blocks(
+    graph: OpGraph, max_block: int = 40, *, branches_as_one: bool = False
+) -> tuple[int, ...]:
     """Bit sets of unit numbers, in order; all before a block is closed under predecessors.
 
     A boundary between blocks is a set of units closed under predecessors. The graph is first cut
@@ -36,6 +42,9 @@ def cut_blocks(graph: OpGraph, max_block: int = 40) -> tuple[int, ...]:
         A graph of units, or of operators.
     max_block
         The most units in a block.
+    branches_as_one
+        Whether equal branches (:mod:`tvm_ios.graph.equal_branches`) count as one branch, and sets
+        that differ only by which of them they hold as one set; in blocks of up to 63 units.
 
     Raises
     ------
@@ -46,7 +55,7 @@ def cut_blocks(graph: OpGraph, max_block: int = 40) -> tuple[int, ...]:
         raise ValueError(f"max_block must be positive, not {max_block}")
     if not len(graph):
         return ()
-    boundaries = _Boundaries(graph)
+    boundaries = _Boundaries(graph, branches_as_one)
     joints = [0, *boundaries.joints(), graph.all_operators]
     segments = [(a, b) for a, b in itertools.pairwise(joints) if a != b]
     blocks: list[int] = []
@@ -59,7 +68,8 @@ def cut_blocks(graph: OpGraph, max_block: int = 40) -> tuple[int, ...]:
 class _Boundaries:
     """The candidate boundaries of a graph, and how many tensors cross them."""
 
-    def __init__(self, graph: OpGraph) -> None:
+    def __init__(self, graph: OpGraph, branches_as_one: bool) -> None:
+        self._graph, self._as_one = graph, branches_as_one
         self._readers = [
             (graph.producer[tensor], mask_of(readers))
             for tensor, readers in enumerate(graph.consumers)
@@ -105,22 +115,25 @@ class _Boundaries:
         """Candidates that lie strictly between two boundaries, smallest first."""
         return _by_size({(mask | below) & above for mask in self._at_joins} - {below, above})
 
-    def has_few_states(self, below: int, above: int) -> bool:
-        """Whether at most :data:`MAX_STATES` boundaries lie between two."""
+    def fits(self, below: int, above: int, size: int) -> bool:
+        """Whether what lies between two boundaries is a block that can be searched."""
         units = list(bits(above & ~below))
         place = {unit: position for position, unit in enumerate(units)}
         local = [
             mask_of(place[p] for p in bits(self._predecessors[unit] & ~below)) for unit in units
         ]
-        try:
-            down_sets(local, MAX_STATES)
-        except SearchError:
+        if len(units) <= size and _has_few_states(down_sets, MAX_STATES, local):
+            return True
+        if not self._as_one or len(units) > WORD_UNITS:
             return False
-        return True
-
-    def fits(self, below: int, above: int, size: int) -> bool:
-        """Whether what lies between two boundaries is a block that can be searched."""
-        return (above & ~below).bit_count() <= size and self.has_few_states(below, above)
+        classes = equal_branches(self._graph, above & ~below, below)
+        symmetry = symmetry_of(units, classes)
+        if symmetry is None:
+            return False
+        repeated = {unit for branches in classes for branch in branches[1:] for unit in branch}
+        return len(units) - len(repeated) <= size and _has_few_states(
+            representative_down_sets, MAX_REPRESENTATIVES, local, symmetry
+        )
 
     def levels(self, below: int, above: int, size: int) -> list[int]:
         """Boundaries between levels, few; a level that is too large is cut into equal parts."""
@@ -151,6 +164,14 @@ class _Boundaries:
             levels += [0] * (depth[unit] + 1 - len(levels))
             levels[depth[unit]] |= 1 << unit
         return levels
+
+
+def _has_few_states(enumerate_states: Callable[..., Masks], most: int, *block: object) -> bool:
+    try:
+        enumerate_states(*block, most=most)
+    except SearchError:
+        return False
+    return True
 
 
 def _by_size(masks: set[int]) -> list[int]:

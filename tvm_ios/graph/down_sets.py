@@ -13,10 +13,13 @@ from tvm_ios.errors import SearchError
 #: Bit sets: machine words up to 63 units, Python integers beyond.
 Masks = npt.NDArray[Any]
 
-_MOST_STATES = 4_000_000
+#: The most units of a bit set in a machine word.
+WORD_UNITS = 63
+#: More sets than these take gigabytes.
+MOST_STATES = 4_000_000
 
 
-def down_sets(predecessors: Sequence[int], most: int = _MOST_STATES) -> Masks:
+def down_sets(predecessors: Sequence[int], most: int = MOST_STATES) -> Masks:
     """Enumerate the sets of units that hold, with a unit, all that it depends on.
 
     Parameters
@@ -52,7 +55,7 @@ def down_sets(predecessors: Sequence[int], most: int = _MOST_STATES) -> Masks:
 
 def word_type(units: int) -> type[Any]:
     """The element type that holds a bit set of so many units."""
-    return np.uint64 if units <= 63 else np.object_
+    return np.uint64 if units <= WORD_UNITS else np.object_
 
 
 def sizes_of(masks: Masks) -> npt.NDArray[np.int64]:

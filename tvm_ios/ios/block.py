@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.errors import SearchError
+from tvm_ios.graph.branch_symmetry import BranchSymmetry, symmetry_of
+from tvm_ios.graph.equal_branches import equal_branches
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 from tvm_ios.schedule.stage import Stage
 
@@ -97,6 +99,20 @@ def block_key(graph: OpGraph, block: Block) -> str:
             leaves.append([leaving, *_type(graph, tensor)])
         rows.append([op.kind, sorted(op.attrs.items()), op.flops, wires, leaves])
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def block_symmetry(graph: OpGraph, block: Block, done: int) -> BranchSymmetry | None:
+    """How equal branches of a block may change places, in the block's numbers; None for not at all.
+
+    Parameters
+    ----------
+    graph, block
+        As for :func:`block_key`.
+    done
+        The bit set of the units that run before.
+    """
+    classes = equal_branches(graph, mask_of(block.units), done)
+    return symmetry_of(block.units, classes)
 
 
 def _type(graph: OpGraph, tensor: int) -> tuple[tuple[int, ...], str]:

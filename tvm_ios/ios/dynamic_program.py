@@ -10,9 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_ios.errors import SearchError
-from tvm_ios.graph.down_sets import positions, sizes_of
-from tvm_ios.graph.op_graph import mask_of
-from tvm_ios.ios.ending_space import UNPRUNED, EndingSpace, Integers, Pruning
+from tvm_ios.graph.down_sets import sizes_of
+from tvm_ios.ios.ending_space import (
+    UNPRUNED,
+    EndingSpace,
+    Integers,
+    Pruning,
+    connected_groups,
+)
 from tvm_ios.ios.endings import enumerate_endings
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
@@ -122,28 +127,35 @@ def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> S
     for begin, end in levels(space):
         edges = slice(int(space.starts[begin]), int(space.starts[end]))
         offsets = space.starts[begin:end] - edges.start
+        counts = np.diff(space.starts[begin : end + 1])
         ending = space.ending[edges]
         total = cost[space.remaining[edges]] + latency[ending]
         best = np.minimum.reduceat(total, offsets)
-        within = np.repeat(best * (1 + _TIE), np.diff(space.starts[begin : end + 1]))
-        simplest = np.where(total <= within, preference[ending], len(size))
-        choice[begin:end] = by_preference[np.minimum.reduceat(simplest, offsets)]
-        left = space.states[begin:end] ^ space.endings[choice[begin:end]]
-        cost[begin:end] = cost[positions(space.states, left)] + latency[choice[begin:end]]
+        simplest = np.where(
+            total <= np.repeat(best * (1 + _TIE), counts), preference[ending], len(size)
+        )
+        chosen = np.repeat(np.minimum.reduceat(simplest, offsets), counts) == simplest
+        # Of equal branches two endings of a state may be represented by one: the first will do.
+        place = np.flatnonzero(chosen)
+        choice[begin:end] = edges.start + place[np.searchsorted(place, offsets)]
+        cost[begin:end] = total[choice[begin:end] - edges.start]
     if not np.isfinite(cost[-1]):
         raise SearchError("no schedule of the block can run: the cost of some stages is infinite")
 
     stages: list[Stage] = []
     latencies: list[float] = []
-    index = {mask: i for i, mask in enumerate(space.states.tolist())}
-    state = len(space.states) - 1
-    while state:
-        chosen = int(choice[state])
-        groups = space.groups[chosen]
-        strategy = STRATEGIES[int(strategies[chosen])]
+    state, left = len(space.states) - 1, int(space.states[-1])
+    while left:
+        transition = int(choice[state])
+        ending = int(space.ending[transition])
+        units = space.units_leaving(transition, left)
+        groups = space.groups[ending]
+        if space.symmetry is not None:
+            groups = connected_groups(space.predecessors, units)
+        strategy = STRATEGIES[int(strategies[ending])]
         stages.append(stage_of(strategy, groups, space.predecessors))
-        latencies.append(float(latency[chosen]))
-        state = index[int(space.states[state]) ^ mask_of(u for group in groups for u in group)]
+        latencies.append(float(latency[ending]))
+        state, left = int(space.remaining[transition]), left ^ units
     return Solution(
         cost=float(cost[-1]),
         stages=tuple(reversed(stages)),

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tvm_ios.errors import SearchError
-from tvm_ios.graph.down_sets import Masks, positions, sizes_of
+from tvm_ios.graph.branch_symmetry import BranchSymmetry
+from tvm_ios.graph.down_sets import Masks, positions, sizes_of, word_type
 from tvm_ios.graph.op_graph import bits, successors_of
 
 Integers = npt.NDArray[np.int64]
@@ -27,7 +28,8 @@ Integers = npt.NDArray[np.int64]
 class Pruning:
     """Which endings a search considers (IOS, section 3.4).
 
-    A single unit that is an ending is within any pruning.
+    Within any pruning are a single unit that is an ending, and the waves: all units that can run
+    once those before have run, which are the stages of the greedy schedule.
 
     Attributes
     ----------
@@ -59,6 +61,9 @@ UNPRUNED = Pruning()
 class EndingSpace:
     """The graph that the dynamic program walks: states joined by endings.
 
+    Where a block has equal branches, a state represents all that differ from it only by which of
+    these they hold, and so does an ending: see :mod:`tvm_ios.graph.branch_symmetry`.
+
     Attributes
     ----------
     predecessors
@@ -71,14 +76,20 @@ class EndingSpace:
         For each transition the index of its ending, and of the state that remains.
     endings
         The distinct endings, by value.
+    parts
+        These, and whatever their groups leave of them, by value.
     first
-        For each distinct ending its group that holds the smallest unit.
+        For each part its group that holds the smallest unit.
     without_first
-        For each distinct ending the index of what its first group leaves; -1 for nothing.
+        For each part the index of what its first group leaves; -1 for nothing.
     groups_count
         For each distinct ending the number of its groups.
     complete
         Whether these are all endings within the pruning.
+    symmetry
+        Which branches of the block are equal, or None.
+    leaving
+        With a symmetry, for each transition the units of its state that end it; else empty.
     """
 
     predecessors: tuple[int, ...]
@@ -87,28 +98,44 @@ class EndingSpace:
     ending: npt.NDArray[np.int32]
     remaining: npt.NDArray[np.int32]
     endings: Masks
+    parts: Masks
     first: Masks
     without_first: Integers
     groups_count: Integers
     complete: bool
+    symmetry: BranchSymmetry | None
+    leaving: Masks
 
     @property
     def transitions(self) -> int:
         """Pairs of a state and an ending of it."""
         return len(self.ending)
 
+    def units_leaving(self, transition: int, state: int) -> int:
+        """The bit set of the units that end a state by a transition of what represents it."""
+        if self.symmetry is None:
+            return int(self.endings[self.ending[transition]])
+        return self.symmetry.moved(state, int(self.leaving[transition]))
+
     @cached_property
     def groups(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
         """For each distinct ending its groups: unit numbers, by each group's smallest unit."""
+        return self.groups_of(range(len(self.predecessors)))
+
+    def groups_of(self, units: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """The groups of each distinct ending, by the numbers that the units have elsewhere."""
         pieces: list[int] = self.first.tolist()
-        units_of = {piece: tuple(bits(piece)) for piece in set(pieces)}
+        units_of = {piece: tuple([units[u] for u in bits(piece)]) for piece in set(pieces)}
         remainders: list[int] = self.without_first.tolist()
         groups: list[tuple[tuple[int, ...], ...]] = []
         for piece, remainder in zip(pieces, remainders, strict=True):
             # Smaller sets have smaller values, so what is left has its groups already.
             others = groups[remainder] if remainder >= 0 else ()
             groups.append((units_of[piece], *others))
-        return tuple(groups)
+        if len(self.parts) == len(self.endings):
+            return tuple(groups)
+        places: list[int] = np.searchsorted(self.parts, self.endings).tolist()
+        return tuple(groups[part] for part in places)
 
     @cached_property
     def ending_sizes(self) -> Integers:
@@ -116,15 +143,18 @@ class EndingSpace:
         return sizes_of(self.endings)
 
     def index_of(self, ending: int) -> int:
-        """The index of a distinct ending.
+        """The index of a distinct ending, or of the one that represents it.
 
         Raises
         ------
         SearchError
             If it is no ending of any state, or the pruning excludes it.
         """
-        index = int(np.searchsorted(self.endings, np.asarray(ending, self.endings.dtype)))
-        if index == len(self.endings) or int(self.endings[index]) != ending:
+        found = np.array([ending], self.endings.dtype)
+        if self.symmetry is not None:
+            found = self.symmetry.representatives(found)
+        index = int(np.searchsorted(self.endings, found)[0])
+        if index == len(self.endings) or self.endings[index] != found[0]:
             raise SearchError(f"the units {list(bits(ending))} are no ending within the pruning")
         return index
 
@@ -132,34 +162,53 @@ class EndingSpace:
 def ending_space(
     predecessors: Sequence[int],
     states: Masks,
-    endings: Masks,
-    ending: Integers,
+    leaving: Masks,
     of_state: Integers,
     *,
     complete: bool,
+    symmetry: BranchSymmetry | None = None,
 ) -> EndingSpace:
-    """The search space of distinct endings, and of transitions: an ending's index and a state's."""
-    remaining = states[of_state] ^ endings[ending]
-    starts = np.searchsorted(of_state, np.arange(len(states) + 1)).astype(np.int64)
-    first, without_first, count, _ = groups_of(predecessors, endings)
+    """The search space of states and transitions: units that end a state, and that state's index.
+
+    Transitions are in the order of their states.
+    """
+    remaining, represented = states[of_state] ^ leaving, leaving
+    if symmetry is not None:
+        remaining = symmetry.representatives(remaining)
+        represented = symmetry.representatives(leaving)
+    endings, ending = np.unique(represented, return_inverse=True)
+    parts, first, without_first = parts_of(predecessors, endings)
+    count, _ = group_sizes(endings, parts, first, without_first)
     return EndingSpace(
         predecessors=tuple(predecessors),
         states=states,
-        starts=starts,
+        starts=np.searchsorted(of_state, np.arange(len(states) + 1)).astype(np.int64),
         ending=ending.astype(np.int32),
         remaining=positions(states, remaining).astype(np.int32),
         endings=endings,
+        parts=parts,
         first=first,
         without_first=without_first,
         groups_count=count,
         complete=complete,
+        symmetry=symmetry,
+        leaving=leaving if symmetry is not None else leaving[:0],
     )
 
 
-def groups_of(
-    predecessors: Sequence[int], endings: Masks
-) -> tuple[Masks, Integers, Integers, Integers]:
-    """For sorted distinct endings: first group, index of what it leaves, groups, largest group."""
+def connected_groups(predecessors: Sequence[int], ending: int) -> tuple[tuple[int, ...], ...]:
+    """The groups of one ending, by each group's smallest unit."""
+    groups: list[tuple[int, ...]] = []
+    left = np.array([ending], word_type(len(predecessors)))
+    while left[0]:
+        group = _first_groups(predecessors, left)
+        groups.append(tuple(bits(int(group[0]))))
+        left = left ^ group
+    return tuple(groups)
+
+
+def _first_groups(predecessors: Sequence[int], endings: Masks) -> Masks:
+    """For each ending its group that holds the smallest unit."""
     adjacent = [p | s for p, s in zip(predecessors, successors_of(predecessors), strict=True)]
     first = endings & (~endings + 1)
     before = None
@@ -168,18 +217,43 @@ def groups_of(
         for unit, neighbours in enumerate(adjacent):
             inside = (first & (1 << unit)) != 0
             first[inside] |= endings[inside] & neighbours
-    left = endings ^ first
-    some = left != 0
-    without_first = np.full(len(endings), -1, np.int64)
-    without_first[some] = np.searchsorted(endings, left[some])
-    count = np.ones(len(endings), np.int64)
+    return first
+
+
+def parts_of(predecessors: Sequence[int], endings: Masks) -> tuple[Masks, Masks, Integers]:
+    """Of sorted distinct endings what :class:`EndingSpace` calls parts, and of these the groups.
+
+    Returns
+    -------
+    tuple
+        Parts, their first groups, and the index of the part that each of these leaves.
+    """
+    parts, first = endings, _first_groups(predecessors, endings)
+    while True:
+        left = parts ^ first
+        # What is left of a set has a smaller value than the set.
+        place = np.searchsorted(parts, left)
+        missing = left[(left != 0) & (parts[place] != left)]
+        if not len(missing):
+            return parts, first, np.where(left != 0, place, -1)
+        missing = np.unique(missing)
+        parts = np.concatenate([parts, missing])
+        first = np.concatenate([first, _first_groups(predecessors, missing)])
+        order = np.argsort(parts)
+        parts, first = parts[order], first[order]
+
+
+def group_sizes(
+    endings: Masks, parts: Masks, first: Masks, without_first: Integers
+) -> tuple[Integers, Integers]:
+    """How many groups endings have, and how many units the largest of each has."""
     first_size = sizes_of(first)
-    largest = first_size.copy()
-    unfinished = np.flatnonzero(some)
-    remaining = without_first[unfinished]
+    at = np.searchsorted(parts, endings)
+    count, largest = np.zeros((2, len(endings)), np.int64)
+    unfinished = np.arange(len(endings))
     while len(unfinished):
         count[unfinished] += 1
-        largest[unfinished] = np.maximum(largest[unfinished], first_size[remaining])
-        remaining = without_first[remaining]
-        unfinished, remaining = unfinished[remaining >= 0], remaining[remaining >= 0]
-    return first, without_first, count, largest
+        largest[unfinished] = np.maximum(largest[unfinished], first_size[at])
+        at = without_first[at]
+        unfinished, at = unfinished[at >= 0], at[at >= 0]
+    return count, largest

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.errors import SearchError
-from tvm_ios.graph.down_sets import Masks, down_sets, word_type
+from tvm_ios.graph.branch_symmetry import BranchPair, BranchSymmetry, representative_down_sets
+from tvm_ios.graph.down_sets import MOST_STATES, Masks, down_sets, positions, word_type
 from tvm_ios.graph.op_graph import bits, mask_of, successors_of
 from tvm_ios.ios.ending_space import (
     UNPRUNED,
@@ -18,14 +19,18 @@ from tvm_ios.ios.ending_space import (
     Integers,
     Pruning,
     ending_space,
-    groups_of,
+    group_sizes,
+    parts_of,
 )
 from tvm_ios.ios.pieces import connected_pieces
+from tvm_ios.schedule.waves import waves
 
 #: Some forty bytes each while they are sorted: beyond this a search would take gigabytes.
 _MOST_TRANSITIONS = 50_000_000
 #: States handled together; small enough that their endings stay in the cache.
 _CHUNK = 512
+#: Fewer where branches are equal: such states have many endings each.
+_CHUNK_OF_EQUALS = 64
 
 
 class OutOfTimeError(Exception):
@@ -33,9 +38,20 @@ class OutOfTimeError(Exception):
 
 
 def enumerate_endings(
-    predecessors: Sequence[int], pruning: Pruning = UNPRUNED, until: float = math.inf
+    predecessors: Sequence[int],
+    pruning: Pruning = UNPRUNED,
+    until: float = math.inf,
+    symmetry: BranchSymmetry | None = None,
 ) -> EndingSpace:
     """Enumerate the states of a graph and, of each state, the endings within a pruning.
+
+    With a symmetry one state stands for all that differ from it only by which of several equal
+    branches they hold, and one ending of it for all that permutations turn into it which leave
+    the state as it is. That is exact if a stage takes as long as the stages that it is turned
+    into. For let a permutation of equal branches turn the state S into S'. It turns the schedules
+    of S into those of S', stage by stage, as it keeps edges; stages take as long as before, so the
+    least cost of S is that of S'. And where it leaves S as it is, it turns the best schedules
+    that end with E into the best ones that end with what it turns E into: one of these will do.
 
     Parameters
     ----------
@@ -45,6 +61,8 @@ def enumerate_endings(
         Limits on the groups; both limits None means every ending.
     until
         When to give up, by :func:`time.perf_counter`.
+    symmetry
+        Which branches are equal.
 
     Raises
     ------
@@ -54,23 +72,47 @@ def enumerate_endings(
         If it took too long.
     """
     require_time(until)
-    states = down_sets(predecessors)
     pieces = None if pruning.r is None else connected_pieces(predecessors, pruning.r)
-    if pieces is None:
-        all_endings, of_state = _from_nested_states(predecessors, states, pruning, until)
+    if symmetry is None:
+        states = down_sets(predecessors)
     else:
-        all_endings, of_state = _from_pieces(predecessors, states, pieces, pruning, until)
-    endings, ending = np.unique(all_endings, return_inverse=True)
-    del all_endings
-    return ending_space(predecessors, states, endings, ending, of_state, complete=True)
+        states = representative_down_sets(predecessors, symmetry, MOST_STATES)
+    if pieces is not None:
+        leaving, of_state = _from_pieces(predecessors, states, pieces, pruning, until, symmetry)
+    elif symmetry is None:
+        leaving, of_state = _from_nested_states(predecessors, states, pruning, until)
+    else:
+        leaving, of_state = _by_peeling(predecessors, states, pruning, until, symmetry)
+    leaving, of_state = _with_waves(predecessors, states, pruning, leaving, of_state)
+    return ending_space(predecessors, states, leaving, of_state, complete=True, symmetry=symmetry)
+
+
+def _with_waves(
+    predecessors: Sequence[int],
+    states: Masks,
+    pruning: Pruning,
+    leaving: Masks,
+    of_state: Integers,
+) -> tuple[Masks, Integers]:
+    """Add the waves that have too many groups."""
+    fringes = waves(predecessors, range(len(predecessors)))
+    done = 0
+    for fringe in fringes:
+        wave = mask_of(fringe)
+        done |= wave
+        if pruning.s is not None and len(fringe) > pruning.s:
+            state = int(positions(states, np.array([done], states.dtype))[0])
+            place = np.searchsorted(of_state, state, side="right")
+            leaving = np.insert(leaving, place, np.array([wave], states.dtype))
+            of_state = np.insert(of_state, place, state)
+    return leaving, of_state
 
 
 def enumerate_runs(predecessors: Sequence[int], pruning: Pruning = UNPRUNED) -> EndingSpace:
     """Enumerate the endings of one order: runs of units that can run side by side.
 
     The order is that of waves, each of all units that can run after the one before. This small
-    part of all endings holds one schedule unit by unit, and the greedy one as far as the pruning
-    has it.
+    part of all endings holds one schedule unit by unit, and the greedy one.
 
     Parameters
     ----------
@@ -85,13 +127,18 @@ def enumerate_runs(predecessors: Sequence[int], pruning: Pruning = UNPRUNED) -> 
         for unit in wave:
             states.append(states[-1] | 1 << unit)
             shortest = max(begin, len(states) - 1 - (pruning.s or len(wave)))
-            endings += [states[-1] ^ states[i] for i in range(shortest, len(states) - 1)]
-            of_state += [len(states) - 1] * (len(states) - 1 - shortest)
+            last = unit == wave[-1] and shortest > begin
+            befores = [*([begin] if last else []), *range(shortest, len(states) - 1)]
+            endings += [states[-1] ^ states[before] for before in befores]
+            of_state += [len(states) - 1] * len(befores)
     word = word_type(len(predecessors))
-    distinct, ending = np.unique(np.array(endings, word), return_inverse=True)
-    owner = np.array(of_state, np.int64)
-    states = np.array(states, word)
-    return ending_space(predecessors, states, distinct, ending, owner, complete=False)
+    return ending_space(
+        predecessors,
+        np.array(states, word),
+        np.array(endings, word),
+        np.array(of_state, np.int64),
+        complete=False,
+    )
 
 
 def endings_until(predecessors: Sequence[int], pruning: Pruning, until: float) -> EndingSpace:
@@ -114,25 +161,37 @@ def _from_pieces(
     pieces: Sequence[int],
     pruning: Pruning,
     until: float,
+    symmetry: BranchSymmetry | None,
 ) -> tuple[Masks, Integers]:
     """Build endings as unions of small connected ones; cheap when few pieces exist.
 
     Two disjoint connected endings of one state are never joined by an edge: its head would be
     a successor, inside the state, of the first, and so belong to the first.
+
+    Where branches are equal, the pieces of one follow those of the one before: what an ending
+    holds of both is known then, and it is dropped unless it represents the others.
     """
     successors = successors_of(predecessors)
-    closures = [p | mask_of(i for u in bits(p) for i in bits(successors[u])) for p in pieces]
+    closures = {p: p | mask_of(i for u in bits(p) for i in bits(successors[u])) for p in pieces}
+    steps = list(pieces) if symmetry is None else symmetry.ordered(pieces)
+    together = _CHUNK if symmetry is None else _CHUNK_OF_EQUALS
     most = len(predecessors) if pruning.s is None else pruning.s
     endings: list[Masks] = []
     of_state: list[Integers] = []
     total = 0
-    for begin in range(0, len(states), _CHUNK):
+    for begin in range(0, len(states), together):
         require_time(until)
-        chunk = states[begin : begin + _CHUNK]
+        chunk = states[begin : begin + together]
         owner = np.arange(len(chunk))
         union: Masks = np.zeros_like(chunk)
         count = np.zeros(len(chunk), np.int16)
-        for piece, closure in zip(pieces, closures, strict=True):
+        for piece in steps:
+            if isinstance(piece, BranchPair):
+                left = chunk[owner]
+                sorted_yet = piece.is_sorted(left, left ^ union)
+                owner, union, count = owner[sorted_yet], union[sorted_yet], count[sorted_yet]
+                continue
+            closure = closures[piece]
             ends = (chunk & closure) == piece
             if not ends.any():
                 continue
@@ -160,17 +219,63 @@ def _from_nested_states(
         parts = [state ^ _below(states, state) for state in chunk]
         endings = np.concatenate(parts)
         owner = np.repeat(np.arange(begin, begin + len(chunk)), [len(part) for part in parts])
-        if pruning != UNPRUNED:
-            distinct, index = np.unique(endings, return_inverse=True)
-            _, _, count, largest = groups_of(predecessors, distinct)
-            legal = np.ones(len(distinct), np.bool_)
-            legal &= count <= (pruning.s or len(predecessors))
-            legal &= largest <= (pruning.r or len(predecessors))
-            endings, owner = endings[legal[index]], owner[legal[index]]
+        legal = _within(predecessors, endings, pruning)
+        endings, owner = endings[legal], owner[legal]
         all_endings.append(endings)
         of_state.append(owner)
         total = _counted(total + len(endings))
     return np.concatenate(all_endings), np.concatenate(of_state)
+
+
+def _by_peeling(
+    predecessors: Sequence[int],
+    states: Masks,
+    pruning: Pruning,
+    until: float,
+    symmetry: BranchSymmetry,
+) -> tuple[Masks, Integers]:
+    """Take one unit after another from representative states, and of equal remainders one."""
+    successors = successors_of(predecessors)
+    all_leaving: list[Masks] = []
+    of_state: list[Integers] = []
+    total = 0
+    for begin in range(0, len(states), _CHUNK):
+        require_time(until)
+        owner = np.arange(begin, min(begin + _CHUNK, len(states)))
+        left = states[owner]
+        found: list[tuple[Masks, Integers]] = []
+        while len(owner):
+            grown: list[tuple[Masks, Integers]] = []
+            for unit, readers in enumerate(successors):
+                last = ((left & (1 << unit)) != 0) & ((left & readers) == 0)
+                grown.append((left[last] ^ (1 << unit), owner[last]))
+            left, owner = (np.concatenate(parts) for parts in zip(*grown, strict=True))
+            left = symmetry.representatives_within(states[owner], left)
+            order = np.lexsort((left, owner))
+            left, owner = left[order], owner[order]
+            new = np.ones(len(left), np.bool_)
+            new[1:] = (left[1:] != left[:-1]) | (owner[1:] != owner[:-1])
+            left, owner = left[new], owner[new]
+            found.append((left, owner))
+        left, owner = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        order = np.argsort(owner, kind="stable")
+        leaving, owner = states[owner[order]] ^ left[order], owner[order]
+        legal = _within(predecessors, leaving, pruning)
+        all_leaving.append(leaving[legal])
+        of_state.append(owner[legal])
+        total = _counted(total + len(all_leaving[-1]))
+    return np.concatenate(all_leaving), np.concatenate(of_state)
+
+
+def _within(predecessors: Sequence[int], endings: Masks, pruning: Pruning) -> Masks:
+    """Whether endings are within a pruning."""
+    if pruning == UNPRUNED:
+        return np.ones(len(endings), np.bool_)
+    distinct, index = np.unique(endings, return_inverse=True)
+    count, largest = group_sizes(distinct, *parts_of(predecessors, distinct))
+    legal = count <= (pruning.s or len(predecessors))
+    legal &= largest <= (pruning.r or len(predecessors))
+    return legal[index]
 
 
 def _below(states: Masks, state: Any) -> Masks:

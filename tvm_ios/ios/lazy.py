@@ -53,6 +53,12 @@ class Budget:
     time_limit: float | None = None
     everything: bool = False
 
+    def is_spent(self, measured: int, seconds: float) -> bool:
+        """Whether so many measurements, or seconds from the start of the search, are enough."""
+        if self.max_measurements is not None and measured >= self.max_measurements:
+            return True
+        return self.time_limit is not None and seconds >= self.time_limit
+
 
 def lazy_search(
     graph: OpGraph,
@@ -186,10 +192,7 @@ class _Measuring:
     @property
     def exhausted(self) -> bool:
         """Whether the budget is spent."""
-        most, limit = self._budget.max_measurements, self._budget.time_limit
-        if most is not None and len(self.seconds) >= most:
-            return True
-        return limit is not None and time.perf_counter() - self._begin >= limit
+        return self._budget.is_spent(len(self.seconds), time.perf_counter() - self._begin)
 
     def settle(self, block_costs: BlockCosts, which: Sequence[int], *, always: bool = False) -> int:
         """Put true costs in place of optimistic ones; gives how many the budget allowed."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tvm_ios.costs.model import CostModel
 from tvm_ios.errors import MemoryBudgetError
-from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.ios.block import block_key, cut_into_blocks
+from tvm_ios.graph.op_graph import OpGraph, mask_of
+from tvm_ios.ios.block import block_key, block_symmetry, cut_into_blocks
 from tvm_ios.ios.dynamic_program import Solution
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.network import renumbered
@@ -39,6 +39,7 @@ def pareto_front(
     pruning: Pruning,
     mergeable: Mergeable,
     *,
+    branches_as_one: bool = False,
     progress: Steps | None = None,
 ) -> tuple[FrontPoint, ...]:
     """All trades of latency for memory, the fastest schedule first.
@@ -50,7 +51,7 @@ def pareto_front(
 
     Parameters
     ----------
-    graph, blocks, cost, strategies, pruning, mergeable
+    graph, blocks, cost, strategies, pruning, mergeable, branches_as_one
         As in :func:`tvm_ios.ios.network.search_graph`.
     progress
         Called after every block that was priced.
@@ -64,12 +65,21 @@ def pareto_front(
     memory = blocks_memory(graph, parts)
     priced: dict[str, PricedBlock] = {}
     keys: list[str] = []
+    before = 0
     for done, (block, around) in enumerate(zip(parts, memory, strict=True), start=1):
         keys.append(block_key(graph, block) + around.key)
         if keys[-1] not in priced:
             priced[keys[-1]] = PricedBlock.of(
-                graph, block, cost, strategies, pruning, mergeable, around
+                graph,
+                block,
+                cost,
+                strategies,
+                pruning,
+                mergeable,
+                around,
+                symmetry=block_symmetry(graph, block, before) if branches_as_one else None,
             )
+        before |= mask_of(block.units)
         if progress is not None:
             progress(done, len(parts))
 

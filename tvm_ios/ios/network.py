@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 
 from tvm_ios.costs.model import CostModel
-from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.ios.block import Block, block_key, cut_into_blocks
+from tvm_ios.graph.op_graph import OpGraph, mask_of
+from tvm_ios.ios.block import Block, block_key, block_symmetry, cut_into_blocks
 from tvm_ios.ios.dynamic_program import Solution
-from tvm_ios.ios.ending_space import Pruning
+from tvm_ios.ios.ending_space import EndingSpace, Pruning
 from tvm_ios.ios.priced_block import PricedBlock
 from tvm_ios.ios.stage_memory import budgeted_blocks
 from tvm_ios.ios.statistics import SearchStatistics
@@ -30,6 +30,7 @@ def search_graph(
     mergeable: Mergeable,
     *,
     reuse: bool = True,
+    branches_as_one: bool = False,
     progress: Steps | None = None,
     memory_budget: int | None = None,
     time_limit: float | None = None,
@@ -53,6 +54,9 @@ def search_graph(
         Tells which units can become one operator.
     reuse
         Search equal blocks once.
+    branches_as_one
+        Search the equal branches of a block as one: exact if stages that exchanging such branches
+        turns into each other take the same time, as :class:`tvm_ios.costs.costs.Costs` may say.
     progress
         Called after every block.
     memory_budget
@@ -77,13 +81,25 @@ def search_graph(
     searched: list[Solution] = []
     parts = cut_into_blocks(graph, blocks)
     memory = budgeted_blocks(graph, parts, memory_budget)
+    spaces: dict[object, EndingSpace] = {}
+    before = 0
     for done, (block, (around, left)) in enumerate(zip(parts, memory, strict=True)):
         key = block_key(graph, block) if reuse else str(done)
         if around is not None:
             key += f"{around.key} {left}"
         if key not in solved:
+            symmetry = block_symmetry(graph, block, before) if branches_as_one else None
             priced = PricedBlock.of(
-                graph, block, cost, strategies, pruning, mergeable, around, until
+                graph,
+                block,
+                cost,
+                strategies,
+                pruning,
+                mergeable,
+                around,
+                until,
+                symmetry,
+                spaces if reuse else None,
             )
             complete &= priced.space.complete
             solved[key] = block, priced.solve(left)
@@ -92,6 +108,7 @@ def search_graph(
         twin = dict(zip(original.units, block.units, strict=True))
         stages += [renumbered(stage, twin) for stage in solution.stages]
         latencies += solution.latencies
+        before |= mask_of(block.units)
         if progress is not None:
             progress(done + 1, len(parts))
     schedule = schedule_of_blocks(graph, stages, latencies, keep_order=memory_budget is not None)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tvm_ios.costs.model import CostModel, stage_latencies
+from tvm_ios.graph.branch_symmetry import BranchSymmetry
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.block import Block
 from tvm_ios.ios.dynamic_program import STRATEGIES, Seconds, Solution, solve_space
@@ -54,6 +55,8 @@ class PricedBlock:
         mergeable: Mergeable,
         memory: BlockMemory | None = None,
         until: float = math.inf,
+        symmetry: BranchSymmetry | None = None,
+        spaces: dict[object, EndingSpace] | None = None,
     ) -> PricedBlock:
         """Ask a cost model for every distinct ending once, or for those of one order.
 
@@ -63,6 +66,10 @@ class PricedBlock:
             As in :func:`tvm_ios.ios.network.search_graph`, and of this block.
         until
             When time is up, by :func:`time.perf_counter`.
+        symmetry
+            Which branches of the block the cost model does not tell apart.
+        spaces
+            Keeps the search spaces of blocks, for others that are wired alike.
 
         Raises
         ------
@@ -75,11 +82,12 @@ class PricedBlock:
         ) -> PricedBlock:
             latency = np.empty(len(space.endings))
             chosen = np.zeros(len(space.endings), np.int64)
-            for begin in range(0, len(space.groups), _AT_ONCE):
+            all_groups = space.groups_of(block.units)
+            for begin in range(0, len(all_groups), _AT_ONCE):
                 require_time(until)
                 candidates = [
-                    candidate_stages(graph, block.groups(groups), strategies, mergeable)
-                    for groups in space.groups[begin : begin + _AT_ONCE]
+                    candidate_stages(graph, groups, strategies, mergeable)
+                    for groups in all_groups[begin : begin + _AT_ONCE]
                 ]
                 stages = list(itertools.chain.from_iterable(candidates))
                 seconds = iter(stage_latencies(cost, graph, stages).tolist())
@@ -91,7 +99,10 @@ class PricedBlock:
             return PricedBlock(block, space, latency, chosen, needs)
 
         try:
-            space = enumerate_endings(block.predecessors, pruning, until)
+            known, wiring = spaces if spaces is not None else {}, (block.predecessors, symmetry)
+            if wiring not in known:
+                known[wiring] = enumerate_endings(block.predecessors, pruning, until, symmetry)
+            space = known[wiring]
             return priced(space, strategies, until)
         except OutOfTimeError:
             # Estimating what is co-scheduled takes the most time.

@@ -195,6 +195,7 @@ def within_budget(space: EndingSpace, needs: Integers, budget: int) -> EndingSpa
         starts=np.concatenate([[0, 0], np.cumsum(transitions)]).astype(np.int64),
         ending=space.ending[allowed],
         remaining=number[space.remaining[allowed]].astype(np.int32),
+        leaving=space.leaving if space.symmetry is None else space.leaving[allowed],
     )
 
 

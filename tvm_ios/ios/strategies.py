@@ -35,7 +35,7 @@ def candidate_stages(
     alone = len(groups) == 1 and len(groups[0]) == 1
     if alone or Strategy.CONCURRENT in strategies:
         stages.append(Stage(Strategy.CONCURRENT, groups))
-    if Strategy.MERGE in strategies and len(groups) > 1 and all(len(g) == 1 for g in groups):
+    if Strategy.MERGE in strategies and len(groups) > 1 and max(map(len, groups)) == 1:
         units = tuple(sorted(group[0] for group in groups))
         if mergeable(graph, units):
             stages.append(Stage(Strategy.MERGE, tuple((unit,) for unit in units)))

@@ -9,10 +9,12 @@ from dataclasses import replace
 from functools import partial
 
 from tvm_ios.costs.costs import Offer
+from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.ios.lazy import lazy_search
 from tvm_ios.ios.memory_front import FrontPoint, descend, pareto_front
 from tvm_ios.ios.network import search_graph
 from tvm_ios.ios.statistics import SearchStatistics
+from tvm_ios.policies.no_slower import fastest, no_slower
 from tvm_ios.policies.policy import Found, Policy, Request
 from tvm_ios.rammer.wavefront import with_placements
 from tvm_ios.schedule.schedule import Schedule
@@ -40,15 +42,32 @@ def ios_policy(name: str, summary: str, *strategies: Strategy) -> Policy:
 def _find(strategies: frozenset[Strategy], request: Request) -> Found:
     """The fastest schedule: of all stages, or of measured ones by measuring few."""
     costs, units = request.costs, request.problem.units
-    search = _search_all if costs.measuring is None else _search_measuring
     if Strategy.CO_SCHEDULE not in strategies:
-        return Found(*search(strategies, request))
+        return Found(*_searched(strategies, request))
     rtasks = costs.rtasks
     assert rtasks is not None, "the policy needs them"
     rtasks.prepare(request.progress)
-    schedule, statistics = search(strategies, request)
+    schedule, statistics = _searched(strategies, request)
     programs, kernels = partial(rtasks.program, units), partial(rtasks.kernels, units)
     return Found(with_placements(schedule, programs, kernels), statistics)
+
+
+def _searched(
+    strategies: frozenset[Strategy], request: Request
+) -> tuple[Schedule, SearchStatistics]:
+    search = _search_all if request.costs.measuring is None else _search_measuring
+    included = [name for name, other in IOS_POLICIES.items() if other.strategies < strategies]
+    known = [found for name in included if (found := request.known(name)) is not None]
+    try:
+        schedule, statistics = search(strategies, request)
+    except MemoryBudgetError:
+        # Its time may have ended before that of a smaller search.
+        if not known:
+            raise
+        schedule, statistics = fastest(known)
+    if Strategy.CONCURRENT not in strategies:
+        return schedule, statistics
+    return no_slower(request, schedule, statistics, known)
 
 
 def _search_all(
@@ -56,14 +75,16 @@ def _search_all(
 ) -> tuple[Schedule, SearchStatistics]:
     problem, limits = request.problem, request.limits
     assert request.costs.stages is not None, "the policy needs them"
+    as_one = request.costs.branches_alike and limits.reuse
     return search_graph(
         problem.units,
-        problem.blocks,
+        problem.wide_blocks if as_one else problem.blocks,
         request.costs.stages,
         strategies,
         limits.pruning,
         problem.mergeable,
         reuse=limits.reuse,
+        branches_as_one=as_one,
         progress=partial(request.progress, "searching blocks"),
         memory_budget=limits.memory_budget,
         time_limit=limits.budget.time_limit,
@@ -97,13 +118,15 @@ def _front(strategies: frozenset[Strategy], request: Request) -> tuple[FrontPoin
     """All trades of latency for memory; stages that need no measuring are priced once."""
     problem, costs = request.problem, request.costs
     if costs.measuring is None and costs.stages is not None:
+        as_one = costs.branches_alike and request.limits.reuse
         return pareto_front(
             problem.units,
-            problem.blocks,
+            problem.wide_blocks if as_one else problem.blocks,
             costs.stages,
             strategies,
             request.limits.pruning,
             problem.mergeable,
+            branches_as_one=as_one,
             progress=partial(request.progress, "searching blocks"),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tvm_ios.costs.costs import Costs, Offer
 from tvm_ios.graph.blocks import cut_blocks
@@ -33,17 +34,27 @@ class Problem:
         The graph that the units are made of, where it is known.
     mergeable
         Tells which units can become one operator.
+    max_block
+        The most units of a block, if the blocks were cut for it.
     """
 
     units: OpGraph
     blocks: tuple[int, ...]
     operators: OpGraph | None = None
     mergeable: Mergeable = any_mergeable
+    max_block: int | None = None
 
     @staticmethod
     def of(units: OpGraph, max_block: int, operators: OpGraph | None = None) -> Problem:
         """Cut a graph into blocks of so many units at most."""
-        return Problem(units, cut_blocks(units, max_block), operators)
+        return Problem(units, cut_blocks(units, max_block), operators, max_block=max_block)
+
+    @cached_property
+    def wide_blocks(self) -> tuple[int, ...]:
+        """The blocks for a search that takes equal branches for one: it need not cut as many."""
+        if self.max_block is None:
+            return self.blocks
+        return cut_blocks(self.units, self.max_block, branches_as_one=True)
 
     def schedule(self, stages: tuple[Stage, ...]) -> Schedule:
         """Stages as a schedule of the units; who searches notes the policy and the device."""
@@ -57,7 +68,7 @@ class Limits:
     Attributes
     ----------
     pruning
-        The most units of a group, and groups of a stage.
+        The most units of a group, and groups of a stage other than greedy's.
     max_block
         The most units of a block.
     budget
@@ -66,7 +77,8 @@ class Limits:
         Bytes that the tensors between units may take at any time, as
         :mod:`tvm_ios.ios.stage_memory` counts them; None for no limit.
     reuse
-        Whether equal blocks are searched once.
+        Whether equal blocks are searched once, and equal branches of a block as one where the costs
+        allow it.
     """
 
     pruning: Pruning = field(default_factory=lambda: Pruning(3, 8))
@@ -116,6 +128,8 @@ class Request:
         Called with (what, done, total).
     found
         What another policy finds for the same problem, searched once.
+    known
+        What another policy has found for it, or None; nothing is searched.
     """
 
     policy: str
@@ -124,6 +138,7 @@ class Request:
     limits: Limits
     progress: Progress
     found: Callable[[str], Found]
+    known: Callable[[str], Found | None]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,103 @@
+"""What a search within limits must be as fast as: greedy, and the policies that it includes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tvm_ios.ios.stage_memory import stages_peak
+from tvm_ios.ios.statistics import SearchStatistics
+from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.mixing import Candidate, mix
+from tvm_ios.policies.policy import Found, Request
+from tvm_ios.schedule.schedule import Schedule
+
+#: Sums of the same latencies differ by as much with their order.
+_TIE = 1e-12
+
+
+def no_slower(
+    request: Request,
+    schedule: Schedule,
+    statistics: SearchStatistics,
+    included: Sequence[Found],
+) -> tuple[Schedule, SearchStatistics]:
+    """The best of a schedule that was found, the greedy one, and those of policies it includes.
+
+    They are mixed wherever two of them have run the same units. The greedy stages of a block are
+    in every search that has groups side by side, but those of the whole graph may cross the borders
+    of blocks. The policies that a search includes can be faster where its time or its
+    measurements ended; what they found before is taken then, no search is made for it.
+
+    Stages that were not measured have optimistic costs; those that the best mix needs are
+    measured, as far as the budget lasts.
+
+    Parameters
+    ----------
+    request
+        What the policy was asked; the costs tell stages.
+    schedule, statistics
+        What its search found, with latencies.
+    included
+        Found before, by policies whose schedules the search has among its own if it is not cut
+        short.
+    """
+    graph, costs, limits = request.problem.units, request.costs, request.limits
+    assert costs.stages is not None, "the policy needs them"
+    begin = time.perf_counter()
+    known = dict(zip(schedule.stages, schedule.latencies, strict=True))
+    rivals = [greedy_schedule(graph)]
+    for found in included:
+        rivals.append(found.schedule.content)
+        known |= zip(found.schedule.stages, found.schedule.latencies, strict=True)
+    if limits.memory_budget is not None:
+        rivals = [
+            each for each in rivals if stages_peak(graph, each.stages) <= limits.memory_budget
+        ]
+    model = costs.stages if costs.measuring is None else costs.measuring.bounds(request.progress)
+    estimates = {
+        stage: model.stage_latency(graph, stage)
+        for each in rivals
+        for stage in each.stages
+        if stage not in known
+    }
+    measured = statistics.stages_measured or 0
+    while True:
+        seconds = {**estimates, **known}
+        mixed = mix(
+            graph,
+            [
+                Candidate(each, tuple(seconds[stage] for stage in each.stages))
+                for each in (schedule, *rivals)
+            ],
+            schedule.policy,
+        )
+        latencies = tuple(seconds[stage] for stage in mixed.stages)
+        if sum(latencies) >= schedule.latency * (1 - _TIE):
+            break
+        unknown = [stage for stage in mixed.stages if stage not in known]
+        if not unknown:
+            schedule = replace(mixed, latencies=latencies)
+            break
+        for stage in unknown:
+            known[stage] = estimates[stage]
+            if costs.measuring is not None:
+                elapsed = statistics.seconds + time.perf_counter() - begin
+                if limits.budget.is_spent(measured, elapsed):
+                    known[stage] = math.inf
+                else:
+                    known[stage] = costs.stages.stage_latency(graph, stage)
+                    measured += 1
+    if costs.measuring is not None:
+        statistics = replace(statistics, stages_measured=measured)
+    seconds_in_all = statistics.seconds + time.perf_counter() - begin
+    return schedule, replace(statistics, seconds=seconds_in_all)
+
+
+def fastest(found: Sequence[Found]) -> tuple[Schedule, SearchStatistics]:
+    """The fastest schedule that was found before, as that of a search that found nothing itself."""
+    best = min(found, key=lambda each: each.schedule.latency)
+    schedule = replace(best.schedule.content, latencies=best.schedule.latencies)
+    return schedule, SearchStatistics(seconds=0.0, complete=False)
