@@ -43,6 +43,8 @@ class AnalyticCost:
         self.device = device
         self._graph: OpGraph | None = None
         self._kernels: list[tuple[KernelEstimate, ...]] = []
+        #: The same, each with its delay on a stream.
+        self._launched: list[list[tuple[KernelEstimate, float]]] = []
         self._seconds: list[float] = []
         #: For each unit a number that units of equal kernels share.
         self._classes: list[int] = []
@@ -132,6 +134,10 @@ class AnalyticCost:
         self._graph, self._known = graph, {}
         self._kernels = [unit_kernels(graph, unit, device) for unit in range(len(graph))]
         self._classes = [self._numbers.setdefault(k, len(self._numbers)) for k in self._kernels]
+        self._launched = [
+            [(kernel, device.launch_overhead + kernel.overhead) for kernel in kernels]
+            for kernels in self._kernels
+        ]
         self._seconds = [
             sum(k.seconds(device) + k.overhead + device.launch_overhead for k in kernels)
             for kernels in self._kernels
@@ -152,13 +158,14 @@ class AnalyticCost:
     def _program(self, graph: OpGraph, stage: Stage) -> list[Launch]:
         launches: list[Launch] = []
         if stage.strategy is Strategy.CONCURRENT:
+            host = self.device.host_overhead
             for group in sorted(stage.groups, key=self._longest_first):
                 after: tuple[int, ...] = ()
-                for kernel in (kernel for unit in group for kernel in self._kernels[unit]):
-                    delay = self.device.launch_overhead + kernel.overhead
-                    earliest = len(launches) * self.device.host_overhead
-                    launches.append(Launch(kernel, after, delay, earliest))
-                    after = (len(launches) - 1,)
+                for unit in group:
+                    for kernel, delay in self._launched[unit]:
+                        place = len(launches)
+                        launches.append(Launch(kernel, after, delay, place * host))
+                        after = (place,)
             return launches
         last: dict[int, int] = {}
         for unit in stage.units:
@@ -171,7 +178,7 @@ class AnalyticCost:
         return launches
 
     def _longest_first(self, group: tuple[int, ...]) -> tuple[float, list[int]]:
-        return -sum(self._seconds[unit] for unit in group), [self._classes[unit] for unit in group]
+        return -sum([self._seconds[unit] for unit in group]), [self._classes[u] for u in group]
 
     @staticmethod
     def _inside(graph: OpGraph, unit: int, stage: Iterable[int]) -> list[int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +30,8 @@ _REST = 1e-9
 _SHORTEST = 1e-15
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A kernel of a program.
+class Launch(NamedTuple):
+    """A kernel of a program; a tuple, for searches make hundreds of thousands.
 
     Attributes
     ----------
@@ -122,8 +122,8 @@ class _Followers:
         pairs: list[tuple[int, int]] = []
         first = 0
         for program in programs:
-            for place, launch in enumerate(program, first):
-                pairs += [(first + source, place) for source in launch.after]
+            for place, (_, after, _, _) in enumerate(program, first):
+                pairs += [(first + source, place) for source in after]
             first += len(program)
         pairs.sort()
         sources, targets = np.array(pairs, np.int64).reshape(-1, 2).T

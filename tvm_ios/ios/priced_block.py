@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +23,7 @@ from tvm_ios.ios.strategies import Mergeable, candidate_stages, generate_stage
 from tvm_ios.schedule.stage import Strategy
 
 #: Endings that are priced at once; between them the clock is looked at.
-_AT_ONCE = 8192
+_AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,8 @@ class PricedBlock:
             if wiring not in known:
                 known[wiring] = enumerate_endings(block.predecessors, pruning, until, symmetry)
             space = known[wiring]
-            return priced(space, strategies, until)
+            with _without_collecting():
+                return priced(space, strategies, until)
         except OutOfTimeError:
             # Estimating what is co-scheduled takes the most time.
             simple = strategies - {Strategy.CO_SCHEDULE}
@@ -128,3 +132,15 @@ class PricedBlock:
         solution = solve_space(space, self.latency, self.strategies)
         stages = tuple(self.block.stage(stage) for stage in solution.stages)
         return replace(solution, stages=stages)
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Do not look for cycles among hundreds of thousands of tuples, which have none."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
