@@ -109,7 +109,7 @@ class CudaKernelCompiler(UnitCompiler):
         assert device is not None, "gpu_of has found it"
         self.device = device
         self.fuser = GpuStageFuser(self, device)
-        super().__init__(f"{arch} {precision} {_VERSION} {compiler_version()}", log)
+        super().__init__(f"{arch} {precision} {_VERSION} {compiler_version(arch)}", log)
 
     def kernel(self, symbol: str) -> CudaKernel:
         """The description of a compiled kernel, with its TIR.
