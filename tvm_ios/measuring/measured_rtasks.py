@@ -67,11 +67,8 @@ class MeasuredRPrograms:
     def require_any(self) -> None:
         """Refuse where there is no compiler."""
         fuser = self.timer.kernels.fuser
-        if fuser is not None and not fuser.compiles:
-            raise UnfusedError(
-                "the policy rammer compiles kernels as it goes and there is no CUDA compiler "
-                "here: install nvidia-cuda-nvrtc"
-            )
+        if fuser is not None and fuser.refusal:
+            raise UnfusedError(f"the policy rammer compiles kernels as it goes and {fuser.refusal}")
 
     def can_run(self, program: RProgram) -> bool:
         """Whether an rProgram can be built here, in the form that it has."""

@@ -16,6 +16,9 @@ from tvm_ios.progress import Progress
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.stage import Stage, Strategy
 
+#: What stands in a log for no overhead, in seconds.
+_NO_OVERHEAD = 1e-12
+
 
 class ProfiledRKernels:
     """The ways to compute each unit, compiled and profiled when they are asked for.
@@ -100,13 +103,23 @@ class ProfiledRKernels:
 
         seconds = _task_seconds(form, units.log, label, profile)
         if units.kernels.fuser is not None:
-            return units.kernels.fuser.rkernel(name, form.code, seconds)
+            overhead = self._launch_overhead()
+            return units.kernels.fuser.rkernel(name, form.code, seconds, overhead)
         return RKernel(
             name=name,
             tasks=tuple(call.tiles for call in form.code.calls),
             task_seconds=seconds,
             seconds=self._seconds((unit,), form),
         )
+
+    def _launch_overhead(self) -> float:
+        """Seconds, from the log or as the device says now."""
+        log = self._units.log
+        if log.wants(_LAUNCH_KEY):
+            # Logs hold positive numbers.
+            samples = [max(s, _NO_OVERHEAD) for s in self._units.device.launch_overhead()]
+            log.append(_LAUNCH_KEY, samples, "what a launch costs")
+        return quietest(log.measurements[_LAUNCH_KEY])
 
 
 def _task_seconds(
@@ -127,5 +140,11 @@ def _task_seconds(
 
 
 def _phase_key(key: str, phase: int) -> str:
-    text = json.dumps(["task", key, phase, "1 lane, warm"])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _log_key("task", key, phase, "1 lane, warm")
+
+
+def _log_key(*parts: str | int) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+_LAUNCH_KEY = _log_key("launch overhead", "1 lane, warm")
