@@ -34,6 +34,9 @@ class _DescribedRTasks:
     def lanes(self) -> int:
         return self.cost.veus
 
+    def on_streams(self, graph: OpGraph, stage: Stage) -> None:
+        return None
+
     def prepare(self, progress: Progress) -> None:
         """Nothing: each figure follows from the device's."""
 
