@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tvm_ios.costs.log import MeasurementLog, quietest
 from tvm_ios.measuring.chosen_forms import ChosenForms, Seconds
 from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.measuring.timing_device import UntimedError
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.lower import lower_stages
 from tvm_ios.program.program import UnitCode
@@ -47,24 +48,34 @@ class ProfiledRKernels:
         """
         key = self._key(unit)
         if key not in self._profiled:
-            if key not in self._forms:
-                self._compile((unit,))
-            forms = self._forms[key]
-            usual = self._chosen.generated((unit,)).key
-            names = sorted(forms, key=lambda name: forms[name].key != usual)
-            self._profiled[key] = tuple(self._rkernel(unit, n, forms[n]) for n in names)
+            self._profiled[key] = self._timed(unit, self.forms(unit))
         return self._profiled[key]
+
+    def compile(self, progress: Progress | None = None) -> tuple[int, ...]:
+        """Compile every rKernel of every distinct unit; gives these units."""
+        graph = self._units.graph
+        distinct = tuple({self._key(unit): unit for unit in range(len(graph))}.values())
+        self._compile(distinct, progress)
+        return distinct
 
     def measure(self, progress: Progress | None = None) -> None:
         """Compile and profile every rKernel of every distinct unit."""
-        distinct = {self._key(unit): unit for unit in range(len(self._units.graph))}.values()
-        self._compile(tuple(distinct), progress)
+        distinct = self.compile(progress)
         for done, unit in enumerate(distinct):
             if progress is not None:
                 progress("profiling rKernels", done, len(distinct))
             self(unit)
         if progress is not None:
             progress("profiling rKernels", len(distinct), len(distinct))
+
+    def forms(self, unit: int) -> dict[str, CompiledUnit]:
+        """A unit's rKernels by their names, the usual one first."""
+        key = self._key(unit)
+        if key not in self._forms:
+            self._compile((unit,))
+        forms, usual = self._forms[key], self._chosen.generated((unit,)).key
+        names = sorted(forms, key=lambda name: forms[name].key != usual)
+        return {name: forms[name] for name in names}
 
     def form(self, unit: int, name: str) -> CompiledUnit:
         """One of a unit's rKernels."""
@@ -91,6 +102,17 @@ class ProfiledRKernels:
         compiled = self._units.kernels.compile_rkernels(sources, report)
         self._forms |= {self._key(unit): compiled[str(unit)] for unit in units}
 
+    def _timed(self, unit: int, forms: Mapping[str, CompiledUnit]) -> tuple[RKernel, ...]:
+        """The rKernels that the device can time; the usual one has to be among them."""
+        kernels: list[RKernel] = []
+        for name, form in forms.items():
+            try:
+                kernels.append(self._rkernel(unit, name, form))
+            except UntimedError:
+                if not kernels:
+                    raise
+        return tuple(kernels)
+
     def _rkernel(self, unit: int, name: str, form: CompiledUnit) -> RKernel:
         units = self._units
         label = f"unit {units.graph.operators[unit].name}, rKernel {name}"
@@ -103,7 +125,7 @@ class ProfiledRKernels:
 
         seconds = _task_seconds(form, units.log, label, profile)
         if units.kernels.fuser is not None:
-            overhead = self._launch_overhead()
+            overhead = self.launch_overhead()
             return units.kernels.fuser.rkernel(name, form.code, seconds, overhead)
         return RKernel(
             name=name,
@@ -112,8 +134,8 @@ class ProfiledRKernels:
             seconds=self._seconds((unit,), form),
         )
 
-    def _launch_overhead(self) -> float:
-        """Seconds, from the log or as the device says now."""
+    def launch_overhead(self) -> float:
+        """Seconds that a launch takes beside its kernel, from the log or as the device says now."""
         log = self._units.log
         if log.wants(_LAUNCH_KEY):
             # Logs hold positive numbers.

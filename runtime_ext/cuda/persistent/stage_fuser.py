@@ -30,7 +30,7 @@ class GpuStageFuser:
     device
         The GPU.
     only
-        Where nothing can be compiled, the units of the stages whose kernels were compiled before,
+        Where no kernel can be made, the units of the stages whose kernels were compiled before,
         of the usual rKernels. None where a kernel can be made of any stage.
     why
         Why only those, as a part of a sentence.
