@@ -9,6 +9,7 @@ from runtime_ext.cuda.persistent.fused_kernel import vdevice
 from runtime_ext.cuda.persistent.rtask_library import RTaskLibrary
 from runtime_ext.cuda.persistent.rtask_times import profiled_rkernel
 from tvm_ios.devices.device import DeviceDescription
+from tvm_ios.errors import UnfusedError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.measuring.stage_fuser import FusedStages
 from tvm_ios.program.program import Part, UnitCode
@@ -114,5 +115,13 @@ class GpuStageFuser:
         constant_name: ConstantName | None = None,
         parts: Mapping[int, Part] = NO_PARTS,
     ) -> FusedStages:
-        """The code of co-scheduled stages; see :func:`fused_stages`."""
+        """The code of co-scheduled stages; see :func:`fused_stages`.
+
+        Raises
+        ------
+        UnfusedError
+            If one cannot be a kernel.
+        """
+        if placed and self._only is not None and not self._only:
+            raise UnfusedError(f"a co-scheduled stage is a persistent kernel, and {self.refusal}")
         return fused_stages(graph, placed, code, self._library, self._device, constant_name, parts)
