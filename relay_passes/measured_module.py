@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -15,8 +16,10 @@ from relay_passes.prepared import Prepared
 from relay_passes.search_options import SearchOptions
 from runtime_ext.backend import Backend
 from runtime_ext.execution.built_model import BuiltModel
+from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.costs import ProgramCosts
 from tvm_ios.costs.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
+from tvm_ios.costs.named import costs_named
 from tvm_ios.measuring.measured_costs import measured_costs, recorded_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.stage_timer import StageTimer
@@ -101,13 +104,16 @@ class MeasuredModule(Generic[UnitsT]):
         self._progress = progress or silent
         backend = units.backend
         self._header = LogHeader(backend.device.name, str(backend.compiler.target), tvm.__version__)
+        log = self._log()
+        if options.device is not None and options.device.timing.exact:
+            log.reuse()
         self.timer = StageTimer(
             MeasuredUnits(
                 self.graph,
                 units.source,
                 backend.compiler,
                 backend.device,
-                self._log(),
+                log,
                 units.parts,
             )
         )
@@ -148,6 +154,31 @@ class MeasuredModule(Generic[UnitsT]):
         )
         return Search(self.problem, costs, self.options.limits, self._progress)
 
+    def described(self, name: str) -> Search:
+        """Searches by the costs of a name; no stage is measured.
+
+        For a GPU rTasks are those of the compiled kernels, so programs can be built of them.
+
+        Raises
+        ------
+        DeviceError, ExtensionError
+            As :func:`tvm_ios.costs.named.costs_named`.
+        """
+        costs, model = costs_named(name), None
+        if isinstance(costs.stages, AnalyticCost):
+            model = costs.stages
+        if model is not None and self.timer.kernels.fuser is not None:
+            # Not above: TVMs that have Relay lack what it imports.
+            from runtime_ext.cuda.persistent.estimated_rtasks import EstimatedRTasks
+
+            blocks = self.units.backend.compiler.blocks
+            costs = replace(
+                costs,
+                rtasks=EstimatedRTasks(self.timer, blocks, model),
+                completed=partial(self._with_unit_latencies, model),
+            )
+        return Search(self.problem, costs, self.options.limits, self._progress)
+
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
         """What a schedule makes of the module; ``progress`` gets kernels done and all of them."""
         return self.units.build(schedule, progress)
@@ -159,6 +190,12 @@ class MeasuredModule(Generic[UnitsT]):
         """
         if not self.search.out_of_time:
             self.timer.end_run()
+
+    def _with_unit_latencies(self, model: AnalyticCost, schedule: Schedule) -> Schedule:
+        """A schedule by whose figures groups share the lanes."""
+        lanes, units = self.options.lanes, range(len(self.graph))
+        latencies = {unit: (model.unit_latency(self.graph, unit),) * lanes for unit in units}
+        return replace(schedule, unit_latencies=latencies)
 
     def _programs(self) -> ProgramCosts:
         from runtime_ext.whole_programs import WholePrograms

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
+from tvm_ios.measuring.timing_device import TimingDevice
 from tvm_ios.policies.policy import Limits
 
 
@@ -29,6 +30,8 @@ class SearchOptions:
     cudnn
         Whether units have a form in which cuDNN computes their convolutions, on a GPU; by default
         where both are found here.
+    device
+        What times programs, in the place of what is here; the target is then what it takes.
     limits
         How far to search, and when measuring ends.
     """
@@ -39,9 +42,12 @@ class SearchOptions:
     cache: Path = field(default_factory=cache_folder)
     precision: str = ""
     cudnn: bool | None = None
+    device: TimingDevice | None = None
     limits: Limits = field(default_factory=Limits)
 
     @property
     def resolved_target(self) -> Any:
         """The target, this machine's where none is given."""
+        if self.device is not None:
+            return {"kind": "cuda", "arch": self.device.arch.replace("compute_", "sm_")}
         return self.target or host_target(self.lanes)

@@ -77,11 +77,18 @@ class AbsentGpu:
         self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
         """Always raises :class:`NotMeasured`."""
-        raise NotMeasured(
-            f"stages can only be measured on an {self.name} GPU, and here is none ({self.why}): "
-            f"{self.otherwise}"
-        )
+        raise self._not_measured("stages")
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
         """Always raises :class:`NotMeasured`."""
         return [self.time_program(program, function)]
+
+    def launch_overhead(self) -> list[float]:
+        """Always raises :class:`NotMeasured`."""
+        raise self._not_measured("what a launch costs")
+
+    def _not_measured(self, what: str) -> NotMeasured:
+        return NotMeasured(
+            f"{what} can only be measured on an {self.name} GPU, and here is none ({self.why}): "
+            f"{self.otherwise}"
+        )

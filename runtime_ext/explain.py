@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.cpu.peak import measured_peak
+from runtime_ext.cuda.event_graph import event_graph
+from runtime_ext.cuda.launch_graphs import launch_graph
+from runtime_ext.cuda.machine_code.launchable import read_kernels
 from runtime_ext.execution.executable import PACKAGES, Executable, load
+from runtime_ext.execution.executor import Span
 from runtime_ext.execution.foreign_build import ForeignBuild
 from runtime_ext.machine.hardware import last_level_cache
 from runtime_ext.native_errors import ExecutableError
+from tvm_ios.errors import UserError
 from tvm_ios.explain.advice import advise
 from tvm_ios.explain.bounds import Peaks, Region, measure_region, split_blocks
 from tvm_ios.explain.hot_units import HotUnits, hot_units
 from tvm_ios.explain.tasks import find_work
 from tvm_ios.explain.timeline import Timeline, read_timeline
+from tvm_ios.measuring.timing_device import TimingDevice, timed
 from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.program.program import Program
 from tvm_ios.schedule.first_difference import has_contraction
@@ -67,6 +73,8 @@ class Explanation:
         The timeline of the fastest run.
     tail
         What runs after the program, a sentence; None where nothing does.
+    device
+        The timing device that it was timed on; None for this machine.
     """
 
     policy: str
@@ -85,9 +93,23 @@ class Explanation:
     hot: tuple[HotUnits, ...]
     timeline: Timeline
     tail: str | None = None
+    device: str | None = None
 
 
-def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation | ForeignBuild:
+@dataclass(frozen=True)
+class _Observed:
+    """Runs of a program, and how fast they could be; see :class:`Explanation`."""
+
+    runs: Sequence[Timeline]
+    samples: Sequence[float]
+    peaks: Peaks
+    preemptions: float = 0.0
+    device: str | None = None
+
+
+def explain(
+    path: Path, repeat: int = 40, seed: int = 0, device: TimingDevice | None = None
+) -> Explanation | ForeignBuild:
     """Profile an executable on random inputs, and account for its time.
 
     What is another runtime's build is given as that: nobody sees what it launches.
@@ -101,11 +123,16 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation | Foreig
         fastest.
     seed
         Seed of the inputs.
+    device
+        What times it, in the place of this machine.
 
     Raises
     ------
     ExecutableError
         If it cannot be loaded, or says something impossible of its units.
+    UserError
+        If it was compiled for something else than the device, or the device has no times of its
+        launches.
     """
     executable = load(path)
     if isinstance(executable, ForeignBuild):
@@ -120,11 +147,10 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation | Foreig
     if PACKAGES[0] not in executable.packages:
         # AutoTVM tunes more of Relay's operators.
         tunable = frozenset(range(len(names)))
-    # Before the runs, because it leaves the caches full of its own data.
-    peak = measured_peak(lanes)
-    peaks = Peaks(peak.gflops * 1e9, peak.gbps * 1e9, last_level_cache())
-    samples, preemptions, runs = _run(executable, repeat, seed)
-    latency = statistics.median(samples)
+    seen = (
+        _run_here(executable, repeat, seed) if device is None else _time_there(executable, device)
+    )
+    runs, peaks, latency = seen.runs, seen.peaks, statistics.median(seen.samples)
     work = find_work(program)
     blocks = split_blocks(work)
     all_units = tuple(range(len(program.units)))
@@ -143,8 +169,8 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation | Foreig
         measured=measured,
         names=names,
         latency=latency,
-        disturbance=latency / min(samples),
-        preemptions=preemptions / repeat,
+        disturbance=latency / min(seen.samples),
+        preemptions=seen.preemptions,
         lanes=lanes,
         arena=executable.plan.nbytes,
         unshared=sum(program.buffers[n].type.nbytes for n in executable.plan.offsets),
@@ -155,18 +181,45 @@ def explain(path: Path, repeat: int = 40, seed: int = 0) -> Explanation | Foreig
         hot=hot_units(work, runs, flops)[:_HOTTEST],
         timeline=min(runs, key=lambda run: run.seconds),
         tail=None if executable.tail is None else executable.tail.sentence,
+        device=seen.device,
     )
 
 
-def _run(executable: Executable, repeat: int, seed: int) -> tuple[list[float], int, list[Timeline]]:
-    """Seconds of runs that are not profiled, how often they were interrupted, and profiled runs."""
+def _run_here(executable: Executable, repeat: int, seed: int) -> _Observed:
+    program = executable.program
+    # Before the runs, because it leaves the caches full of its own data.
+    peak = measured_peak(len(program.lanes))
+    peaks = Peaks(peak.gflops * 1e9, peak.gbps * 1e9, last_level_cache())
     with closing(executable.program_session()) as session:
         session.run(**session.random_inputs(seed))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
         samples = session.benchmark(number=1, repeat=repeat)
         preemptions = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - before
-        runs = [read_timeline(executable.program, session.profile()) for _ in range(repeat)]
-    return samples, preemptions, runs
+        runs = [read_timeline(program, session.profile()) for _ in range(repeat)]
+    return _Observed(runs, samples, peaks, preemptions / repeat)
+
+
+def _time_there(executable: Executable, device: TimingDevice) -> _Observed:
+    program = executable.program
+    arch, kernels = (None, {}) if executable.arch is None else read_kernels(executable.kernels)
+    if arch != device.arch:
+        raise UserError(
+            f"the executable has code for {arch or executable.target}, and the device "
+            f"{device.name!r} takes {device.arch}: make one with tvm-ios optimize --device"
+        )
+    graph = launch_graph(program, kernels.__getitem__, device.arch, executable.constants)
+    said = timed(device, graph)
+    if not said.spans and graph.launches:
+        raise UserError(
+            f"the device {device.name!r} says how long programs take and not when their launches "
+            "run, without which there is nothing to explain"
+        )
+    nodes = event_graph(program).nodes
+    spans = [Span(n.lane, n.number, *span) for n, span in zip(nodes, said.spans, strict=True)]
+    # Nothing is known of its caches: what is moved once counts as held.
+    peaks = Peaks(device.gpu.peak_flops, device.gpu.bandwidth, 1 << 62)
+    name = f"{device.name} {device.version}"
+    return _Observed([read_timeline(program, spans)], said.samples, peaks, device=name)
 
 
 def measured_latencies(notes: Mapping[str, Any]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from runtime_ext.machine.this_machine import host_target
 from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.errors import UserError
 from tvm_ios.measuring.device import Device
+from tvm_ios.measuring.timing_device import TimingDevice
 
 #: What to do without the GPU that something is compiled for.
 _WITHOUT_GPU = "give --cost a device or a log, or make a bundle and run it there"
@@ -23,6 +24,7 @@ def target_backend(
     database: Path | None = None,
     precision: str = "",
     cudnn: bool | None = None,
+    device: TimingDevice | None = None,
 ) -> Backend[Any]:
     """The backend of a target for Relax modules.
 
@@ -40,6 +42,8 @@ def target_backend(
         The precision of a GPU: float32, tf32 or float16; a CPU computes in float32 only.
     cudnn
         Whether units have a form that calls cuDNN; by default where a GPU and cuDNN are.
+    device
+        What times programs, in the place of the GPU here; the target is what it takes.
 
     Raises
     ------
@@ -47,6 +51,8 @@ def target_backend(
         If the target is unknown, or the database, precision or library does not fit it.
     """
     arch = cuda_arch(target)
+    if device is not None:
+        return _plugged_backend(device, lanes, cache, precision or "float32", database, cudnn)
     if arch is not None:
         return _cuda_backend(arch, lanes, cache, precision or "float32", database, cudnn)
     if cudnn:
@@ -58,6 +64,25 @@ def target_backend(
 
     compiler = KernelCompiler(target or host_target(lanes), lanes, cache, database=database)
     return Backend(compiler, CpuDevice(lanes), "native")
+
+
+def _plugged_backend(
+    device: TimingDevice,
+    lanes: int,
+    cache: Path,
+    precision: Any,
+    database: Path | None,
+    cudnn: bool | None,
+) -> Backend[Any]:
+    from runtime_ext.cuda.compiler import CudaKernelCompiler
+    from runtime_ext.cuda.plugged_device import PluggedDevice
+
+    if cudnn:
+        raise UserError(f"the device {device.name!r} has no cuDNN: leave out --cudnn")
+    compiler = CudaKernelCompiler(
+        device.arch, cache, precision, database, device=device.gpu, persistent=device.persistent
+    )
+    return Backend(compiler, PluggedDevice(device, lanes), "cuda")
 
 
 def cuda_device(arch: str, lanes: int, otherwise: str = _WITHOUT_GPU) -> Device:

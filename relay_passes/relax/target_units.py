@@ -30,6 +30,7 @@ class RelaxUnits:
             database=options.database,
             precision=options.precision,
             cudnn=options.cudnn,
+            device=options.device,
         )
         self.choose_forms = options.database is not None or self.backend.cudnn
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]

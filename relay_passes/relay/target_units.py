@@ -143,5 +143,10 @@ def _require_kernels_of_tvm(options: SearchOptions) -> None:
             f"kernels of Relay compute in the types of the module, not in {options.precision}: "
             "leave out --precision, or convert the module by relay.transform.ToMixedPrecision"
         )
+    if options.device is not None:
+        raise UserError(
+            f"programs of Relay are timed on GPUs, not on {options.device.name!r}: leave out "
+            "--device, or --dialect relay"
+        )
     if options.cudnn:
         raise UserError("programs of Relay do not call cuDNN: leave out --cudnn")

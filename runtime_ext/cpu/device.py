@@ -53,6 +53,10 @@ class CpuDevice:
         """For each launch of a program of one lane the seconds of one of its tiles, in rounds."""
         return profile_phases(program, function)
 
+    def launch_overhead(self) -> list[float]:
+        """None: the executor's calls are outside the spans that it takes of launches."""
+        return [0.0]
+
 
 def time_program(program: Program, function: Function) -> list[float]:
     """Samples, in seconds, of a program on random data."""

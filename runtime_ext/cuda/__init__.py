@@ -13,8 +13,12 @@
     The tiles that a GPU may cut a contraction into, as points that tuning logs know.
 ``kernel_timer.py``
     Time tiles of one contraction on a GPU, side by side.
+``launch_graphs.py``
+    From a program and its kernels to the launch graph that timing devices take.
 ``measure.py``
     Seconds of programs on a GPU, by the GPU's own clock.
+``plugged_device.py``
+    A timing device of another package as measured searches use it, and as what runs a program.
 ``stored_types.py``
     The type in which a program on a GPU stores the model's float32 tensors.
 """

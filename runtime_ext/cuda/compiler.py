@@ -17,10 +17,16 @@ from runtime_ext.cuda.kernels.generic import dlight_schedule, no_cuda_code
 from runtime_ext.cuda.machine_code.cubin_cache import CubinCache
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
 from runtime_ext.cuda.machine_code.launchable import Launchable, LaunchedWork, write_kernels
-from runtime_ext.cuda.machine_code.nvrtc import Cubin, compile_cubin, compiler_version, has_compiler
+from runtime_ext.cuda.machine_code.nvrtc import (
+    Cubin,
+    compile_cubin,
+    compiler_version,
+    has_compiler,
+    machine_code_arch,
+)
 from runtime_ext.cuda.machine_code.packed_kernels import pack, unpack
 from runtime_ext.cuda.machine_code.source import cuda_target, generate
-from runtime_ext.cuda.machine_code.target_gpu import gpu_of
+from runtime_ext.cuda.machine_code.target_gpu import gpu_of, target_gpu
 from runtime_ext.cuda.persistent.rtask import rtask_function
 from runtime_ext.cuda.persistent.rtask_function import RTaskFunction
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
@@ -35,7 +41,7 @@ from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, library_plan, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
-from tvm_ios.devices.device import largest_gpu
+from tvm_ios.devices.device import DeviceDescription, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UnfusedError, UserError
 
@@ -53,7 +59,7 @@ class CudaKernelCompiler(UnitCompiler):
     Parameters
     ----------
     arch
-        What to compile for, such as ``"sm_90"``.
+        What to compile for, such as ``"sm_90"``; ``"compute_90"`` for PTX.
     cache_dir
         Folder of compiled kernels; several processes may share it.
     precision
@@ -65,6 +71,11 @@ class CudaKernelCompiler(UnitCompiler):
     cudnn
         Whether units have a form in which cuDNN computes their convolutions; schedules may name it
         in any case.
+    device
+        The GPU that kernels are cut for; by default the largest that is described of the
+        architecture.
+    persistent
+        Whether it runs persistent kernels.
 
     Raises
     ------
@@ -80,14 +91,25 @@ class CudaKernelCompiler(UnitCompiler):
         database: Any | None = None,
         *,
         cudnn: bool = False,
+        device: DeviceDescription | None = None,
+        persistent: bool = True,
     ) -> None:
         if precision not in PRECISIONS:
             raise UserError(f"the precision {precision!r} is unknown: use float32, tf32 or float16")
-        if precision != "float32" and int(arch.strip("sm_a")) < _TENSOR_CORES:
+        code_arch = machine_code_arch(arch)
+        if precision != "float32" and int(code_arch.strip("sm_a")) < _TENSOR_CORES:
             raise UserError(f"{precision} needs tensor cores of sm_80 or later, not {arch}")
         self.arch, self.precision, self.cudnn = arch, precision, cudnn
-        self.gpu = gpu_of(arch)
-        self.target = cuda_target(arch)
+        self._code_arch = code_arch
+        self.target = cuda_target(code_arch)
+        described = largest_gpu(code_arch)
+        if device is not None:
+            self.gpu = target_gpu(_compiled_for(device, code_arch))
+            self.device = _compiled_for(device, arch)
+        else:
+            self.gpu = gpu_of(code_arch)
+            assert described is not None, "gpu_of has found it"
+            self.device = described
         self.space = GemmSpace(self.gpu, precision)
         self._cache = ArtefactCache(cache_dir, suffix="cubins")
         #: By workload's key and symbol: the description and the cubin.
@@ -97,7 +119,7 @@ class CudaKernelCompiler(UnitCompiler):
         self._library_calls: dict[str, LibraryConvolution] = {}
         log = None
         if database is not None:
-            log = TuningLog(database, self.target, lambda f: dlight_schedule(f, arch))
+            log = TuningLog(database, self.target, lambda f: dlight_schedule(f, code_arch))
             if log.has_functions and precision == "float16":
                 raise UserError(
                     "the tuning log has functions of TVM's, which store float32: leave it out, or "
@@ -105,11 +127,13 @@ class CudaKernelCompiler(UnitCompiler):
                 )
         self._rtasks: dict[str, RTaskFunction] = {}
         self._fused_cubins = CubinCache(Path(cache_dir) / "fused")
-        device = largest_gpu(arch)
-        assert device is not None, "gpu_of has found it"
-        self.device = device
-        self.fuser = GpuStageFuser(self, device)
-        super().__init__(f"{arch} {precision} {_VERSION} {compiler_version()}", log)
+        name = f"{arch} {precision} {_VERSION} {compiler_version(arch)}"
+        if device is not None:
+            # GPUs of an architecture may differ in what kernels are cut for.
+            name = f"{name} {self.gpu}"
+        only = None if persistent else ()
+        self.fuser = GpuStageFuser(self, self.device, only, "the device runs no persistent ones")
+        super().__init__(name, log)
 
     def kernel(self, symbol: str) -> CudaKernel:
         """The description of a compiled kernel, with its TIR.
@@ -162,7 +186,7 @@ class CudaKernelCompiler(UnitCompiler):
         if symbol not in self._rtasks:
             try:
                 function = rtask_function(
-                    self.kernel(symbol).scheduled, f"rtask_{symbol}", self.arch
+                    self.kernel(symbol).scheduled, f"rtask_{symbol}", self._code_arch
                 )
             except ValueError as error:
                 raise UnfusedError(
@@ -244,7 +268,7 @@ class CudaKernelCompiler(UnitCompiler):
         for number, phase in enumerate(phases.phases):
             symbol = f"k{key}_{number}"
             try:
-                generated = generate(phase.function, symbol, self.arch, pipeline)
+                generated = generate(phase.function, symbol, self._code_arch, pipeline)
             except Exception as error:
                 if isinstance(workload, Generic):
                     raise no_cuda_code(workload) from error
@@ -277,3 +301,9 @@ class CudaKernelCompiler(UnitCompiler):
         self._cache.add(artefact, pack(kernels))
         self._compiled[key] = kernels
         return artefact
+
+
+def _compiled_for(device: DeviceDescription, arch: str) -> DeviceDescription:
+    """A GPU whose co-scheduled stages are compiled for an architecture, such as PTX of its own."""
+    assert device.multiprocessor is not None, "it is a GPU"
+    return replace(device, multiprocessor=replace(device.multiprocessor, arch=arch))

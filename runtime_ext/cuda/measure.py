@@ -39,6 +39,15 @@ _DRAWN_BYTES = 16 << 20
 #: next run meanwhile.
 _FLUSHED_CACHES = 4
 
+#: A kernel that does nothing, in assembly that every driver takes.
+_NOTHING = Launchable(
+    entry="nothing",
+    grid=(1, 1, 1),
+    block=(32, 1, 1),
+    shared_bytes=0,
+    cubin=b".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n\0",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class GpuDevice:
@@ -82,6 +91,12 @@ class GpuDevice:
             for item in lane
             if isinstance(item, Launch)
         ]
+
+    def launch_overhead(self) -> list[float]:
+        """Seconds of a kernel that does nothing, timed as the others are."""
+        launches = (Launch(0, (), 0, 1, 0),)
+        program = Program((launches,), ("nothing",), (), ("nothing",))
+        return self.time_program(program, lambda _: _NOTHING)
 
 
 def time_program(

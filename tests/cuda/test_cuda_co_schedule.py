@@ -34,6 +34,7 @@ from tvm_ios.program.persistent_lowering import lower_persistent
 from tvm_ios.program.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
 from tvm_ios.rammer.wavefront import co_schedule
 from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
@@ -262,16 +263,17 @@ def test_an_rtask_takes_as_long_as_a_wave_of_its_kernel() -> None:
     calls = (PhaseCall("many", 1, (0, 1)), PhaseCall("few", 1, (0, 1)))
     code = UnitCode((buffer, buffer), 1, (), calls)
     footprint = Footprint(1024, 32, 0)
-    launch = device.launch_overhead
-    rkernel = profiled_rkernel(
-        "default",
-        code,
-        [launch + 12e-6, launch / 2],
-        {"many": 3 * 264, "few": 7}.__getitem__,
-        lambda _: footprint,
-        device,
-    )
+
+    def rkernel(*seconds: float, overhead: float) -> RKernel:
+        blocks = {"many": 3 * 264, "few": 7}.__getitem__
+        return profiled_rkernel(
+            "default", code, seconds, blocks, lambda _: footprint, device, overhead
+        )
+
     # A multiprocessor holds two blocks of 1024 threads.
-    assert rkernel.tasks == (792, 7)
-    assert rkernel.task_seconds == pytest.approx((4e-6, 1e-6))
-    assert rkernel.seconds == pytest.approx(13e-6)
+    with_launches = rkernel(14e-6, 1e-6, overhead=2e-6)
+    assert with_launches.tasks == (792, 7)
+    assert with_launches.task_seconds == pytest.approx((4e-6, 1e-6))
+    assert with_launches.seconds == pytest.approx(13e-6)
+    # A simulator's times may begin with a kernel's first instruction: nothing is left out then.
+    assert rkernel(12e-6, 0.5e-6, overhead=0).task_seconds == pytest.approx((4e-6, 0.5e-6))

@@ -96,6 +96,10 @@ def test_what_cannot_be_compiled_is_said() -> None:
     stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
     with refused(UnfusedError, "2 units", "compiler"):
         fuser.fused(graph, {stage: program.placement}, codes)
+    without = GpuStageFuser(Library({"small": SMALL}), load_device("h200"), (), "it runs none")
+    assert not without.can_fuse(codes)
+    with refused(UnfusedError, "it runs none"):
+        without.fused(graph, {stage: program.placement}, codes)
     many = {0: code("small"), 1: code(*(f"k{i}" for i in range(48)))}
     names = {call.symbol for unit_code in many.values() for call in unit_code.calls}
     fuser = GpuStageFuser(Library(dict.fromkeys(names, SMALL)), load_device("h200"))

@@ -4,6 +4,8 @@
     Optimise a model by measuring on this machine.
 ``unmeasured.py``
     Compile a model for a machine that is not here, by described costs.
+``on_device.py``, ``verified_on_device.py``, ``device_results.py``
+    Schedule a model for a timing device of another package: search, compare there, keep.
 ``units.py``
     Load a model as operators, or as units.
 ``tune.py``, ``bundle.py``

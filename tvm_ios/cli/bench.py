@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -27,6 +29,7 @@ from tvm_ios.cli.output import (
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
+    DeviceName,
     DialectName,
     DialectOption,
     GroupsAStage,
@@ -45,10 +48,15 @@ from tvm_ios.cli.search_options import (
     require_known,
     search_options,
 )
+from tvm_ios.cli.tables.on_device import on_device_json, print_on_device
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.rules import BENCH
 from tvm_ios.errors import UserError
-from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.files.atomic import temporary_folder, write_atomically
+
+if TYPE_CHECKING:
+    from relay_passes.search_options import SearchOptions
+    from tvm_ios.models.source import ModelSource
 
 #: Of those that come with tvm-ios.
 OURS_ON_CPU = tuple(name for name, peer in OURS.items() if "cpu" in peer.devices)
@@ -100,6 +108,7 @@ def bench(
     shape: Shapes = None,
     batch: Batch = None,
     dialect: DialectOption = DialectName.relax,
+    device: DeviceName = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
@@ -120,12 +129,21 @@ def bench(
     floats), and the same inputs; outputs are compared before anything is timed, then all run in
     turn, in a fresh process for each model. A model or a peer that fails is reported, and the
     others go on. Of a model whose end runs after the program, what is before this end is compared
-    and timed.
+    and timed. With --device, no peer runs there: policies are compared with the sequential program.
     """
     against_names, policies = names_in(against), chosen_policies(policy)
     shapes = input_shapes(shape)
     options = search_options(
-        lanes, measure, max_measurements, time_limit, r, s, max_block, log, dialect=dialect
+        lanes,
+        measure,
+        max_measurements,
+        time_limit,
+        r,
+        s,
+        max_block,
+        log,
+        dialect=dialect,
+        device=device,
     )
     from runtime_ext.cpu.machine_description import describe_machine
     from tvm_ios.bench.bench import bench as run
@@ -133,6 +151,9 @@ def bench(
     from tvm_ios.bench.material import log_digest
     from tvm_ios.models.source import ModelSource
 
+    if device is not None:
+        sources = [ModelSource(m, random_weights, shapes, batch, dialect.value) for m in models]
+        return _bench_on_device(sources, options, policies, verify, output, as_json)
     require_known(against_names, peer_names("cpu"), "--against")
     if resume and output is None:
         raise typer.BadParameter("there is no --output to resume", param_hint="'--resume'")
@@ -200,6 +221,32 @@ def bench(
         print(f"tvm-ios: {who}: {failure['error']}", file=sys.stderr)
     if document.failed:
         raise typer.Exit(1)
+
+
+def _bench_on_device(
+    models: Sequence[ModelSource],
+    options: SearchOptions,
+    policies: Sequence[str] | None,
+    verify: Verify,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Time the policies of some models on the options' device, and print each model's table."""
+    from tvm_ios.api.on_device import optimize_on_device
+
+    results: list[dict[str, Any]] = []
+    for model in models:
+        with progress_bars() as update:
+            done = optimize_on_device(
+                model, None, options=options, policies=policies, verify=verify, progress=update
+            )
+        results.append(on_device_json(done))
+        if not as_json:
+            print_on_device(done, False)
+        if output is not None:
+            write_atomically(output, json.dumps({"networks": results}, indent=1).encode())
+    if as_json:
+        print_json({"networks": results})
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -38,6 +38,13 @@ def complete_peers(incomplete: str) -> list[str]:
     return _joined(peer_names("cpu"), incomplete)
 
 
+def complete_device(incomplete: str) -> list[str]:
+    """Devices of other packages that time programs."""
+    from tvm_ios.measuring.timing_device import timing_device_names
+
+    return _starting(timing_device_names(), incomplete)
+
+
 def complete_memory_schedulers(incomplete: str) -> list[str]:
     """The last of some memory schedulers joined by commas."""
     from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS

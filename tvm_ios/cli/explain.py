@@ -13,6 +13,7 @@ from rich.table import Table
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors, tell_tail
+from tvm_ios.cli.search_options import DeviceName
 
 if TYPE_CHECKING:
     from runtime_ext.execution.foreign_build import ForeignBuild
@@ -40,6 +41,7 @@ def explain(
         Path | None,
         typer.Option(help="Draw one run, lanes over time, into this .svg or .png."),
     ] = None,
+    device: DeviceName = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -49,16 +51,19 @@ def explain(
     the longest chain of kernels that need each other's results (critical path) or than all its
     kernels shared evenly by the lanes; whatever the kernels, not faster than its arithmetic and
     the memory traffic at this machine's measured peaks. The largest of these bounds, and what the
-    lanes did besides, say what would help.
+    lanes did besides, say what would help. With --device it is timed there, and the peaks are those
+    that the device is described by.
     """
     from runtime_ext.execution.foreign_build import ForeignBuild
     from runtime_ext.explain import explain as find_out
+    from tvm_ios.measuring.timing_device import open_timing_device
     from tvm_ios.plot import plot_blocks, require_picture, save_picture
 
     refuse_models(executable)
     if plot is not None:
         require_picture(plot)
-    explanation = find_out(executable, repeat)
+    opened = None if device is None else open_timing_device(device)
+    explanation = find_out(executable, repeat, device=opened)
     if isinstance(explanation, ForeignBuild):
         _print_foreign(executable, explanation, as_json)
         return
@@ -108,6 +113,7 @@ def _json(explanation: Explanation) -> dict[str, Any]:
     ]
     return {
         "policy": explanation.policy,
+        **({} if explanation.device is None else {"device": explanation.device}),
         "measured_ms": {policy: seconds * 1e3 for policy, seconds in explanation.measured.items()},
         "lanes": explanation.lanes,
         "memory": {"arena_bytes": explanation.arena, "unshared_bytes": explanation.unshared},
@@ -161,7 +167,8 @@ def _print(path: Path, explanation: Explanation) -> None:
     out, peaks = console(), explanation.peaks
     out.print(
         f"[bold]{escape(str(path))}[/bold]: {explanation.policy}, {len(explanation.names)} units "
-        f"on {explanation.lanes} lanes, {explanation.latency * 1e3:.3f} ms; this machine reaches "
+        f"on {explanation.lanes} lanes, {explanation.latency * 1e3:.3f} ms; "
+        f"{escape(explanation.device or 'this machine')} reaches "
         f"{peaks.flops / 1e9:.0f} GFLOP/s and {peaks.bandwidth / 1e9:.1f} GB/s on them"
     )
     out.print(

@@ -62,7 +62,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
             ),
             "Search",
         ),
-        **dict.fromkeys(("target", "arch", "precision", "cudnn", "weights"), "Target"),
+        **dict.fromkeys(("target", "arch", "precision", "cudnn", "weights", "device"), "Target"),
         **dict.fromkeys(
             (
                 *("max_measurements", "time_limit", "trials", "max_merges", "max_fused"),
@@ -78,7 +78,8 @@ PANELS: Mapping[str, str] = MappingProxyType(
             "Running and measuring",
         ),
         **dict.fromkeys(
-            ("output", "plot", "keep", "resume", "compact", "as_json", "debug"), "Output"
+            ("output", "plot", "keep", "resume", "compact", "launches", "as_json", "debug"),
+            "Output",
         ),
     }
 )

@@ -23,6 +23,7 @@ from tvm_ios.cli.output import (
 from tvm_ios.cli.search_options import (
     Arch,
     Cudnn,
+    DeviceName,
     DialectName,
     DialectOption,
     Fallback,
@@ -45,6 +46,7 @@ from tvm_ios.cli.search_options import (
     chosen_policies,
     search_options,
 )
+from tvm_ios.cli.tables.on_device import print_on_device
 from tvm_ios.cli.tables.optimized import print_compiled, print_optimized
 from tvm_ios.contest.outputs import Verify
 
@@ -88,6 +90,7 @@ def optimize(
         str | None,
         typer.Option(
             help="Run nothing: schedule by a log (.jsonl) or a device (h200, ...) and compile. "
+            "With --device: what the search goes by. "
             "[without a GPU for --target cuda its description]",
             autocompletion=complete_cost,
         ),
@@ -97,6 +100,7 @@ def optimize(
     arch: Arch = None,
     precision: PrecisionOption = None,
     cudnn: Cudnn = None,
+    device: DeviceName = None,
     shape: Shapes = None,
     batch: Batch = None,
     lanes: Lanes = None,
@@ -109,6 +113,13 @@ def optimize(
     s: GroupsAStage = 8,
     max_block: MaxBlock = 40,
     verify: Verification = Verify.onnx,
+    launches: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="With --device: write the launches of each policy's program, with their code.",
+        ),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -120,7 +131,8 @@ def optimize(
     what fits into it. Where results differ, the first wrong operator is named. The end of a model
     whose shapes depend on the data, such as NonMaxSuppression, runs after the program, on ONNX
     Runtime. Where TVM's own build, or with --fallback onnxruntime the model there, is faster than
-    all of these, it is saved in their place.
+    all of these, it is saved in their place. With --device, the device times the programs, and they
+    are compared where it computes.
     """
     policies, shapes = chosen_policies(policy), input_shapes(shape)
     budget = bytes_of(memory_budget, "--memory-budget")
@@ -138,13 +150,34 @@ def optimize(
         precision=precision,
         dialect=dialect,
         cudnn=cudnn,
+        device=device,
     )
+    if launches is not None and device is None:
+        raise typer.BadParameter("it is for a --device", param_hint="'--launches'")
     from tvm_ios.api import compile_unmeasured
     from tvm_ios.api import optimize as run
     from tvm_ios.models.source import ModelSource
 
     source = ModelSource(model, random_weights, shapes, batch, dialect.value)
     path = output or Path(f"{Path(model).stem}.ios")
+    if device is not None:
+        from tvm_ios.api.on_device import optimize_on_device
+
+        with progress_bars() as update:
+            on_device = optimize_on_device(
+                source,
+                path,
+                options=options,
+                cost=cost,
+                policies=policies,
+                schedule=schedule,
+                memory_budget=budget,
+                launches=launches,
+                verify=verify,
+                progress=update,
+            )
+        print_on_device(on_device, as_json)
+        return
     if cost is None and target is TargetKind.cuda:
         cost = _without_gpu(options)
     if cost is not None:

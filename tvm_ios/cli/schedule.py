@@ -23,6 +23,7 @@ from tvm_ios.cli.output import (
 )
 from tvm_ios.cli.search_options import (
     Arch,
+    DeviceName,
     DialectName,
     DialectOption,
     GroupsAStage,
@@ -42,6 +43,7 @@ from tvm_ios.cli.search_options import (
 )
 from tvm_ios.cli.tables.front import print_front
 from tvm_ios.cli.tables.scheduled import print_schedule
+from tvm_ios.costs.named import MEASURED
 from tvm_ios.files.atomic import require_writable
 from tvm_ios.policies.registry import policy_names
 
@@ -76,12 +78,13 @@ def schedule(
         ),
     ] = "ios-both",
     cost: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="measured, a log (.jsonl; with --arch of any machine), or a device: v100, cpu.",
+            help="measured, a log (.jsonl; with --arch of any machine), or a device: v100, cpu. "
+            "[v100; with --device measured]",
             autocompletion=complete_cost,
         ),
-    ] = "v100",
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the schedule as JSON.")
     ] = None,
@@ -97,6 +100,7 @@ def schedule(
     dialect: DialectOption = DialectName.relax,
     target: Target = TargetKind.llvm,
     arch: Arch = None,
+    device: DeviceName = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     measure: Measure = MeasureMode.lazy,
@@ -133,15 +137,21 @@ def schedule(
         require_picture(plot)
     if output is not None:
         require_writable(output)
+    cost = cost or ("v100" if device is None else MEASURED)
     source = ModelSource(model, random_weights, input_shapes(shape), batch, dialect.value)
     log = Path(cost) if Path(cost).suffix == ".jsonl" else None
     if pareto and log is not None:
         raise typer.BadParameter(
             "it needs --cost measured, which reads its log, or a device", param_hint="'--pareto'"
         )
+    if device is not None and cost != MEASURED and log is None:
+        raise typer.BadParameter(
+            f"{cost} is a description, and asks no device: leave out one of them",
+            param_hint="'--device'",
+        )
     module: MeasuredModule[Any] | None = None
     with progress_bars() as update:
-        if cost == "measured" or log is not None:
+        if cost == MEASURED or log is not None:
             options = search_options(
                 lanes,
                 measure,
@@ -155,6 +165,7 @@ def schedule(
                 dialect=dialect,
                 # A log's times may be another machine's.
                 runs_here=log is None,
+                device=device,
             )
             module, end = _measured_module(source, options, update)
             searching = module.search if log is None else module.recorded(log)

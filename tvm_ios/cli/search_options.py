@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tvm_ios.cli.completion import complete_policies
+from tvm_ios.cli.completion import complete_device, complete_policies
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.errors import UserError
 from tvm_ios.files.byte_sizes import ByteSizeError, parse_bytes
@@ -83,6 +83,15 @@ Cudnn = Annotated[
 Arch = Annotated[
     str | None,
     typer.Option(help="x86-64-v2, -v3 or -v4, or sm_90 and the like.  [this machine's, sm_90]"),
+]
+DeviceName = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="Time on a device that another package adds: a simulator, a board, a recording.",
+        autocompletion=complete_device,
+    ),
 ]
 PrecisionOption = Annotated[
     Precision | None,
@@ -180,12 +189,22 @@ def search_options(
     dialect: DialectName = DialectName.relax,
     cudnn: bool | None = None,
     runs_here: bool = True,
+    device: str | None = None,
 ) -> SearchOptions:
     """The options as the search takes them; prepares the process for TVM, which it imports."""
     from runtime_ext.machine.this_machine import available_lanes
     from runtime_ext.named_target import target_of
+    from tvm_ios.measuring.timing_device import open_timing_device
 
-    if target is TargetKind.cuda:
+    opened = None
+    if device is not None:
+        if arch is not None:
+            raise typer.BadParameter("the device says for what is compiled", param_hint="'--arch'")
+        if dialect is DialectName.relay:
+            raise typer.BadParameter("it times programs of Relax", param_hint="'--device'")
+        opened = open_timing_device(device)
+        lanes = lanes or opened.lanes
+    elif target is TargetKind.cuda:
         lanes = lanes or _STREAMS
     elif lanes is not None and runs_here:
         _compare_with_cpus(lanes, available_lanes())
@@ -203,6 +222,7 @@ def search_options(
         database=log,
         precision="" if precision is None else precision.value,
         cudnn=cudnn,
+        device=opened,
         limits=Limits(
             pruning=Pruning(r, s),
             max_block=max_block,

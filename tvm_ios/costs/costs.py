@@ -107,6 +107,13 @@ class RTaskCosts(Protocol):
         """Measures rPrograms; None where they are simulated."""
         ...
 
+    def on_streams(self, graph: OpGraph, stage: Stage) -> float | None:
+        """Seconds of a concurrent stage, to compare with those of rPrograms as persistent kernels.
+
+        None where lanes share rPrograms, or the two cannot be compared.
+        """
+        ...
+
     def prepare(self, progress: Progress) -> None:
         """Find out all rKernels at once, which takes less time than one by one."""
         ...

@@ -34,6 +34,10 @@ class _DescribedRTasks:
     def lanes(self) -> int:
         return self.cost.veus
 
+    def on_streams(self, graph: OpGraph, stage: Stage) -> float | None:
+        is_gpu = self.cost.device.multiprocessor is not None
+        return self.cost.stage_latency(graph, stage) if is_gpu else None
+
     def prepare(self, progress: Progress) -> None:
         """Nothing: each figure follows from the device's."""
 

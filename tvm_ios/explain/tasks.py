@@ -91,6 +91,10 @@ class Work:
                     continue
                 if role in _READ_ONLY or buffer in written_tensors:
                     reads[task.unit][buffer] = None
+                elif all(written.get(r, (0, -1))[1] == task.unit for r in regions[buffer]):
+                    # Parts of one kernel that computes several units, which reads them joined.
+                    writes[task.unit][buffer] = None
+                    written_tensors.add(buffer)
                 elif all(region in written for region in regions[buffer]):
                     join(buffer, task.unit)
                     reads[task.unit][buffer] = None

@@ -53,6 +53,14 @@ class Device(Protocol):
         """For each launch of a program of one lane samples of the seconds of one of its tiles."""
         ...
 
+    def launch_overhead(self) -> list[float]:
+        """Samples of the seconds that a launch adds to what :meth:`profile_phases` gives of it.
+
+        They are no work of the kernel, and a part of another kernel has none of them. Asked for
+        where kernels run whole.
+        """
+        ...
+
 
 class Kernels(Protocol):
     """The machine code of units: a compiler, or what one has left."""

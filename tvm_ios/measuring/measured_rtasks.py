@@ -40,6 +40,15 @@ class MeasuredRTasks:
             timer.rkernels.code(u, kernel.name) for u in units for kernel in timer.rkernels(u)
         )
 
+    def on_streams(self, graph: OpGraph, stage: Stage) -> float | None:
+        """Measured seconds of a stage on a GPU, if rPrograms are measured too."""
+        if self.timer.kernels.fuser is None or self.measuring is None:
+            return None
+        if not self.timer.unit_latencies:
+            # Groups share the lanes by them.
+            self.timer.measure_units()
+        return self.timer.stage_latency(graph, stage)
+
     def prepare(self, progress: Progress) -> None:
         """Compile and profile the rKernels of every unit."""
         self.timer.compile_units(progress)
@@ -66,12 +75,7 @@ class MeasuredRPrograms:
 
     def require_any(self) -> None:
         """Refuse where there is no compiler."""
-        fuser = self.timer.kernels.fuser
-        if fuser is not None and not fuser.compiles:
-            raise UnfusedError(
-                "the policy rammer compiles kernels as it goes and there is no CUDA compiler "
-                "here: install nvidia-cuda-nvrtc"
-            )
+        require_fusing(self.timer)
 
     def can_run(self, program: RProgram) -> bool:
         """Whether an rProgram can be built here, in the form that it has."""
@@ -83,6 +87,13 @@ class MeasuredRPrograms:
     def seconds(self, program: RProgram) -> float:
         """Seconds of an rProgram, from the log or measured now."""
         return self.timer.rprogram_latency(program)
+
+
+def require_fusing(timer: StageTimer) -> None:
+    """Refuse where a kernel cannot be made of any co-scheduled stage, as UnfusedError."""
+    fuser = timer.kernels.fuser
+    if fuser is not None and fuser.refusal:
+        raise UnfusedError(f"the policy rammer compiles kernels as it goes and {fuser.refusal}")
 
 
 def can_co_schedule(timer: StageTimer, units: Sequence[int]) -> bool:

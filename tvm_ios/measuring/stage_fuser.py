@@ -38,8 +38,8 @@ class StageFuser(Protocol):
     """Places the rTasks of stages on vEUs, blocks of threads that stay, as one kernel a stage."""
 
     @property
-    def compiles(self) -> bool:
-        """Whether a kernel can be made of any stage, or only those that there are can be used."""
+    def refusal(self) -> str:
+        """Why a kernel cannot be made of any stage, as a part of a sentence; empty if it can."""
         ...
 
     def can_fuse(self, code: Mapping[int, UnitCode]) -> bool:
@@ -50,8 +50,10 @@ class StageFuser(Protocol):
         """How many vEUs the device is for the kernels of some units."""
         ...
 
-    def rkernel(self, name: str, code: UnitCode, phases: Sequence[float]) -> RKernel:
-        """An rKernel from the seconds of its kernels alone."""
+    def rkernel(
+        self, name: str, code: UnitCode, phases: Sequence[float], overhead: float
+    ) -> RKernel:
+        """An rKernel from the seconds of its kernels alone, of each the launch's overhead."""
         ...
 
     def share(self, kernel: RKernel, code: UnitCode) -> float:

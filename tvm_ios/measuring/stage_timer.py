@@ -15,6 +15,7 @@ from tvm_ios.measuring.chosen_forms import ChosenForms
 from tvm_ios.measuring.device import NO_CONSTANTS
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.rkernel_profile import ProfiledRKernels
+from tvm_ios.measuring.timing_device import UntimedError
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.lower import lower_stages
 from tvm_ios.program.program import Program, UnitCode
@@ -49,6 +50,8 @@ class StageTimer:
         How many were not in the log.
     unfused
         Stages that a GPU could not take as one kernel: how many, by the reason.
+    untimed
+        Stages of which the device has no time: how many, by the reason.
     """
 
     name = "measured"
@@ -62,6 +65,7 @@ class StageTimer:
         self.rkernels = ProfiledRKernels(units, self.forms, self._alone)
         self.stages_measured = 0
         self.unfused: dict[str, int] = {}
+        self.untimed: dict[str, int] = {}
         self._units = units
         self._log = units.log
         self._latency: dict[str, tuple[float, ...]] = {}
@@ -134,10 +138,13 @@ class StageTimer:
         return self._key(stage, self.lanes, self.forms)
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
-        """Median seconds of a stage, from the log or measured now."""
+        """Median seconds of a stage, from the log or measured now; infinite if untimed."""
         if stage.strategy is Strategy.CO_SCHEDULE:
             return self.rprogram_latency(self.rprogram(stage))
-        return self._median(stage, self.lanes, _label(self.graph, stage))
+        try:
+            return self._median(stage, self.lanes, _label(self.graph, stage))
+        except UntimedError as error:
+            return self._without_time(error)
 
     def rprogram(self, stage: Stage) -> RProgram:
         """What a co-scheduled stage runs: its units placed by their profiled times."""
@@ -153,7 +160,7 @@ class StageTimer:
     def rprogram_latency(self, program: RProgram) -> float:
         """Median seconds of an rProgram, from the log or measured now.
 
-        Infinite where it would have to be one kernel and cannot be.
+        Infinite where it would have to be one kernel and cannot be, or is untimed.
         """
         first = self.graph.operators[program.units[0]].name
         label = f"{Strategy.CO_SCHEDULE.value} {len(program.units)} units from {first}"
@@ -164,6 +171,8 @@ class StageTimer:
         except UnfusedError as error:
             self.unfused[str(error)] = self.unfused.get(str(error), 0) + 1
             return math.inf
+        except UntimedError as error:
+            return self._without_time(error)
 
     def sequential_latency(self, progress: Progress | None = None) -> float:
         """Seconds of all units one after another, each alone on all lanes."""
@@ -174,6 +183,10 @@ class StageTimer:
     def end_run(self) -> None:
         """Say in the log that all was measured; see :meth:`MeasurementLog.end_run`."""
         self._log.end_run()
+
+    def _without_time(self, error: UntimedError) -> float:
+        self.untimed[str(error)] = self.untimed.get(str(error), 0) + 1
+        return math.inf
 
     def _lane_counts(self) -> Sequence[int]:
         return range(1, self.lanes + 1) if self.device.splits else (self.lanes,)

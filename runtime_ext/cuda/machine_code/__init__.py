@@ -9,6 +9,8 @@
 ``nvrtc.py``
     Compile CUDA C++ to the machine code of an architecture: by NVRTC, or else nvcc; needs no
     GPU.
+``nvrtc_library.py``
+    NVRTC, NVIDIA's compiler as a library: each version that is installed, called in C.
 ``packed_kernels.py``
     The kernels of a workload as a file of a cache: a line of JSON, then the cubins.
 ``prelude.py``

@@ -29,7 +29,7 @@ class CubinCache:
         entry
             Names the source and the architecture: different ones have different entries.
         """
-        compiler_digest = hashlib.sha256(compiler_version().encode()).hexdigest()[:8]
+        compiler_digest = hashlib.sha256(compiler_version(arch).encode()).hexdigest()[:8]
         path = self._folder / f"{entry}-{compiler_digest}.cubin"
         if (cached := _read(path)) is not None:
             return cached

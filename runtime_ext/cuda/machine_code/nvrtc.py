@@ -7,15 +7,16 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
+from runtime_ext.cuda.machine_code.nvrtc_library import CompileError, NvrtcLibrary, nvrtc_libraries
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
 #: With exact division, roots and exponentials, so that results do not depend on the compiler.
 _OPTIONS = ("-std=c++17", "--fmad=true")
+#: The compute capabilities that CUDA 12 compiles for and CUDA 13 does not.
+_ONLY_BEFORE_13 = range(50, 75)
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 _STACK = re.compile(r"(\d+) bytes stack frame")
@@ -28,7 +29,7 @@ class Cubin:
     Attributes
     ----------
     code
-        An ELF file of kernels.
+        An ELF file of kernels; or PTX, text that ends in a zero byte.
     registers
         Registers of a thread.
     local_bytes
@@ -51,16 +52,20 @@ def compile_cubin(source: str, arch: str) -> Cubin:
     source
         CUDA C++ that includes nothing.
     arch
-        The architecture, such as ``"sm_90"``.
+        The architecture: ``"sm_90"`` for machine code; ``"compute_90"`` for PTX, the assembly that
+        drivers and simulators take, whose registers are those of the machine code.
 
     Raises
     ------
     UserError
-        If there is no compiler, or the compiler does not know the architecture or the code.
+        If there is no compiler, or none knows the architecture or takes the code.
     """
-    if _nvrtc() is not None:
-        code, log = _by_nvrtc(source, arch)
-    elif nvcc := find_nvcc():
+    libraries = nvrtc_libraries()
+    knowing = [library for library in libraries if _capability(arch) in library.archs]
+    nvcc = find_nvcc()
+    if knowing or (libraries and nvcc is None):
+        code, log = _by_nvrtc((knowing or libraries)[0], source, arch)
+    elif nvcc is not None:
         code, log = _by_nvcc(nvcc, source, arch)
     else:
         raise UserError(
@@ -73,28 +78,27 @@ def compile_cubin(source: str, arch: str) -> Cubin:
 
 def has_compiler() -> bool:
     """Whether anything can be compiled here."""
-    return _nvrtc() is not None or find_nvcc() is not None
+    return bool(nvrtc_libraries()) or find_nvcc() is not None
 
 
-def compiler_version() -> str:
-    """The compiler and its version, which the keys of caches contain."""
-    nvrtc = _nvrtc()
-    if nvrtc is not None:
-        _, major, minor = nvrtc.nvrtcVersion()
-        return f"nvrtc {major}.{minor}"
+def compiler_version(arch: str = "") -> str:
+    """The compiler of an architecture, and its version, which the keys of caches contain."""
+    libraries = nvrtc_libraries()
+    knowing = [library for library in libraries if not arch or _capability(arch) in library.archs]
+    for library in (*knowing, *libraries):
+        return f"nvrtc {library.version[0]}.{library.version[1]}"
     return f"nvcc {find_nvcc()}"
 
 
-@cache
-def _nvrtc() -> Any:
-    try:
-        from cuda.bindings import nvrtc
+def machine_code_arch(arch: str) -> str:
+    """The architecture whose machine code PTX becomes: of ``"compute_90"`` it is ``"sm_90"``."""
+    return arch.replace("compute_", "sm_")
 
-        nvrtc.nvrtcVersion()
-    except (ImportError, RuntimeError, OSError):
-        # The bindings without the library, or a library that does not load.
-        return None
-    return nvrtc
+
+def _capability(arch: str) -> int:
+    """The compute capability of an architecture, such as 90 of ``"sm_90a"``; 0 if it has none."""
+    digits = re.fullmatch(r"(?:sm|compute)_(\d+)[af]?", arch)
+    return int(digits[1]) if digits else 0
 
 
 def find_nvcc() -> str | None:
@@ -103,49 +107,43 @@ def find_nvcc() -> str | None:
     return shutil.which("nvcc") or shutil.which("nvcc", path=str(Path(home) / "bin"))
 
 
-def _by_nvrtc(source: str, arch: str) -> tuple[bytes, str]:
-    nvrtc = _nvrtc()
-
-    def call(function: Any, *arguments: Any) -> Any:
-        error, *values = function(*arguments)
-        if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise UserError(f"NVRTC: {nvrtc.nvrtcGetErrorString(error)[1].decode()}")
-        return values[0] if values else None
-
-    program = call(nvrtc.nvrtcCreateProgram, source.encode(), b"kernel.cu", 0, [], [])
+def _by_nvrtc(library: NvrtcLibrary, source: str, arch: str) -> tuple[bytes, str]:
     try:
-        options = [f"-arch={arch}", *_OPTIONS, "--ptxas-options=-v"]
-        (error,) = nvrtc.nvrtcCompileProgram(
-            program, len(options), [option.encode() for option in options]
-        )
-        log = b" " * call(nvrtc.nvrtcGetProgramLogSize, program)
-        call(nvrtc.nvrtcGetProgramLog, program, log)
-        message = log.rstrip(b"\0 ").decode(errors="replace")
-        if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise UserError(f"NVRTC does not compile for {arch}: {_complaint(message)}")
-        code = b" " * call(nvrtc.nvrtcGetCUBINSize, program)
-        call(nvrtc.nvrtcGetCUBIN, program, code)
-        return code, message
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+        options = (f"-arch={machine_code_arch(arch)}", *_OPTIONS, "--ptxas-options=-v")
+        compiled = library.compile(source, options)
+    except CompileError as error:
+        raise _refused("NVRTC", arch, error.log) from error
+    return compiled.ptx if _is_ptx(arch) else compiled.cubin, compiled.log
 
 
 def _by_nvcc(nvcc: str, source: str, arch: str) -> tuple[bytes, str]:
     with temporary_folder() as folder:
-        source_file, cubin_file = folder / "kernel.cu", folder / "kernel.cubin"
+        source_file = folder / "kernel.cu"
         source_file.write_text(source)
-        command = [nvcc, "-cubin", f"-arch={arch}", *_OPTIONS, "-Xptxas", "-v"]
-        process = subprocess.run(
-            [*command, "-o", cubin_file, source_file],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if process.returncode:
-            raise UserError(f"{nvcc} does not compile for {arch}: {_complaint(process.stderr)}")
-        return cubin_file.read_bytes(), process.stderr
+
+        def run(form: str, form_arch: str) -> tuple[bytes, str]:
+            made = folder / f"kernel.{form}"
+            command = [nvcc, f"-{form}", f"-arch={form_arch}", *_OPTIONS, "-Xptxas", "-v"]
+            process = subprocess.run(
+                [*command, "-o", made, source_file], capture_output=True, text=True, check=False
+            )
+            if process.returncode:
+                raise _refused(nvcc, arch, process.stderr)
+            return made.read_bytes(), process.stderr
+
+        code, log = run("cubin", machine_code_arch(arch))
+        # As NVRTC gives it, and drivers want it.
+        return (run("ptx", arch)[0] + b"\0", log) if _is_ptx(arch) else (code, log)
 
 
-def _complaint(log: str) -> str:
+def _is_ptx(arch: str) -> bool:
+    return arch.startswith("compute_")
+
+
+def _refused(compiler: str, arch: str, log: str) -> UserError:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "?")
+    reason = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "?")
+    sentence = f"{compiler} does not compile for {arch}: {reason}"
+    if _capability(arch) in _ONLY_BEFORE_13:
+        sentence += "; NVRTC of CUDA 12 does: install nvidia-cuda-nvrtc-cu12 beside it"
+    return UserError(sentence)

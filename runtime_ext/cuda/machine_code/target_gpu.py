@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
-from tvm_ios.devices.device import Multiprocessor, described_archs, largest_gpu
-from tvm_ios.devices.occupancy import resident_blocks
+from tvm_ios.devices.device import (
+    DeviceDescription,
+    Multiprocessor,
+    described_archs,
+    largest_gpu,
+)
+from tvm_ios.devices.occupancy import multiprocessor_of, resident_blocks
 from tvm_ios.errors import UserError
 
 #: Architectures whose multiprocessors do 64 multiply-adds of float32 a cycle; others do 128 (CUDA
@@ -62,10 +67,21 @@ def gpu_of(arch: str) -> TargetGpu:
         If none has.
     """
     device = largest_gpu(arch)
-    if device is None or device.multiprocessor is None:
+    if device is None:
         archs = ", ".join(described_archs())
         raise UserError(f"no device file has the architecture {arch!r}, only {archs}: add one")
-    own = device.multiprocessor
+    return target_gpu(device)
+
+
+def target_gpu(device: DeviceDescription) -> TargetGpu:
+    """A described GPU as what kernels are cut for.
+
+    Raises
+    ------
+    OccupancyError
+        If it is none.
+    """
+    own = multiprocessor_of(device)
     multiply_adds = 64 if own.arch in _NARROW else 128
     clock = device.peak_flops / (2 * multiply_adds * device.processors)
     return TargetGpu(

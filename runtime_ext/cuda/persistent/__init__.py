@@ -2,6 +2,8 @@
 
 ``co_schedule.py``
     Co-scheduled stages on a GPU: one kernel each, and its code for lowering. Needs no TVM.
+``estimated_rtasks.py``
+    rTasks of compiled kernels whose times are estimates: for devices that time programs slowly.
 ``fused_kernel.py``
     Compile a co-scheduled stage to one kernel (Rammer, section 4.1). Needs no TVM.
 ``fused_source.py``

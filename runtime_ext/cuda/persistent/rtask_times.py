@@ -21,11 +21,13 @@ def profiled_rkernel(
     blocks: Callable[[str], int],
     footprint: Callable[[str], Footprint],
     device: DeviceDescription,
+    overhead: float,
 ) -> RKernel:
     """An rKernel from the times of its kernels.
 
     A kernel by itself runs in waves of as many blocks as the GPU holds, and an rTask takes as long
-    as a wave. What a launch costs is left out, for rTasks in a persistent kernel are not launched.
+    as a wave. What a launch costs is left out, where the times contain it: rTasks in a persistent
+    kernel are not launched.
 
     Parameters
     ----------
@@ -38,12 +40,16 @@ def profiled_rkernel(
     blocks, footprint
         Give the blocks and the footprint of a kernel, by its symbol.
     device
-        The GPU, whose launch overhead is left out.
+        The GPU.
+    overhead
+        Seconds of each of the times that are no work of a kernel, as the device says that gave
+        them.
     """
     symbols = [call.symbol for call in code.calls]
     tasks = tuple(map(blocks, symbols))
     resident = [vdevice([footprint(symbol)], device) for symbol in symbols]
-    kernel_seconds = [max(_SHORTEST_TASK, seconds - device.launch_overhead) for seconds in phases]
+    # Of noisy times no more is left out than leaves a kernel something to do.
+    kernel_seconds = [max(min(s, _SHORTEST_TASK), s - overhead) for s in phases]
     task_seconds = tuple(
         seconds / -(-count // blocks_at_once)
         for seconds, count, blocks_at_once in zip(kernel_seconds, tasks, resident, strict=True)

@@ -9,6 +9,7 @@ from runtime_ext.cuda.persistent.fused_kernel import vdevice
 from runtime_ext.cuda.persistent.rtask_library import RTaskLibrary
 from runtime_ext.cuda.persistent.rtask_times import profiled_rkernel
 from tvm_ios.devices.device import DeviceDescription
+from tvm_ios.errors import UnfusedError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.measuring.stage_fuser import FusedStages
 from tvm_ios.program.program import Part, UnitCode
@@ -30,8 +31,10 @@ class GpuStageFuser:
     device
         The GPU.
     only
-        Where nothing can be compiled, the units of the stages whose kernels were compiled before,
-        of the usual rKernels. None where there is a compiler.
+        Where no kernel can be made, the units of the stages whose kernels were compiled before,
+        of the usual rKernels. None where a kernel can be made of any stage.
+    why
+        Why only those, as a part of a sentence.
     """
 
     def __init__(
@@ -39,8 +42,9 @@ class GpuStageFuser:
         library: RTaskLibrary,
         device: DeviceDescription,
         only: Collection[tuple[int, ...]] | None = None,
+        why: str = "there is no CUDA compiler here: install nvidia-cuda-nvrtc",
     ) -> None:
-        self.compiles = only is None
+        self.refusal = "" if only is None else why
         self._library = library
         self._device = device
         self._only = None if only is None else {tuple(sorted(units)) for units in only}
@@ -58,10 +62,13 @@ class GpuStageFuser:
             return self._device.processors
         return vdevice(map(self._library.footprint, sorted(symbols)), self._device)
 
-    def rkernel(self, name: str, code: UnitCode, phases: Sequence[float]) -> RKernel:
-        """An rKernel from the seconds of its kernels alone."""
+    def rkernel(
+        self, name: str, code: UnitCode, phases: Sequence[float], overhead: float
+    ) -> RKernel:
+        """An rKernel from the seconds of its kernels alone; see :func:`profiled_rkernel`."""
         library = self._library
-        return profiled_rkernel(name, code, phases, library.blocks, library.footprint, self._device)
+        blocks, footprint = library.blocks, library.footprint
+        return profiled_rkernel(name, code, phases, blocks, footprint, self._device, overhead)
 
     def share(self, kernel: RKernel, code: UnitCode) -> float:
         """Seconds of all rTasks of an rKernel if they fill the GPU, as its kernels alone could."""
@@ -88,7 +95,7 @@ class GpuStageFuser:
             Gives the code of a unit's rKernel, by its name.
         """
         choices = {unit: rkernels(unit) for unit in units}
-        if not self.compiles:
+        if self.refusal:
             choices = {unit: candidates[:1] for unit, candidates in choices.items()}
         veus = self.lanes(code(u, kernel.name) for u in units for kernel in choices[u])
         while True:
@@ -108,5 +115,13 @@ class GpuStageFuser:
         constant_name: ConstantName | None = None,
         parts: Mapping[int, Part] = NO_PARTS,
     ) -> FusedStages:
-        """The code of co-scheduled stages; see :func:`fused_stages`."""
+        """The code of co-scheduled stages; see :func:`fused_stages`.
+
+        Raises
+        ------
+        UnfusedError
+            If one cannot be a kernel.
+        """
+        if placed and self._only is not None and not self._only:
+            raise UnfusedError(f"a co-scheduled stage is a persistent kernel, and {self.refusal}")
         return fused_stages(graph, placed, code, self._library, self._device, constant_name, parts)

@@ -72,6 +72,14 @@ def test_phases_are_timed_one_by_one() -> None:
     assert (GpuDevice().name, GpuDevice().splits) == ("Stand-in", False)
 
 
+def test_what_a_launch_costs_is_the_time_of_one_that_does_nothing() -> None:
+    program = one_kernel(Buffer("x", VECTOR, Role.INPUT), Buffer("y", VECTOR, Role.OUTPUT))
+    (of_a_kernel,) = GpuDevice(lanes=4).profile_phases(program, lambda _: kernel("step"))
+    overhead = GpuDevice(lanes=4).launch_overhead()
+    assert len(overhead) == len(of_a_kernel)
+    assert 0 < min(overhead) <= max(overhead) < 2.1e-6
+
+
 def test_a_program_without_launches_takes_no_time_to_speak_of() -> None:
     empty = Program(((),), (), (Buffer("x", BufferType((3, 0)), Role.OUTPUT),), ())
     assert max(time_program(empty, lambda _: kernel("step"))) < 1e-5

@@ -1,6 +1,7 @@
 """What commands found, as tables for people and JSON for programs.
 
 - optimized: what optimising a model came to
+- on_device: what a timing device said of a model's programs
 - scheduled: a schedule; sub_graphs: the coarse sub-graphs of a model
 - front: the front of latency and memory
 """

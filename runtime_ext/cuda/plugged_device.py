@@ -1,0 +1,70 @@
+"""A timing device of another package as measured searches use it, and as what runs a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from runtime_ext.cuda.launch_graphs import launch_graph
+from runtime_ext.execution.model_program import ModelProgram
+from tvm_ios.files.array_files import Array
+from tvm_ios.measuring.device import NO_CONSTANTS, Function
+from tvm_ios.measuring.launch_graph import LaunchGraph
+from tvm_ios.measuring.timing_device import RunningDevice, TimingDevice, outputs_of, timed
+from tvm_ios.program.program import Launch, Program
+
+
+@dataclass(frozen=True)
+class PluggedDevice:
+    """So many streams of a timing device; see :class:`tvm_ios.measuring.device.Device`."""
+
+    device: TimingDevice
+    lanes: int
+    splits: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """The device's name and version: what logs are marked with."""
+        return f"{self.device.name} {self.device.version}"
+
+    def time_program(
+        self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
+    ) -> list[float]:
+        """Samples, in seconds, of a program; raises UntimedError if the device has none."""
+        graph = launch_graph(program, function, self.device.arch, constants)
+        return list(timed(self.device, graph).samples)
+
+    def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
+        """For each launch of a one-lane program samples of its seconds when it runs alone."""
+        (lane,) = program.lanes
+        return [
+            self.time_program(replace(program, lanes=((item,),)), function)
+            for item in lane
+            if isinstance(item, Launch)
+        ]
+
+    def launch_overhead(self) -> list[float]:
+        """What the device says of its own times."""
+        return [self.device.timing.launch_overhead]
+
+
+class PluggedSession:
+    """A program on a device that computes; see :class:`tvm_ios.contest.contest.AnySession`."""
+
+    def __init__(self, device: RunningDevice, model: ModelProgram, graph: LaunchGraph) -> None:
+        self._device, self._model, self._graph = device, model, graph
+        self._inputs: dict[str, Array] = {}
+        self._outputs: Mapping[str, Array] = {}
+
+    def run(self, /, **inputs: Any) -> None:
+        """Run once; inputs set before stay."""
+        self._inputs |= {port.buffer: inputs[port.name] for port in self._model.inputs}
+        self._outputs = outputs_of(self._device, self._graph, self._inputs)
+
+    def get_output(self, which: int, /) -> Array:
+        """An output of the last run."""
+        return self._outputs[self._model.outputs[which].buffer]
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,145 @@
+"""Launch graphs as files: for simulators and boards that run elsewhere, and what they recorded.
+
+A folder has ``NAME.json`` for each graph, ``code/SHA256.ptx`` or ``.cubin`` for its kernels, and
+``data/SHA256.npy`` for what buffers hold. Equal code and data of several graphs lie there once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+from tvm_ios.files.atomic import make_folder, write_atomically
+from tvm_ios.files.json_text import json_object, natural, naturals
+from tvm_ios.measuring.launch_graph import Extents, GraphBuffer, KernelLaunch, LaunchGraph
+from tvm_ios.program.program import BufferType, Role
+
+_FORMAT, _VERSION = "tvm-ios launches", 1
+
+
+def write_launches(graph: LaunchGraph, path: Path) -> None:
+    """Write a graph as ``path``, a ``.json`` file, with its code and data beside it."""
+    suffix = "ptx" if graph.arch.startswith("compute_") else "cubin"
+    make_folder(path.parent)
+    for key, code in graph.code.items():
+        _write_new(path.parent / "code" / f"{key}.{suffix}", code)
+    contents = [_write_content(path.parent, buffer.content) for buffer in graph.buffers]
+    data = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "digest": graph.digest,
+        "model": graph.model,
+        "policy": graph.policy,
+        "arch": graph.arch,
+        "buffers": [
+            {
+                "name": buffer.name,
+                "shape": buffer.type.shape,
+                "dtype": buffer.type.dtype,
+                "role": buffer.role,
+                "data": content,
+            }
+            for buffer, content in zip(graph.buffers, contents, strict=True)
+        ],
+        "launches": [
+            {
+                "unit": launch.unit,
+                "key": launch.key,
+                "code": f"code/{launch.code}.{suffix}",
+                "entry": launch.entry,
+                "grid": launch.grid,
+                "block": launch.block,
+                "shared_bytes": launch.shared_bytes,
+                "arguments": launch.arguments,
+                "cleared": launch.cleared,
+                "waits": launch.waits,
+            }
+            for launch in graph.launches
+        ],
+    }
+    write_atomically(path, json.dumps(data, indent=1).encode())
+
+
+def read_launches(path: Path) -> LaunchGraph:
+    """Read what :func:`write_launches` wrote.
+
+    Raises
+    ------
+    UserError
+        If it is no such thing, or a file is missing or damaged.
+    """
+    try:
+        data = json_object(path.read_bytes())
+        if (data["format"], data["version"]) != (_FORMAT, _VERSION):
+            raise UserError(f"{path} is not a {_FORMAT} of version {_VERSION}")
+        files = {str(launch["code"]) for launch in data["launches"]}
+        graph = LaunchGraph(
+            arch=str(data["arch"]),
+            code={Path(file).stem: (path.parent / file).read_bytes() for file in files},
+            buffers=tuple(_buffer(path.parent, buffer) for buffer in data["buffers"]),
+            launches=tuple(map(_launch, data["launches"])),
+            model=str(data["model"]),
+            policy=str(data["policy"]),
+        )
+        code_is_whole = all(_sha256(code) == key for key, code in graph.code.items())
+        if graph.digest != data["digest"] or not code_is_whole:
+            raise UserError(f"{path}, or what lies beside it, is damaged: write it again")
+        return graph
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename}: {error.strerror or error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path} lacks or misstates {error}: write it again") from error
+
+
+def _buffer(folder: Path, data: Any) -> GraphBuffer:
+    file = data["data"]
+    content = None if file is None else np.load(folder / str(file), allow_pickle=False)
+    buffer_type = BufferType(naturals(data["shape"]), str(data["dtype"]))
+    return GraphBuffer(str(data["name"]), buffer_type, Role(data["role"]), content)
+
+
+def _launch(data: Any) -> KernelLaunch:
+    return KernelLaunch(
+        unit=str(data["unit"]),
+        code=Path(str(data["code"])).stem,
+        entry=str(data["entry"]),
+        grid=_extents(data["grid"]),
+        block=_extents(data["block"]),
+        shared_bytes=natural(data["shared_bytes"]),
+        arguments=naturals(data["arguments"]),
+        cleared=naturals(data["cleared"]),
+        waits=naturals(data["waits"]),
+    )
+
+
+def _extents(data: Any) -> Extents:
+    x, y, z = naturals(data)
+    return x, y, z
+
+
+def _write_content(folder: Path, content: Array | None) -> str | None:
+    """Where the content of a buffer lies, from now on; None where there is none."""
+    if content is None:
+        return None
+    stream = io.BytesIO()
+    np.save(stream, np.ascontiguousarray(content), allow_pickle=False)
+    name = f"data/{_sha256(stream.getvalue())}.npy"
+    _write_new(folder / name, stream.getvalue())
+    return name
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    if not path.exists():
+        make_folder(path.parent)
+        write_atomically(path, content)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,201 @@
+"""A device that times programs: a GPU, a simulator of one, a board or a recording.
+
+Other packages add them by entry points of the group :data:`GROUP`, each a function without
+parameters that opens a :class:`TimingDevice`. ``docs/devices.md`` has an example.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, Protocol, runtime_checkable
+
+from tvm_ios.devices.device import DeviceDescription
+from tvm_ios.errors import UserError
+from tvm_ios.extensions import ExtensionError, extensions, load_extension
+from tvm_ios.files.array_files import Array
+from tvm_ios.measuring.launch_graph import LaunchGraph
+
+#: The entry points of other packages' devices that time programs.
+GROUP = "tvm_ios.timing_devices"
+
+
+class UntimedError(UserError):
+    """A graph that a device has no time of, with one sentence that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What is in the times of a device.
+
+    Attributes
+    ----------
+    launch_overhead
+        Seconds of a graph of one launch that are no work of its kernel; 0 where times begin with a
+        kernel's first instruction and end with its last.
+    edge_latency
+        Seconds in a graph's time between the end of a launch and the begin of one that waits for
+        it; None where nobody knows.
+    exact
+        Whether equal graphs always take the same. What was timed once is not timed again then.
+    """
+
+    launch_overhead: float
+    edge_latency: float | None = None
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """How long a graph takes.
+
+    Attributes
+    ----------
+    samples
+        Seconds of runs; one will do where times are exact.
+    spans
+        For each launch its begin and end in one of these runs, in seconds since its begin; none
+        where the device cannot tell.
+    """
+
+    samples: tuple[float, ...]
+    spans: tuple[tuple[float, float], ...] = ()
+
+
+@runtime_checkable
+class TimingDevice(Protocol):
+    """Where programs are timed."""
+
+    @property
+    def name(self) -> str:
+        """What logs and schedules are marked with."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """What else its times depend on, such as a simulator's configuration.
+
+        Logs of different versions are kept apart.
+        """
+        ...
+
+    @property
+    def gpu(self) -> DeviceDescription:
+        """Its figures, with what its multiprocessors hold: kernels are cut for them."""
+        ...
+
+    @property
+    def arch(self) -> str:
+        """What to compile for: ``"sm_70"`` for machine code, ``"compute_70"`` for PTX."""
+        ...
+
+    @property
+    def lanes(self) -> int:
+        """How many launches may run side by side: the streams that programs are written for."""
+        ...
+
+    @property
+    def persistent(self) -> bool:
+        """Whether kernels run whose blocks wait for each other.
+
+        As many blocks have to run at once as the multiprocessors of :attr:`gpu` hold.
+        """
+        ...
+
+    @property
+    def timing(self) -> Timing:
+        """What is in its times."""
+        ...
+
+    def time(self, graph: LaunchGraph) -> Timed:
+        """Time a graph.
+
+        Raises
+        ------
+        UntimedError
+            If there is no time of it. A search does without such a stage.
+        """
+        ...
+
+
+@runtime_checkable
+class RunningDevice(TimingDevice, Protocol):
+    """A device that also computes, so that programs can be verified on it."""
+
+    def run(self, graph: LaunchGraph, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The outputs of a graph by the names of their buffers, from its inputs by theirs."""
+        ...
+
+
+def timing_device_names() -> tuple[str, ...]:
+    """The timing devices that other packages add."""
+    return tuple(extensions(GROUP))
+
+
+def open_timing_device(name: str) -> TimingDevice:
+    """Open a timing device by the name of its entry point.
+
+    Raises
+    ------
+    UserError
+        If there is none of the name, the package that adds it is broken, or the device says that
+        it cannot be used.
+    """
+    known = timing_device_names()
+    if name not in known:
+        instead = f"there are {', '.join(known)}" if known else "no package here adds any"
+        raise UserError(
+            f"there is no timing device {name!r}, {instead}: a described device is a --cost, and "
+            f"a package adds one that times programs by an entry point of {GROUP}"
+        )
+    opened: Callable[[], Any] = load_extension(GROUP, name, FunctionType)
+    device = _guarded(f"opening the device {name!r}", opened)
+    if not isinstance(device, TimingDevice):
+        raise ExtensionError(f"what opens the device {name!r} gives no TimingDevice: mend it")
+    if device.gpu.multiprocessor is None:
+        raise ExtensionError(f"the device {name!r} describes no multiprocessor: give it a GPU's")
+    return device
+
+
+def timed(device: TimingDevice, graph: LaunchGraph) -> Timed:
+    """What a device says of a graph, if it can be true.
+
+    Raises
+    ------
+    UntimedError
+        If the device has no time of it.
+    UserError
+        If the device fails, or what it says is no time.
+    """
+    said = _guarded(f"timing on the device {device.name!r}", lambda: device.time(graph))
+    samples, spans = said.samples, said.spans
+    if not samples or not all(0 < s < math.inf for s in samples):
+        raise UserError(f"the device {device.name!r} gives no times but {samples}: mend it")
+    if spans and (
+        len(spans) != len(graph.launches) or not all(0 <= b <= e < math.inf for b, e in spans)
+    ):
+        raise UserError(
+            f"the device {device.name!r} gives {len(spans)} spans of {len(graph.launches)} "
+            "launches, or some that end before they begin: mend it"
+        )
+    return said
+
+
+def outputs_of(
+    device: RunningDevice, graph: LaunchGraph, inputs: Mapping[str, Array]
+) -> Mapping[str, Array]:
+    """What a device computes; raises UserError if it fails."""
+    return _guarded(f"running on the device {device.name!r}", lambda: device.run(graph, inputs))
+
+
+def _guarded(doing: str, what: Callable[[], Any]) -> Any:
+    """What a function of another package gives; its failures become sentences."""
+    try:
+        return what()
+    except UserError:
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(f"{doing} failed ({reason})") from error

@@ -1,0 +1,57 @@
+"""Persistent kernels only where they are faster than launches on streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
+from tvm_ios.schedule.waves import waves
+
+
+def with_streams(
+    schedule: Schedule,
+    predecessors: Sequence[int],
+    seconds: Callable[[Stage], float | None],
+) -> Schedule:
+    """A schedule in which waves on streams stand for co-scheduled stages that are no faster.
+
+    Parameters
+    ----------
+    schedule
+        One with the seconds of its stages.
+    predecessors
+        For each unit the bit set of the units it reads from.
+    seconds
+        Of a stage on streams; None where nothing is to be compared.
+    """
+    stages: list[Stage] = []
+    latencies: list[float] = []
+    placements: dict[int, Placement] = {}
+    kernels = dict(schedule.kernels)
+    for place, stage in enumerate(schedule.stages):
+        taken = schedule.latencies[place]
+        if stage.strategy is Strategy.CO_SCHEDULE:
+            in_waves = [
+                Stage(Strategy.CONCURRENT, tuple((unit,) for unit in wave))
+                for wave in waves(predecessors, stage.units)
+            ]
+            on_streams = [s for s in map(seconds, in_waves) if s is not None]
+            if len(on_streams) == len(in_waves) and sum(on_streams) <= taken:
+                stages += in_waves
+                latencies += on_streams
+                # On streams units run in their usual way.
+                kernels = {u: name for u, name in kernels.items() if u not in stage.units}
+                continue
+            placements[len(stages)] = schedule.placements[place]
+        stages.append(stage)
+        latencies.append(taken)
+    return replace(
+        schedule,
+        stages=tuple(stages),
+        latencies=tuple(latencies),
+        placements=placements,
+        kernels=kernels,
+    )
