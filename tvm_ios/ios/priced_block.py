@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -135,7 +135,7 @@ class PricedBlock:
 
 
 @contextmanager
-def _without_collecting() -> Iterator[None]:
+def _without_collecting() -> Generator[None]:
     """Do not look for cycles among hundreds of thousands of tuples, which have none."""
     collecting = gc.isenabled()
     gc.disable()
