@@ -18,7 +18,11 @@ from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
 from runtime_ext.cuda.machine_code.launchable import read_kernels
 from runtime_ext.cuda.persistent.co_schedule import CoScheduledStage, co_scheduled, rtask_code
-from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel, profiled_rkernel
+from runtime_ext.cuda.persistent.rtask_times import (
+    contended_rkernel,
+    estimated_rkernel,
+    profiled_rkernel,
+)
 from runtime_ext.execution.buffers import content_key
 from runtime_ext.execution.session import Session
 from runtime_ext.units.in_place import arrange
@@ -277,3 +281,21 @@ def test_an_rtask_takes_as_long_as_a_wave_of_its_kernel() -> None:
     assert with_launches.seconds == pytest.approx(13e-6)
     # A simulator's times may begin with a kernel's first instruction: nothing is left out then.
     assert rkernel(12e-6, 0.5e-6, overhead=0).task_seconds == pytest.approx((4e-6, 0.5e-6))
+
+
+def test_rtasks_that_were_profiled_alone_are_slower_beside_others() -> None:
+    device = load_device("h200")
+    calls = (PhaseCall("many", 1, ()), PhaseCall("few", 1, ()))
+    code = UnitCode((), 0, (), calls)
+    # Four warps use half of a multiprocessor; so many threads fit sixteen times.
+    footprint = Footprint(128, 32, 0)
+    assert device.saturating_warps == 8
+    alone = RKernel("default", (132 * 16, 132), (8e-6, 1e-6), 9e-6)
+
+    def beside(veus: int) -> tuple[float, ...]:
+        return contended_rkernel(alone, code, lambda _: footprint, device, veus).task_seconds
+
+    # The first shared its multiprocessor when it was profiled; the second had one for itself.
+    assert beside(16 * 132) == pytest.approx((8e-6, 8e-6))
+    assert beside(4 * 132) == pytest.approx((2e-6, 2e-6))
+    assert beside(132) == pytest.approx((1e-6, 1e-6))

@@ -32,7 +32,7 @@ from tests.cuda.nvrtc_kernels import (
     ring_program,
     run_ring,
 )
-from tvm_ios.devices.device import DeviceDescription, Multiprocessor, largest_gpu
+from tvm_ios.devices.device import DeviceDescription, Multiprocessor, largest_gpu, load_device
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.program.happens_before import ordered_launches
 from tvm_ios.program.lane_writer import LaneWriter
@@ -106,7 +106,9 @@ def this_gpu() -> DeviceDescription:
         source="the driver",
     )
     count = opened.attribute("MULTIPROCESSOR_COUNT")
-    return DeviceDescription("gpu", opened.name, 1.0, 1.0, count, 1, 0.0, 0.0, {}, holds)
+    return replace(
+        load_device("h100"), name="gpu", processors=count, sources={}, multiprocessor=holds
+    )
 
 
 @pytest.mark.parametrize("captured", [True, False])

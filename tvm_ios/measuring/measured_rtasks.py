@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tvm_ios.errors import UnfusedError
 from tvm_ios.graph.op_graph import OpGraph
@@ -32,6 +33,10 @@ class MeasuredRTasks:
     @property
     def lanes(self) -> int:
         """The lanes of a CPU, or the vEUs that a GPU is for any of the kernels."""
+        return self._lanes
+
+    @cached_property
+    def _lanes(self) -> int:
         timer, fuser = self.timer, self.timer.kernels.fuser
         if fuser is None:
             return timer.lanes
@@ -55,8 +60,14 @@ class MeasuredRTasks:
         self.timer.rkernels.measure(progress)
 
     def kernels(self, graph: OpGraph, unit: int) -> tuple[RKernel, ...]:
-        """The ways to compute a unit."""
-        return self.timer.rkernels(unit)
+        """The ways to compute a unit; on a GPU its rTasks share multiprocessors with others."""
+        timer, fuser = self.timer, self.timer.kernels.fuser
+        if fuser is None:
+            return timer.rkernels(unit)
+        return tuple(
+            fuser.contended(kernel, timer.rkernels.code(unit, kernel.name), self.lanes)
+            for kernel in timer.rkernels(unit)
+        )
 
     def program(self, graph: OpGraph, stage: Stage) -> RProgram:
         """What a co-scheduled stage runs."""

@@ -56,6 +56,10 @@ class StageFuser(Protocol):
         """An rKernel from the seconds of its kernels alone, of each the launch's overhead."""
         ...
 
+    def contended(self, kernel: RKernel, code: UnitCode, veus: int) -> RKernel:
+        """A profiled rKernel whose rTasks take as long as while so many vEUs are busy."""
+        ...
+
     def share(self, kernel: RKernel, code: UnitCode) -> float:
         """Seconds of all rTasks of an rKernel if they fill the device."""
         ...
@@ -66,8 +70,13 @@ class StageFuser(Protocol):
         units: Sequence[int],
         rkernels: RKernels,
         code: Callable[[int, str], UnitCode],
+        *,
+        profiled: bool = True,
     ) -> RProgram:
-        """Some units as one rProgram, on as many vEUs as the kernels that it names leave."""
+        """Some units as one rProgram, on as many vEUs as the kernels that it names leave.
+
+        rTasks that were profiled alone are slower beside others.
+        """
         ...
 
     def fused(

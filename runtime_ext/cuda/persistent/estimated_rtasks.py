@@ -68,7 +68,11 @@ class EstimatedRTasks:
     def program(self, graph: OpGraph, stage: Stage) -> RProgram:
         """What a co-scheduled stage runs."""
         return self._fuser.rprogram(
-            graph, stage.units, lambda unit: self.kernels(graph, unit), self.timer.rkernels.code
+            graph,
+            stage.units,
+            lambda unit: self.kernels(graph, unit),
+            self.timer.rkernels.code,
+            profiled=False,
         )
 
     def seconds(self, graph: OpGraph, programs: Sequence[RProgram]) -> list[float]:

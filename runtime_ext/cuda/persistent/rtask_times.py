@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from runtime_ext.cuda.persistent.fused_kernel import vdevice
 from tvm_ios.devices.device import DeviceDescription
-from tvm_ios.devices.occupancy import Footprint
+from tvm_ios.devices.occupancy import WARP, Footprint
 from tvm_ios.program.program import UnitCode
 from tvm_ios.schedule.rkernel import RKernel
 
@@ -55,6 +57,38 @@ def profiled_rkernel(
         for seconds, count, blocks_at_once in zip(kernel_seconds, tasks, resident, strict=True)
     )
     return RKernel(name, tasks, task_seconds, sum(kernel_seconds))
+
+
+def contended_rkernel(
+    kernel: RKernel,
+    code: UnitCode,
+    footprint: Callable[[str], Footprint],
+    device: DeviceDescription,
+    veus: int,
+) -> RKernel:
+    """A profiled rKernel whose rTasks take as long as while all vEUs are busy.
+
+    Profiled alone, the blocks of a small kernel have a multiprocessor each. As vEUs they share it
+    with others, and are slower once all together would use more than its throughput: the rule of
+    described devices (:mod:`tvm_ios.costs.contention`).
+
+    Parameters
+    ----------
+    kernel, code, footprint, device
+        As :func:`profiled_rkernel` gave and took them.
+    veus
+        On how many vEUs its rTasks are placed.
+    """
+
+    def slower(symbol: str, blocks: int) -> float:
+        share = min(1.0, math.ceil(footprint(symbol).threads / WARP) / device.saturating_warps)
+        resident = vdevice([footprint(symbol)], device) // device.processors
+        alone = min(resident, math.ceil(blocks / device.processors))
+        return max(1.0, share * veus / device.processors) / max(1.0, share * alone)
+
+    calls = zip(code.calls, kernel.tasks, kernel.task_seconds, strict=True)
+    seconds = tuple(each * slower(call.symbol, blocks) for call, blocks, each in calls)
+    return replace(kernel, task_seconds=seconds)
 
 
 def estimated_rkernel(

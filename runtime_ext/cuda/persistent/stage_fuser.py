@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from runtime_ext.cuda.persistent.co_schedule import MOST_KERNELS, fused_stages
 from runtime_ext.cuda.persistent.fused_kernel import vdevice
 from runtime_ext.cuda.persistent.rtask_library import RTaskLibrary
-from runtime_ext.cuda.persistent.rtask_times import profiled_rkernel
+from runtime_ext.cuda.persistent.rtask_times import contended_rkernel, profiled_rkernel
 from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.errors import UnfusedError
 from tvm_ios.graph.op_graph import OpGraph
@@ -70,6 +70,10 @@ class GpuStageFuser:
         blocks, footprint = library.blocks, library.footprint
         return profiled_rkernel(name, code, phases, blocks, footprint, self._device, overhead)
 
+    def contended(self, kernel: RKernel, code: UnitCode, veus: int) -> RKernel:
+        """A profiled rKernel among others on so many vEUs; see :func:`contended_rkernel`."""
+        return contended_rkernel(kernel, code, self._library.footprint, self._device, veus)
+
     def share(self, kernel: RKernel, code: UnitCode) -> float:
         """Seconds of all rTasks of an rKernel if they fill the GPU, as its kernels alone could."""
         counts = zip(code.calls, kernel.tasks, kernel.task_seconds, strict=True)
@@ -84,6 +88,8 @@ class GpuStageFuser:
         units: Sequence[int],
         rkernels: RKernels,
         code: Callable[[int, str], UnitCode],
+        *,
+        profiled: bool = True,
     ) -> RProgram:
         """Some units as one rProgram, on as many vEUs as its kernels leave room for.
 
@@ -93,14 +99,25 @@ class GpuStageFuser:
             As for :func:`tvm_ios.rammer.wavefront.co_schedule`.
         code
             Gives the code of a unit's rKernel, by its name.
+        profiled
+            Whether rTasks were profiled alone, so that they are slower beside others.
         """
         choices = {unit: rkernels(unit) for unit in units}
         if self.refusal:
             choices = {unit: candidates[:1] for unit, candidates in choices.items()}
         veus = self.lanes(code(u, kernel.name) for u in units for kernel in choices[u])
         while True:
-            program = co_schedule(graph, units, choices.__getitem__, veus)
-            chosen = {unit: (program.kernels[unit],) for unit in units}
+            placed = choices
+            if profiled:
+                placed = {
+                    unit: tuple(self.contended(k, code(unit, k.name), veus) for k in candidates)
+                    for unit, candidates in choices.items()
+                }
+            program = co_schedule(graph, units, placed.__getitem__, veus)
+            chosen = {
+                unit: tuple(k for k in choices[unit] if k.name == program.kernels[unit].name)
+                for unit in units
+            }
             veus_of_chosen = self.lanes(code(u, kernel.name) for u, (kernel,) in chosen.items())
             if veus_of_chosen <= veus:
                 return program
