@@ -32,6 +32,10 @@ SPECIALISED = {
     128: {1: 105.98, 32: 103.74, 128: 103.29},
 }
 
+#: Milliseconds of Inception V3 on a K80, with the schedule for it and with that for a V100 (IOS,
+#: thesis, table 4.2).
+ON_K80 = {"k80": 13.87, "v100": 14.65}
+
 
 def published_latencies() -> Mapping[tuple[str, int], Mapping[str, float]]:
     """For each network and batch milliseconds by policy; the first of repeated measurements."""
