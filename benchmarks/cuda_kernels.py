@@ -12,7 +12,7 @@ import argparse
 import time
 from typing import Any
 
-from gpu_fill import fill, totals
+from gpu_fill.occupancy import fill, totals
 from report import write_result
 from rich.table import Table
 

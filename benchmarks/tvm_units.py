@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-import single_operators
 import tvm
+from operators import single_operators
 from report import model_of, read_figures, write_result
 from rich.table import Table
 from tvm import relax
@@ -38,7 +38,7 @@ from runtime_ext.kernels.tir_calls import without_tir
 from tvm_ios.cli.output import console
 from tvm_ios.contest.pairs import paired_ratio
 from tvm_ios.program.lower import lower_stages
-from tvm_ios.schedule.schedule import Stage, Strategy
+from tvm_ios.schedule.stage import Stage, Strategy
 
 NETWORKS = (
     "squeezenet",

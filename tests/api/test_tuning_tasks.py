@@ -62,10 +62,10 @@ def test_merge_candidates_are_those_of_the_pruning(block: MeasuredModule[RelaxUn
     assert all("+" in task.name and not task.weight for task in tasks)
 
 
-def test_no_candidates_without_merging(block: MeasuredModule[RelaxUnits], tmp_path: Path) -> None:
+def test_stages_of_one_group_leave_candidates_of_greedy_s_alone(tmp_path: Path) -> None:
     alone = search(tmp_path, "inception_block", Pruning(3, 1))
-    assert model_to_tune(alone).merges == {}
-    assert len(tasks_of(alone)) == 11
+    assert model_to_tune(alone).merges == {(10, 11): [(10, 11)]}
+    assert len(tasks_of(alone)) == 12
 
 
 def test_squeezenet(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def test_tune_and_continue(model: Path, tmp_path: Path) -> None:
     first = tvm_ios("tune", model, *options, "--trials", 3).json
     assert list(first) == [
         "model",
+        "tail",
         "log",
         "latency_ms",
         "kernels",

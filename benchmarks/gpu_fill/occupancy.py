@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from earlier_tiles import EarlierSpace
-
 from runtime_ext.cuda.gemm_space import GemmSpace
 from runtime_ext.cuda.kernels.block_work import BlockWork, grid_cycles
 from runtime_ext.cuda.kernels.contraction_shape import block_count, stored_width
@@ -22,6 +20,8 @@ from runtime_ext.kernels.spec import Contraction, Mean
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource, Workload
 from tvm_ios.devices.occupancy import resident_blocks
+
+from .earlier_tiles import EarlierSpace
 
 #: Channels of a block of a mean, before.
 _MEAN_CHANNELS = 32
