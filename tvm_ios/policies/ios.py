@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -76,9 +77,13 @@ def _search_all(
     problem, limits = request.problem, request.limits
     assert request.costs.stages is not None, "the policy needs them"
     as_one = request.costs.branches_alike and limits.reuse
+    begin = time.perf_counter()
+    blocks = problem.wide_blocks if as_one else problem.blocks
+    # To cut blocks takes seconds of large graphs, which are the search's.
+    spent, limit = time.perf_counter() - begin, limits.budget.time_limit
     return search_graph(
         problem.units,
-        problem.wide_blocks if as_one else problem.blocks,
+        blocks,
         request.costs.stages,
         strategies,
         limits.pruning,
@@ -87,7 +92,7 @@ def _search_all(
         branches_as_one=as_one,
         progress=partial(request.progress, "searching blocks"),
         memory_budget=limits.memory_budget,
-        time_limit=limits.budget.time_limit,
+        time_limit=None if limit is None else limit - spent,
     )
 
 
