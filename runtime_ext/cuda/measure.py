@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from runtime_ext.cuda.nvidia.driver import call, open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.cuda.nvidia.resources import DeviceBytes, event, upload
 from tvm_ios.files.array_files import Array
-from tvm_ios.measuring.device import NO_CONSTANTS
+from tvm_ios.measuring.device import NO_CONSTANTS, launches_alone
 from tvm_ios.program.program import Launch, Program
 
 #: Gives the kernel of a symbol.
@@ -85,12 +85,7 @@ class GpuDevice:
 
     def profile_phases(self, program: Program, function: KernelOf) -> list[list[float]]:
         """For each launch of a one-lane program samples of its seconds when it runs alone."""
-        (lane,) = program.lanes
-        return [
-            self.time_program(replace(program, lanes=((item,),)), function)
-            for item in lane
-            if isinstance(item, Launch)
-        ]
+        return [self.time_program(alone, function) for alone in launches_alone(program)]
 
     def launch_overhead(self) -> list[float]:
         """Seconds of a kernel that does nothing, timed as the others are."""

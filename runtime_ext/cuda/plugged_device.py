@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from runtime_ext.cuda.launch_graphs import launch_graph
 from runtime_ext.execution.model_program import ModelProgram
 from tvm_ios.files.array_files import Array
-from tvm_ios.measuring.device import NO_CONSTANTS, Function
+from tvm_ios.measuring.device import NO_CONSTANTS, Function, launches_alone
 from tvm_ios.measuring.launch_graph import LaunchGraph
 from tvm_ios.measuring.timing_device import RunningDevice, TimingDevice, outputs_of, timed
-from tvm_ios.program.program import Launch, Program
+from tvm_ios.program.program import Program
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,7 @@ class PluggedDevice:
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
         """For each launch of a one-lane program samples of its seconds when it runs alone."""
-        (lane,) = program.lanes
-        return [
-            self.time_program(replace(program, lanes=((item,),)), function)
-            for item in lane
-            if isinstance(item, Launch)
-        ]
+        return [self.time_program(alone, function) for alone in launches_alone(program)]
 
     def launch_overhead(self) -> list[float]:
         """What the device says of its own times."""

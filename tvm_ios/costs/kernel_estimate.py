@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_ios.devices.device import DeviceDescription
+from tvm_ios.devices.occupancy import WARP
 from tvm_ios.graph.elements import Operator
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graph.op_graph import OpGraph
@@ -176,7 +177,7 @@ def _tiled(
     height, width, *thread = tile
     arithmetic = math.prod(thread) / 2
     reached = device.efficiency * arithmetic / (arithmetic + _EXPOSED_LOADS * sum(thread))
-    warps = height * width / math.prod(thread) / 32
+    warps = height * width / math.prod(thread) / WARP
     share = min(1.0, warps / device.saturating_warps)
     processor_flops = device.peak_flops / device.processors * reached
     return KernelEstimate(

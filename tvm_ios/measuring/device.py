@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -10,7 +11,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.measuring.stage_fuser import StageFuser
 from tvm_ios.program.compiled_unit import CompiledUnit
-from tvm_ios.program.program import Program
+from tvm_ios.program.program import Launch, Program
 from tvm_ios.progress import Steps
 
 #: Gives what a symbol of a program's kernels is.
@@ -89,3 +90,11 @@ class Kernels(Protocol):
     def function(self, symbol: str) -> Any:
         """What a symbol of the code is."""
         ...
+
+
+def launches_alone(program: Program) -> Iterator[Program]:
+    """For each launch of a one-lane program, in order, the program of this launch alone."""
+    (lane,) = program.lanes
+    for item in lane:
+        if isinstance(item, Launch):
+            yield replace(program, lanes=((item,),))
