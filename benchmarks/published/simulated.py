@@ -120,7 +120,7 @@ def _fused(
 
 
 def _kernel(cycles: int, blocks: int, device: DeviceDescription) -> KernelEstimate:
-    """A kernel of blocks of four warps that takes so many cycles alone."""
-    share = 4 / device.saturating_warps
+    """A kernel of blocks of 128 threads that takes so many cycles alone."""
+    share = device.arithmetic_share(128)
     waves = max(1.0, share * math.ceil(blocks / device.processors))
     return KernelEstimate(blocks, cycles / CLOCK / waves, share, 0, 0.0)

@@ -21,7 +21,7 @@ from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.programs import bundled_program
 from runtime_ext.cuda.nvidia.driver import open_device
-from tvm_ios.devices.occupancy import WARP
+from tvm_ios.devices.device import WARP
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.files.json_text import json_object

@@ -139,8 +139,8 @@ class AnalyticCost:
             for kernels in self._kernels
         ]
         self._seconds = [
-            sum(k.seconds(device) + k.overhead + device.launch_overhead for k in kernels)
-            for kernels in self._kernels
+            sum(kernel.seconds(device) + delay for kernel, delay in launched)
+            for launched in self._launched
         ]
 
     def _key(self, graph: OpGraph, stage: Stage) -> _Key:

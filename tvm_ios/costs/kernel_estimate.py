@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_ios.devices.device import DeviceDescription
-from tvm_ios.devices.occupancy import WARP
 from tvm_ios.graph.elements import Operator
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graph.op_graph import OpGraph
@@ -177,8 +176,7 @@ def _tiled(
     height, width, *thread = tile
     arithmetic = math.prod(thread) / 2
     reached = device.efficiency * arithmetic / (arithmetic + _EXPOSED_LOADS * sum(thread))
-    warps = height * width / math.prod(thread) / WARP
-    share = min(1.0, warps / device.saturating_warps)
+    share = device.arithmetic_share(height * width / math.prod(thread))
     processor_flops = device.peak_flops / device.processors * reached
     return KernelEstimate(
         blocks=math.ceil(rows / height) * math.ceil(columns / width),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from tvm_ios.files.json_text import natural
 
 #: The entry points of other packages' devices: a :class:`DeviceDescription`, or the path of a file.
 GROUP = "tvm_ios.devices"
+#: Threads of a warp.
+WARP = 32
 
 _FILES = FigureFiles(
     "device",
@@ -120,6 +123,10 @@ class DeviceDescription:
     stage_overhead: float
     sources: Mapping[str, str]
     multiprocessor: Multiprocessor | None = None
+
+    def arithmetic_share(self, threads: float) -> float:
+        """The part of a processor's arithmetic that a block of so many threads can use."""
+        return min(1.0, math.ceil(threads / WARP) / self.saturating_warps)
 
 
 def load_device(name: str) -> DeviceDescription:

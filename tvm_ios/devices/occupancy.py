@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_ios.devices.device import DeviceDescription, Multiprocessor
+from tvm_ios.devices.device import WARP, DeviceDescription, Multiprocessor
 from tvm_ios.errors import UserError
 
-WARP = 32
 #: Registers are given to warps in pieces of so many, and shared memory to blocks in such bytes.
 _REGISTER_UNIT = 256
 _SHARED_UNIT = 256

@@ -21,7 +21,8 @@ from runtime_ext.cuda.kernels.tensor_cores import warp_instructions
 from runtime_ext.cuda.machine_code.target_gpu import TargetGpu
 from runtime_ext.kernels.cut import GemmTile
 from runtime_ext.kernels.spec import Contraction
-from tvm_ios.devices.occupancy import WARP, Footprint
+from tvm_ios.devices.device import WARP
+from tvm_ios.devices.occupancy import Footprint
 
 # Instructions, counted in the code that the kernels write; of divisions and addresses assumed.
 #: To find a slab's tap of the window; to address a load; to test it against the borders.

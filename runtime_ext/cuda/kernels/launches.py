@@ -14,7 +14,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tvm_ios.devices.occupancy import WARP
+from tvm_ios.devices.device import WARP
 
 
 def rows_bound(function: Any) -> Any:

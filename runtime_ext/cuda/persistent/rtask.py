@@ -22,7 +22,7 @@ from tvm.tirx.build import split_host_device_mods
 from runtime_ext.cuda.kernels.guard import guarded, is_barrier
 from runtime_ext.cuda.machine_code.source import END_OF_PREFIX, cuda_target
 from runtime_ext.cuda.persistent.rtask_function import BARRIER, RTaskFunction
-from tvm_ios.devices.occupancy import WARP
+from tvm_ios.devices.device import WARP
 
 #: As TVM aligns shared memory at most.
 _ALIGNMENT = 128

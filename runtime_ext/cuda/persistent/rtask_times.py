@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from runtime_ext.cuda.persistent.fused_kernel import vdevice
 from tvm_ios.devices.device import DeviceDescription
-from tvm_ios.devices.occupancy import WARP, Footprint
+from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.program.program import UnitCode
 from tvm_ios.schedule.rkernel import RKernel
 
@@ -81,7 +81,7 @@ def contended_rkernel(
     """
 
     def slower(symbol: str, blocks: int) -> float:
-        share = min(1.0, math.ceil(footprint(symbol).threads / WARP) / device.saturating_warps)
+        share = device.arithmetic_share(footprint(symbol).threads)
         resident = vdevice([footprint(symbol)], device) // device.processors
         alone = min(resident, math.ceil(blocks / device.processors))
         return max(1.0, share * veus / device.processors) / max(1.0, share * alone)
