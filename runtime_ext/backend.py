@@ -71,6 +71,7 @@ class AbsentGpu:
     lanes: int
     why: str
     otherwise: str
+    concurrency: int = 1
     splits: bool = False
 
     def time_program(

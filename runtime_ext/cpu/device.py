@@ -35,6 +35,7 @@ class CpuDevice:
     """So many threads of this machine; see :class:`tvm_ios.measuring.device.Device`."""
 
     lanes: int
+    concurrency: ClassVar[int] = 1
     splits: ClassVar[bool] = True
 
     @property

@@ -69,6 +69,7 @@ class GpuDevice:
 
     #: A kernel runs whole.
     splits = False
+    concurrency = 1
 
     @property
     def name(self) -> str:

@@ -21,6 +21,7 @@ class PluggedDevice:
 
     device: TimingDevice
     lanes: int
+    concurrency: ClassVar[int] = 1
     splits: ClassVar[bool] = False
 
     @property

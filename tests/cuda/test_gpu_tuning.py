@@ -120,7 +120,7 @@ def test_tvm_alone_computes_the_workload(tmp_path: Path) -> None:
 class Drawn:
     """A device on which the fewest blocks are the fastest; it keeps the programs that it timed."""
 
-    name, lanes, splits = "Drawn", 1, False
+    name, lanes, splits, concurrency = "Drawn", 1, False, 1
 
     def __init__(self) -> None:
         self.programs: list[Program] = []

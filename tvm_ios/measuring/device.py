@@ -37,6 +37,11 @@ class Device(Protocol):
         ...
 
     @property
+    def concurrency(self) -> int:
+        """How many callers may time programs at once, each on hardware of its own."""
+        ...
+
+    @property
     def splits(self) -> bool:
         """Whether a kernel's tiles can be spread over several lanes.
 
