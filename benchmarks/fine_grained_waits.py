@@ -38,7 +38,7 @@ from tvm_ios.rammer.wavefront import schedule_wave
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import waves
-from tvm_ios.zoo.nasbench import Cell, build_cell, random_cells
+from tvm_ios.zoo.cells.nasbench import Cell, build_cell, random_cells
 
 RESULT = "fine_grained_waits"
 #: Runs that one sample is the mean of take about so many seconds.

@@ -15,8 +15,8 @@ from tvm_ios.memory.orders import reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.program.arena.planner import PlannedMemory
-from tvm_ios.zoo.nasnet_a import build_nasnet_cell
-from tvm_ios.zoo.ports import build_several_outputs
+from tvm_ios.zoo.cells.nasnet_a import build_nasnet_cell
+from tvm_ios.zoo.small.ports import build_several_outputs
 
 
 def test_only_biases_are_joined() -> None:

@@ -23,7 +23,7 @@ from tvm_ios.onnx.simplify import simplify
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
-from tvm_ios.zoo.unet import build_unet
+from tvm_ios.zoo.images.unet import build_unet
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 

@@ -9,8 +9,8 @@ import pytest
 from tests.refusals import refused
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.zoo.genotype import CellGenotype, genotype
-from tvm_ios.zoo.network import ImageNetwork
+from tvm_ios.zoo.cells.genotype import CellGenotype, genotype
+from tvm_ios.zoo.writing.network import ImageNetwork
 
 
 def cell_graph(cell: CellGenotype, stride: int, channels: int = 8) -> OpGraph:

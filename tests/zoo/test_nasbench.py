@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tvm_ios.zoo.nasbench import (
+from tvm_ios.zoo.cells.nasbench import (
     MAX_EDGES,
     MAX_VERTICES,
     OPERATIONS,

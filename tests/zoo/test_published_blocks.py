@@ -15,7 +15,7 @@ from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.ios.counts import BlockCounts, count_block
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.zoo.randwire import Wiring, build_randwire
+from tvm_ios.zoo.cells.randwire import Wiring, build_randwire
 
 
 @cache

@@ -12,7 +12,7 @@ from tests.refusals import refused
 from tvm_ios import zoo
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.zoo.network import ImageNetwork
+from tvm_ios.zoo.writing.network import ImageNetwork
 
 SMALL = (
     "inception_block",

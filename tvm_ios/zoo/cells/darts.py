@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.cells import build_for_cifar, build_for_imagenet
-from tvm_ios.zoo.genotype import genotype
+from tvm_ios.zoo.cells.genotype import genotype
+from tvm_ios.zoo.cells.stacking import build_for_cifar, build_for_imagenet
 
 _NORMAL = genotype("sep3 0, sep3 1; sep3 0, sep3 1; sep3 1, skip 0; skip 0, dil3 2", (2, 3, 4, 5))
 _REDUCTION = genotype(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ios.zoo.cells import adjust, factorised_reduction, separable, squeeze
-from tvm_ios.zoo.network import Feature, ImageNetwork
+from tvm_ios.zoo.cells.stacking import adjust, factorised_reduction, separable, squeeze
+from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 
 @dataclass(frozen=True, slots=True)

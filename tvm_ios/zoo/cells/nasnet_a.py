@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.cells import adjust, build_for_cifar, build_for_imagenet, separable, squeeze
-from tvm_ios.zoo.network import Feature, ImageNetwork
+from tvm_ios.zoo.cells.stacking import (
+    adjust,
+    build_for_cifar,
+    build_for_imagenet,
+    separable,
+    squeeze,
+)
+from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 
 def build_nasnet_a(seed: int = 0) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ios.zoo.model_writer import ModelWriter
+from tvm_ios.zoo.writing.model_writer import ModelWriter
 
 #: ``"same"`` pads as TensorFlow does (the odd pixel below and to the right), ``"valid"`` not at
 #: all; four numbers are top, left, bottom, right.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.cells import build_for_cifar, build_for_imagenet
-from tvm_ios.zoo.genotype import genotype
+from tvm_ios.zoo.cells.genotype import genotype
+from tvm_ios.zoo.cells.stacking import build_for_cifar, build_for_imagenet
 
 _NORMAL = genotype(
     "avg3 0, max3 1; sep3 0, sep5 2; sep3 0, avg3 3; sep3 1, skip 1; skip 0, avg3 1", (4, 5, 6)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ios.zoo.encoder import Encoder, EncoderSize
+from tvm_ios.zoo.writing.encoder import Encoder, EncoderSize
 
 _PATCH, _CLASSES = 16, 1000
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, ImageNetwork
+from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 #: Limits of the search space.
 MAX_VERTICES, MAX_EDGES = 7, 9

@@ -6,7 +6,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from tvm_ios.zoo.encoder import Encoder, EncoderSize
+from tvm_ios.zoo.writing.encoder import Encoder, EncoderSize
 
 _CLASSES = 10
 

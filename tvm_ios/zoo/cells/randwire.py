@@ -8,7 +8,7 @@ from typing import Any
 
 import networkx
 
-from tvm_ios.zoo.network import Feature, ImageNetwork
+from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 #: The library's own types are incomplete.
 _networkx: Any = networkx

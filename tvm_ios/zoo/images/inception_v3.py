@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, ImageNetwork, Padding
+from tvm_ios.zoo.writing.network import Feature, ImageNetwork, Padding
 
 
 def build_inception_v3(seed: int = 0) -> Any:

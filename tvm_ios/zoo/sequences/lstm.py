@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ios.zoo.model_writer import ModelWriter
+from tvm_ios.zoo.writing.model_writer import ModelWriter
 
 _CLASSES = 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, ImageNetwork
+from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 #: Squeeze and expand channels of each fire module; None is a max pooling.
 _FIRES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tvm_ios.zoo.network import Feature, ImageNetwork
+from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 #: Appends a cell of so many filters, which reads the tensor now and the one before.
 NormalCell = Callable[[ImageNetwork, Feature, Feature, int], Feature]

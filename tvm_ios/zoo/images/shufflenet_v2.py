@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ios.zoo.network import Feature, ImageNetwork
+from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 #: Units and channels of each stage.
 _STAGES = ((4, 116), (8, 232), (4, 464))

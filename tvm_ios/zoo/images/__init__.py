@@ -1,0 +1,1 @@
+"""Convolutional networks, one or a family a file."""

@@ -1,0 +1,1 @@
+"""Networks of vectors: recurrent, transformers, recommendation."""
