@@ -73,7 +73,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(
             (
                 *("lanes", "log", "against", "verify", "reference", "with_tvm"),
-                *("repeat", "rounds", "seconds"),
+                *("repeat", "rounds", "seconds", "warm_up", "compare", "rtol", "atol"),
             ),
             "Running and measuring",
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import statistics
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +15,19 @@ from rich.table import Table
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
-from tvm_ios.files.array_files import Array, read_arrays, write_arrays
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array, read_arrays, read_named_arrays, write_arrays
 from tvm_ios.files.atomic import require_writable
 
+#: The part of the runs that took no longer, for each latency that is told.
+_QUANTILES = {"median": 50, "min": 0, "max": 100, "p90": 90, "p99": 99}
+
 PAGE = HelpPage(
-    ("tvm-ios run out/ --input x.npz --output y.npz", "tvm-ios run out/ --repeat 100"),
+    (
+        "tvm-ios run out/ --input x.npz --output y.npz",
+        "tvm-ios run out/ --input image=x.npy --compare expected.npz --rtol 1e-3",
+        "tvm-ios run out/ --warm-up 20 --repeat 1000",
+    ),
     "`tvm-ios explain` says where the time goes.",
 )
 
@@ -28,12 +36,27 @@ PAGE = HelpPage(
 def run(
     executable: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` wrote.")],
     inputs: Annotated[
-        Path | None, typer.Option("--input", help="An .npz with one array an input.")
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            help="An .npz with one array an input, or NAME=FILE.npy, once for each.",
+        ),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Of random inputs, where --input is not given.")
     ] = 0,
     output: Annotated[Path | None, typer.Option(help="Write the outputs to this .npz.")] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Fail unless the outputs are those of this .npz."),
+    ] = None,
+    rtol: Annotated[
+        float,
+        typer.Option(min=0, help="Difference that --compare allows, relative to each number."),
+    ] = 1e-3,
+    atol: Annotated[float, typer.Option(min=0, help="Difference that it allows besides.")] = 1e-5,
+    warm_up: Annotated[int, typer.Option("--warm-up", min=0, help="Runs before those timed.")] = 1,
     repeat: Annotated[int, typer.Option(min=1, help="Runs to time.")] = 10,
     as_json: Json = False,
     debug: Debug = False,
@@ -49,6 +72,7 @@ def run(
     refuse_models(executable)
     if output is not None:
         require_writable(output)
+    expected = None if compare is None else read_arrays(compare)
     loaded = load(executable)
     session = loaded.session()
     build, tail = None, None
@@ -56,18 +80,18 @@ def run(
         build = loaded
     elif loaded.tail is not None:
         tail = loaded.tail.sentence
-    arrays = read_arrays(inputs) if inputs is not None else session.random_inputs(seed)
+    names = [info.name for info in session.inputs]
+    arrays = read_named_arrays(inputs, names) if inputs else session.random_inputs(seed)
     session.set_input(**arrays)
     session.run()
-    seconds = session.benchmark(number=1, repeat=repeat)
+    if warm_up:
+        session.benchmark(number=1, repeat=warm_up)
+    milliseconds = np.array(session.benchmark(number=1, repeat=repeat)) * 1e3
     results: dict[str, Any] = {info.name: session.get_output(info.name) for info in session.outputs}
     if output is not None:
         write_arrays(output, results)
-    latency = {
-        "median": statistics.median(seconds) * 1e3,
-        "min": min(seconds) * 1e3,
-        "max": max(seconds) * 1e3,
-    }
+    difference = None if expected is None else _require_equal(results, expected, rtol, atol)
+    latency = {name: float(np.percentile(milliseconds, q)) for name, q in _QUANTILES.items()}
     if as_json:
         digests = {
             name: {
@@ -78,7 +102,8 @@ def run(
             for name, array in results.items()
         }
         runtime = None if build is None else build.runtime
-        print_json({"latency_ms": latency, "outputs": digests, "tail": tail, "runtime": runtime})
+        data = {"latency_ms": latency, "outputs": digests, "tail": tail, "runtime": runtime}
+        print_json(data | ({} if difference is None else {"max_abs_difference": difference}))
         return
     table = Table("output", "shape", "type", "smallest", "largest", title=escape(str(executable)))
     for name, array in results.items():
@@ -89,10 +114,52 @@ def run(
         console().print(f"[yellow]this is {build.sentence}[/yellow]")
     if tail is not None:
         console().print(f"[yellow]{escape(tail)}[/yellow]")
+    if difference is not None:
+        console().print(
+            f"the outputs are those of {compare}; they differ by {difference:.3g} at most"
+        )
     console().print(
-        f"latency of {repeat} runs: median {latency['median']:.3f} ms, "
-        f"min {latency['min']:.3f}, max {latency['max']:.3f}"
+        f"latency of {repeat} runs: median {latency['median']:.3f} ms, 90 % within "
+        f"{latency['p90']:.3f}, 99 % within {latency['p99']:.3f}; min {latency['min']:.3f}, "
+        f"max {latency['max']:.3f}"
     )
+
+
+def _require_equal(
+    results: Mapping[str, Array], expected: Mapping[str, Array], rtol: float, atol: float
+) -> float:
+    """The largest difference of outputs to those that are expected.
+
+    Raises
+    ------
+    UserError
+        If one is missing or differs by more than is allowed.
+    """
+    if missing := sorted(expected.keys() - results.keys()):
+        raise UserError(
+            f"--compare has {', '.join(map(repr, missing))}, and the outputs are "
+            f"{', '.join(map(repr, results))}"
+        )
+    largest = 0.0
+    for name, wanted in expected.items():
+        result = results[name]
+        if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
+            raise UserError(
+                f"{name!r} is {result.dtype} of {list(result.shape)} and expected are "
+                f"{wanted.dtype} of {list(wanted.shape)}"
+            )
+        wrong = ~np.isclose(result, wanted, rtol, atol, equal_nan=True)
+        with np.errstate(invalid="ignore"):
+            differences = np.abs(np.subtract(result, wanted, dtype=np.float64))
+        largest = max(largest, float(np.nanmax(differences, initial=0.0)))
+        if wrong.any():
+            place = tuple(map(int, np.argwhere(wrong)[0]))
+            raise UserError(
+                f"{name!r} differs from what is expected in {int(wrong.sum())} of {wrong.size} "
+                f"numbers: at {list(place)} it is {result[place]:.9g} and expected are "
+                f"{wanted[place]:.9g} (--rtol {rtol:g} --atol {atol:g})"
+            )
+    return largest
 
 
 def _range(array: Array) -> tuple[str, str]:

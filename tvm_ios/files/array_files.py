@@ -1,10 +1,10 @@
-"""Arrays by name in ``.npz`` files: read without trust, written whole or not at all."""
+"""Arrays in ``.npz`` and ``.npy`` files: read without trust, written whole or not at all."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +30,67 @@ def read_arrays(path: Path) -> dict[str, Array]:
     OSError
         If the file cannot be opened.
     """
+    arrays = _read(path)
+    if isinstance(arrays, np.ndarray):
+        raise ArrayFileError(f"{path} holds one array without a name: save it with numpy.savez")
+    return arrays
+
+
+def read_named_arrays(files: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
+    """The arrays of some files.
+
+    Parameters
+    ----------
+    files
+        Each an ``.npz`` file, or an ``.npy`` file as ``NAME=FILE``; without a name where there is
+        one only.
+    names
+        The names that are asked for.
+
+    Raises
+    ------
+    ArrayFileError
+        As :func:`read_arrays`; or if an array has no name.
+    OSError
+        If a file cannot be opened.
+    """
+    arrays: dict[str, Array] = {}
+    for file in files:
+        name, given, path = file.partition("=")
+        if not given or Path(file).exists():
+            name, path = "", file
+        read = _read(Path(path))
+        if isinstance(read, dict):
+            if name:
+                raise ArrayFileError(f"{path} names its arrays itself: leave out {name}=")
+            arrays |= read
+        elif name or len(names) == 1:
+            arrays[name or names[0]] = read
+        else:
+            raise ArrayFileError(
+                f"{path} holds one array without a name, and there are {', '.join(names)}: "
+                f"give NAME={path}"
+            )
+    return arrays
+
+
+def _read(path: Path) -> Array | dict[str, Array]:
     try:
         arrays = np.load(path, allow_pickle=False)
         if isinstance(arrays, np.ndarray):
-            raise ArrayFileError(f"{path} holds one array without a name: save it with numpy.savez")
+            return arrays
         with arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (ArrayFileError, OSError):
+    except OSError:
         raise
     except Exception as error:  # whatever the bytes of an archive make NumPy do
         reason = " ".join(str(error).split()) or repr(error)
         if "contains pickled" in reason or isinstance(error, EOFError):
             # What NumPy takes any file for that it does not know.
-            reason = "it is no .npz file; numpy.savez writes one"
+            reason = "it is no .npz or .npy file; numpy.savez writes one"
         elif "allow_pickle" in reason:
             reason = "it holds Python objects, which are never loaded; save arrays of numbers"
-        raise ArrayFileError(f"cannot read the inputs {path}: {reason}") from error
+        raise ArrayFileError(f"cannot read the arrays of {path}: {reason}") from error
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
