@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import safetensors.numpy
 
 from runtime_ext.cuda.machine_code.launchable import read_kernels
 from runtime_ext.execution.buffers import adopt_constant, content_key
@@ -121,6 +120,9 @@ class Executable:
             n: content_key(np.asarray(self.constants[n])) for n in _constant_names(self.program)
         }
 
+        # What runs an executable needs no such package.
+        import safetensors.numpy
+
         def fill(folder: Path) -> None:
             params = {k: np.asarray(self.constants[name], order="C") for name, k in keys.items()}
             safetensors.numpy.save_file(params, folder / "params.safetensors")
@@ -155,12 +157,13 @@ class Executable:
             if arch != self.arch or not kernels.keys() >= set(self.program.kernels):
                 raise ExecutableError(f"{self.kernels} is not of this program; save it again")
             return {symbol: kernels[symbol] for symbol in self.program.kernels}
-        if PACKAGES[0] in self.packages:
-            # Importing tvm loads the runtime that the library needs.
+        symbols = self.program.kernels
+        library = load_native_library()
+        if library["kernels_call_tvm"](os.fspath(self.kernels)):
+            # Importing tvm loads its runtime.
             import tvm  # noqa: F401
 
-        symbols = self.program.kernels
-        kernels = load_native_library()["load_kernels"](os.fspath(self.kernels), list(symbols))
+        kernels = library["load_kernels"](os.fspath(self.kernels), list(symbols))
         return dict(zip(symbols, kernels, strict=True))
 
     def session(
@@ -234,14 +237,15 @@ def load(path: Path | str) -> Executable | ForeignBuild:
     folder, keeper = open_folder(path)
     if (build := foreign_build(folder, path, keeper)) is not None:
         return build
-    constants = load_native_library()["open_executable"](os.fspath(folder), os.fspath(path))
+    library = load_native_library()
+    constants = library["open_executable"](os.fspath(folder), os.fspath(path))
     folder = folder if folder.is_dir() else folder.parent
     try:
         meta = json_object((folder / META).read_bytes())
         arch = None if meta.get("arch") is None else str(meta["arch"])
-        tvm = PACKAGES[0]
-        # CPU kernels may call TVM's runtime; of tvm-ffi the loader knows the version.
-        if arch is None and tvm in meta["versions"]:
+        kernels, tvm = folder / _kernel_file(arch), PACKAGES[0]
+        # Of tvm-ffi the loader knows the version; TVM itself only some kernels need.
+        if arch is None and library["kernels_call_tvm"](os.fspath(kernels)):
             made_with, or_else = meta["versions"][tvm], "save it again with this one"
             require_version(f"{path} was made", tvm, made_with, or_else)
         program = program_from_json(json_object((folder / "program.json").read_bytes()))
@@ -253,7 +257,7 @@ def load(path: Path | str) -> Executable | ForeignBuild:
         return Executable(
             program=program,
             plan=plan,
-            kernels=folder / _kernel_file(arch),
+            kernels=kernels,
             constants={
                 name: adopt_constant(np.from_dlpack(content), meta["constants"][name])
                 for name, content in constants.items()

@@ -10,6 +10,7 @@
 #include "cpu_features.h"
 #include "params_file.h"
 #include "sha256.h"
+#include "tvm_runtime.h"
 
 namespace tvm_ios {
 
@@ -227,6 +228,15 @@ Executable OpenExecutable(const std::string& path, const std::string& name) {
   return executable;
 }
 
+bool KernelsCallTvm(const std::string& file) {
+  const std::string path = fs::absolute(file).string();
+  void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) Refuse(path + " cannot be loaded: " + dlerror());
+  const bool call = CallTvmRuntime(library);
+  dlclose(library);
+  return call;
+}
+
 ffi::Array<ffi::Function> LoadKernels(const std::string& file,
                                       const std::vector<std::string>& symbols) {
   const std::string path = fs::absolute(file).string();
@@ -239,14 +249,8 @@ ffi::Array<ffi::Function> LoadKernels(const std::string& file,
   void* const bound = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (bound == nullptr) Refuse(path + " cannot be loaded: " + dlerror());
   const ffi::Module library = ffi::Module::LoadFromFile(path);
-  // Kernels call TVM's runtime through pointers that loading fills in where that runtime is.
-  for (const char* name : {"__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace",
-                           "__TVMBackendParallelLaunch", "__TVMBackendParallelBarrier"}) {
-    void* const* const pointer = static_cast<void* const*>(dlsym(bound, name));
-    if (pointer != nullptr && *pointer == nullptr) {
-      Refuse(path +
-             " cannot be loaded: its kernels need libtvm_runtime.so, so load or link that too");
-    }
+  if (!HaveTvmRuntime(bound)) {
+    Refuse(path + " cannot be loaded: its kernels need libtvm_runtime.so, so load or link that too");
   }
   dlclose(bound);
   ffi::Array<ffi::Function> kernels;

@@ -44,6 +44,10 @@ struct Executable {
 // ExecutableError that names the first thing that does not fit, a Misfit, or a std::system_error.
 Executable OpenExecutable(const std::string& path, const std::string& name);
 
+// Whether kernels of a shared library need TVM's runtime, which loading them then refuses where it
+// is not. Throws an ffi::Error of kind ExecutableError.
+bool KernelsCallTvm(const std::string& path);
+
 // The kernels of these symbols in a shared library. Throws an ffi::Error of kind ExecutableError.
 ffi::Array<ffi::Function> LoadKernels(const std::string& path,
                                       const std::vector<std::string>& symbols);

@@ -99,6 +99,8 @@ ffi::Array<ffi::Function> Kernels(ffi::String path, ffi::Array<ffi::String> symb
   return LoadKernels(path, Texts(symbols));
 }
 
+bool CallTvm(ffi::String path) { return KernelsCallTvm(path); }
+
 ffi::Array<ffi::String> Missing(ffi::Array<ffi::String> features) {
   return Strings(MissingFeatures(Texts(features)));
 }
@@ -115,6 +117,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(sha256, Digest);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(parse_json, Parse);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(open_executable, Open);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(load_kernels, Kernels);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernels_call_tvm, CallTvm);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(missing_features, Missing);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(known_features, Known);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(interface_version, Interface);

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tvm
+import tvm_ffi
 
 from runtime_ext.cpu import peak
 from runtime_ext.machine import hardware
+from runtime_ext.native_library import load_native_library
 
 
 def test_both_peaks_are_measured() -> None:
@@ -22,18 +23,19 @@ def test_both_peaks_are_measured() -> None:
 
 
 def test_the_kernels_do_what_is_counted() -> None:
-    library, width = peak._compile(1)
+    library = load_native_library()
+    width, sums, steps, strip = map(int, library["peak_tile"]())
     factors = np.repeat(np.float32([0.999, 0.25]), width)
-    sums = tvm.runtime.tensor(np.zeros(2 * width, np.float32))
-    library["multiply_add"](tvm.runtime.tensor(factors), sums, 1, 2)
-    steps = np.float64(0.999) ** np.arange(peak._STEPS)
-    expected = peak._SUMS * (0.999 ** (peak._STEPS + 1) + 0.25 * steps.sum())
-    np.testing.assert_allclose(sums.numpy(), [0.0] * width + [expected] * width, rtol=1e-4)
+    totals = np.zeros(2 * width, np.float32)
+    library["peak_multiply_add"](*map(tvm_ffi.from_dlpack, (factors, totals)), 1, 2)
+    first = 0.999 * np.arange(1, sums + 1).sum()
+    powers = np.float64(0.999) ** np.arange(steps)
+    expected = first * 0.999**steps + sums * 0.25 * powers.sum()
+    np.testing.assert_allclose(totals, [0.0] * width + [expected] * width, rtol=1e-4)
 
-    a, b, c = (np.full(2 * peak._STRIP, value, np.float32) for value in (5, 1, 2))
-    tensors = [tvm.runtime.tensor(array) for array in (a, b, c)]
-    library["triad"](*tensors, 1, 2)
-    assert tensors[0].numpy().tolist() == [5.0] * peak._STRIP + [1 + 3 * 2] * peak._STRIP
+    a, b, c = (np.full(2 * strip, value, np.float32) for value in (5, 1, 2))
+    library["peak_triad"](*map(tvm_ffi.from_dlpack, (a, b, c)), 1, 2)
+    assert a.tolist() == [5.0] * strip + [1 + 3 * 2] * strip
 
 
 def cache_files(folder: Path, cpu: int, index: int, *contents: str) -> None:

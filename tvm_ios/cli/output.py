@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
@@ -168,10 +169,21 @@ def _sentence(error: Exception) -> str:
         return f"this needs more memory than there is: {text or 'nothing more is known'}"
     if isinstance(error, (UserError, OSError)):
         return text
+    if isinstance(error, ModuleNotFoundError) and (package := _missing_package(error)):
+        return (
+            f"this needs the Python package {package!r}, which is not installed: "
+            "`pip install tvm-ios` brings it, and what only runs executables does without"
+        )
     return (
         f"unexpected {type(error).__name__}: {text[:300]}; "
         "this is a fault of tvm-ios: please report it with the output of --debug"
     )
+
+
+def _missing_package(error: ModuleNotFoundError) -> str | None:
+    """The package that an import asked for, if nothing of it is installed."""
+    package = (error.name or "").partition(".")[0]
+    return package if package and find_spec(package) is None else None
 
 
 def _forget_output() -> None:
