@@ -31,7 +31,7 @@ for _error in (BusyError, CudaError, ExecutableError, ForkError, KernelError, Se
     register_error(_error.__name__, _error)
 
 _LIBRARY = "libtvm_ios_native.so"
-_INTERFACE = 3
+_INTERFACE = 4
 
 
 @cache

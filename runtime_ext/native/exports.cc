@@ -14,7 +14,7 @@
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 3;
+constexpr std::int64_t kInterface = 4;
 
 class ExecutorObj : public ffi::Object {
  public:
