@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runtime_ext.execution.executable import PACKAGES, Executable
+from runtime_ext.execution.kernel_files import Libraries
 from runtime_ext.execution.model_program import ModelProgram
 from runtime_ext.execution.session import Session
 from runtime_ext.machine.cpu_features import required_features
@@ -61,24 +62,33 @@ class BuiltModel(ModelProgram):
         self, path: Path, notes: Mapping[str, Any] | None = None, tail: Tail | None = None
     ) -> None:
         """Write an executable; see :meth:`runtime_ext.execution.executable.Executable.save`."""
-        target = self.kernels.target
-        arch = cuda_arch(target)
         with temporary_folder() as folder:
             kernels = folder / "kernels"
             self.kernels.export(kernels, self.program.kernels)
-            Executable(
-                program=self.program,
-                plan=self.memory.plan,
-                kernels=kernels,
-                constants=self.constants,
-                inputs=self.inputs,
-                outputs=self.outputs,
-                schedule=self.schedule,
-                target=str(target),
-                features=required_features(target) if arch is None else (),
-                arch=arch,
-                fingerprint=self.schedule["fingerprint"],
-                notes=notes or {},
-                packages=self.packages,
-                tail=tail,
-            ).save(path)
+            self.executable(kernels, notes, tail).save(path)
+
+    def executable(
+        self,
+        kernels: Path | Libraries,
+        notes: Mapping[str, Any] | None = None,
+        tail: Tail | None = None,
+    ) -> Executable:
+        """The executable whose kernels were written to these files."""
+        target = self.kernels.target
+        arch = cuda_arch(target)
+        return Executable(
+            program=self.program,
+            plan=self.memory.plan,
+            kernels=kernels,
+            constants=self.constants,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            schedule=self.schedule,
+            target=str(target),
+            features=required_features(target) if arch is None else (),
+            arch=arch,
+            fingerprint=self.schedule["fingerprint"],
+            notes=notes or {},
+            packages=self.packages,
+            tail=tail,
+        )

@@ -10,6 +10,9 @@ module. Where the end of the model runs after the program there is ``tail.onnx``
 The C++ loader (``runtime_ext/native/executable.cc``) reads and checks all of it, from here too;
 what is added here are the proofs that the program is free of races and its memory plan safe. What
 is for a GPU can be loaded, but not run, without one.
+
+An entry of a deployment (``runtime_ext/deployment``) is an executable too, whose weights and
+kernels lie in files that it shares with other entries.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -26,10 +29,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runtime_ext.cuda.machine_code.launchable import read_kernels
 from runtime_ext.execution.buffers import adopt_constant, content_key
 from runtime_ext.execution.foreign_build import ForeignBuild, foreign_build
-from runtime_ext.execution.package import META, open_folder, require_version, write_package
+from runtime_ext.execution.kernel_files import (
+    Libraries,
+    call_tvm,
+    kernel_file,
+    kernels_of,
+    load_functions,
+    read_launched,
+)
+from runtime_ext.execution.package import (
+    META,
+    VERSION_OF_PARTS,
+    open_folder,
+    require_version,
+    write_package,
+)
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import ExecutorName, Session
 from runtime_ext.native_errors import ExecutableError
@@ -67,7 +83,8 @@ class Executable:
         The memory plan of its intermediate buffers and scratch.
     kernels
         The shared library that has the program's kernels; for a GPU the file that
-        :func:`runtime_ext.cuda.machine_code.launchable.write_kernels` wrote.
+        :func:`runtime_ext.cuda.machine_code.launchable.write_kernels` wrote. Where there are
+        several, for each of them the symbols that it has.
     constants
         The content of each constant buffer, by name, in the kernels' layout.
     inputs, outputs
@@ -93,7 +110,7 @@ class Executable:
 
     program: Program
     plan: MemoryPlan
-    kernels: Path
+    kernels: Path | Libraries
     constants: Mapping[str, Array]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -116,8 +133,10 @@ class Executable:
         ExecutableError
             If something is there that is not an executable, or it cannot be written.
         """
-        keys = {
-            n: content_key(np.asarray(self.constants[n])) for n in _constant_names(self.program)
+        keys = self.constant_keys()
+        libraries = {
+            kernel_file(self.arch, place): (file, list(symbols))
+            for place, (file, symbols) in enumerate(self.libraries.items())
         }
 
         # What runs an executable needs no such package.
@@ -126,16 +145,41 @@ class Executable:
         def fill(folder: Path) -> None:
             params = {k: np.asarray(self.constants[name], order="C") for name, k in keys.items()}
             safetensors.numpy.save_file(params, folder / "params.safetensors")
-            (folder / "program.json").write_text(json.dumps(program_to_json(self.program)))
-            plan = self.plan.to_json(self.program)
-            (folder / "memory.json").write_text(json.dumps(plan))
-            (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
-            shutil.copyfile(self.kernels, folder / _kernel_file(self.arch))
-            (folder / _MODULE_FILE).write_text("The executable in this folder, as a module.\n")
-            if self.tail is not None:
-                (folder / _TAIL).write_bytes(self.tail.model.SerializeToString())
+            for name, (file, _) in libraries.items():
+                shutil.copyfile(file, folder / name)
+            self.write_program(folder)
 
-        meta = {
+        meta = self.facts(keys)
+        if len(libraries) > 1:
+            symbols_of = {name: symbols for name, (_, symbols) in libraries.items()}
+            meta |= {"version": VERSION_OF_PARTS, "libraries": symbols_of}
+        write_package(Path(path), meta, fill)
+
+    @property
+    def libraries(self) -> Libraries:
+        """The files of kernels, and which of the program's each has."""
+        if isinstance(self.kernels, Path):
+            return {self.kernels: self.program.kernels}
+        return self.kernels
+
+    def constant_keys(self) -> dict[str, str]:
+        """The content key of each constant buffer, by name."""
+        names = (buffer.name for buffer in self.program.buffers if buffer.role is Role.CONSTANT)
+        return {name: content_key(np.asarray(self.constants[name])) for name in names}
+
+    def write_program(self, folder: Path) -> None:
+        """Write all but constants, kernels and what describes the package."""
+        (folder / "program.json").write_text(json.dumps(program_to_json(self.program)))
+        plan = self.plan.to_json(self.program)
+        (folder / "memory.json").write_text(json.dumps(plan))
+        (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
+        (folder / _MODULE_FILE).write_text("The executable in this folder, as a module.\n")
+        if self.tail is not None:
+            (folder / _TAIL).write_bytes(self.tail.model.SerializeToString())
+
+    def facts(self, keys: Mapping[str, str]) -> dict[str, Any]:
+        """What ``meta.json`` says of it, given its constants' content keys."""
+        return {
             "versions": {name: metadata.version(name) for name in self.packages},
             "machine": platform.machine(),
             "target": self.target,
@@ -148,23 +192,24 @@ class Executable:
             "tail": None if self.tail is None else _TAIL,
             "notes": self.notes,
         }
-        write_package(Path(path), meta, fill)
+
+    def model_ports(self) -> tuple[Sequence[Port], Sequence[Port]]:
+        """The inputs and outputs of the whole model, as :meth:`session` has them."""
+        if self.tail is None:
+            return self.inputs, self.outputs
+        from runtime_ext.execution.tailed_session import tailed_ports
+
+        return tailed_ports(self.inputs, self.outputs, self.tail)
 
     def functions(self) -> dict[str, Any]:
         """The program's kernels, loaded, as a session takes them."""
         if self.arch is not None:
-            arch, kernels = read_kernels(self.kernels)
-            if arch != self.arch or not kernels.keys() >= set(self.program.kernels):
-                raise ExecutableError(f"{self.kernels} is not of this program; save it again")
-            return {symbol: kernels[symbol] for symbol in self.program.kernels}
-        symbols = self.program.kernels
-        library = load_native_library()
-        if library["kernels_call_tvm"](os.fspath(self.kernels)):
+            return read_launched(self.libraries, self.arch)
+        if call_tvm(self.libraries):
             # Importing tvm loads its runtime.
             import tvm  # noqa: F401
 
-        kernels = library["load_kernels"](os.fspath(self.kernels), list(symbols))
-        return dict(zip(symbols, kernels, strict=True))
+        return load_functions(self.libraries)
 
     def session(
         self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool | None = None
@@ -237,15 +282,14 @@ def load(path: Path | str) -> Executable | ForeignBuild:
     folder, keeper = open_folder(path)
     if (build := foreign_build(folder, path, keeper)) is not None:
         return build
-    library = load_native_library()
-    constants = library["open_executable"](os.fspath(folder), os.fspath(path))
+    constants = load_native_library()["open_executable"](os.fspath(folder), os.fspath(path))
     folder = folder if folder.is_dir() else folder.parent
     try:
         meta = json_object((folder / META).read_bytes())
         arch = None if meta.get("arch") is None else str(meta["arch"])
-        kernels, tvm = folder / _kernel_file(arch), PACKAGES[0]
+        kernels, tvm = kernels_of(folder, meta), PACKAGES[0]
         # Of tvm-ffi the loader knows the version; TVM itself only some kernels need.
-        if arch is None and library["kernels_call_tvm"](os.fspath(kernels)):
+        if arch is None and call_tvm([kernels] if isinstance(kernels, Path) else kernels):
             made_with, or_else = meta["versions"][tvm], "save it again with this one"
             require_version(f"{path} was made", tvm, made_with, or_else)
         program = program_from_json(json_object((folder / "program.json").read_bytes()))
@@ -282,10 +326,6 @@ def load(path: Path | str) -> Executable | ForeignBuild:
         raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
 
 
-def _kernel_file(arch: str | None) -> str:
-    return "kernels.so" if arch is None else "kernels.safetensors"
-
-
 def _read_tail(path: Path) -> Tail:
     # Executables without a tail run where ONNX is not installed.
     import onnx
@@ -293,7 +333,3 @@ def _read_tail(path: Path) -> Tail:
     from tvm_ios.onnx.tail import Tail
 
     return Tail(onnx.load_from_string(path.read_bytes()))
-
-
-def _constant_names(program: Program) -> list[str]:
-    return [buffer.name for buffer in program.buffers if buffer.role is Role.CONSTANT]

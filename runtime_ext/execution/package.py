@@ -27,6 +27,8 @@ from tvm_ios.files.json_text import json_object
 
 FORMAT = "tvm-ios executable"
 VERSION = 4
+#: Of packages whose kernels lie in several files, or whose files are shared with others.
+VERSION_OF_PARTS = 5
 META = "meta.json"
 #: In no package of version 3.
 _SUMS = "SHA256SUMS"
@@ -107,9 +109,7 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
             folder = room / "new"
             folder.mkdir()
             fill(folder)
-            content = {"format": FORMAT, "version": VERSION, **meta}
-            (folder / META).write_text(json.dumps(content, indent=1))
-            seal(folder)
+            seal(folder, meta)
             if path.suffix == ".tar":
                 tar_file = room / "new.tar"
                 with tarfile.open(tar_file, "w") as tar:
@@ -118,7 +118,7 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
                 _sync(tar_file)
                 os.replace(tar_file, path)
             else:
-                _swap_in(folder, path, room / "old")
+                swap_in(folder, path, room / "old")
     except OSError as error:
         raise ExecutableError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -146,12 +146,36 @@ def open_folder(path: Path) -> tuple[Path, object]:
     return keeper.folder, keeper
 
 
-def seal(folder: Path) -> None:
-    """Write the checksums of a folder's files as they are now, and sync all of them."""
+def seal(
+    folder: Path,
+    meta: Mapping[str, Any] | None = None,
+    shared: Mapping[str, str] | None = None,
+) -> None:
+    """Write the checksums of a folder's files as they are now, and sync all of them.
+
+    Parameters
+    ----------
+    folder
+        The folder of a package.
+    meta
+        Plain data to write first, as :func:`write_package` takes it.
+    shared
+        The checksums of files outside the folder that the package needs, by relative path.
+    """
+    if meta is not None:
+        content = {"format": FORMAT, "version": VERSION, **meta}
+        (folder / META).write_text(json.dumps(content, indent=1))
     files = sorted(file for file in folder.iterdir() if file.name != _SUMS)
-    (folder / _SUMS).write_text("".join(f"{digest(file)}  {file.name}\n" for file in files))
+    sums = {file.name: digest(file) for file in files} | dict(shared or {})
+    (folder / _SUMS).write_text("".join(f"{sums[name]}  {name}\n" for name in sums))
     for file in (*files, folder / _SUMS):
         _sync(file)
+
+
+def sealed_sums(folder: Path) -> dict[str, str]:
+    """The checksum of each file of a package, by name; raises OSError."""
+    lines = (folder / _SUMS).read_text().splitlines()
+    return {name: checksum for checksum, _, name in (line.partition("  ") for line in lines)}
 
 
 def require_sums(folder: Path, path: Path) -> None:
@@ -167,8 +191,7 @@ def require_sums(folder: Path, path: Path) -> None:
     ExecutableError
         Naming the first file that is damaged or missing.
     """
-    for line in (folder / _SUMS).read_text().splitlines():
-        checksum, _, name = line.partition("  ")
+    for name, checksum in sealed_sums(folder).items():
         file = folder / name
         if Path(name).name != name or not file.is_file():
             raise ExecutableError(f"{path} lacks {name}; save it again")
@@ -231,11 +254,10 @@ def _sealed_files(folder: Path) -> set[str]:
         return set()
     if meta["version"] < VERSION:
         return {*meta["files"], META}
-    lines = (folder / _SUMS).read_text().splitlines()
-    return {line.partition("  ")[2] for line in lines} | {_SUMS}
+    return {*sealed_sums(folder), _SUMS}
 
 
-def _swap_in(folder: Path, path: Path, aside: Path) -> None:
+def swap_in(folder: Path, path: Path, aside: Path) -> None:
     """Move a folder to a path; what was there is then at the folder's former path, or aside."""
     try:
         os.rename(folder, path)

@@ -46,14 +46,12 @@ class TailedSession:
 
     def __init__(self, program: Session, tail: Tail) -> None:
         made = {port.name for port in program.outputs}
-        of_program = {port.name for port in program.inputs}
         ports = [onnx_port(value) for value in tail.model.graph.input]
         #: Inputs of the model that the tail reads, and those of them that the program does not.
         self._reads = tuple(port for port in ports if port.name not in made)
-        self._alone = tuple(port for port in self._reads if port.name not in of_program)
         self._program = program
-        self.inputs = (*program.inputs, *self._alone)
-        self.outputs = tuple(onnx_port(value) for value in tail.model.graph.output)
+        self.inputs, self.outputs = tailed_ports(program.inputs, program.outputs, tail)
+        self._alone = self.inputs[len(program.inputs) :]
         self._types = {port.name: port.dtype for port in ports}
         self._tail = open_tail(tail, len(program.program.lanes))
         self._feeds: dict[str, Array] = {}
@@ -131,6 +129,18 @@ class TailedSession:
         # A GPU may compute in another precision than the model.
         feeds = {name: a.astype(self._types[name]) for name, a in (made | self._feeds).items()}
         self._results = self._tail(feeds)
+
+
+def tailed_ports(
+    inputs: Sequence[Port], outputs: Sequence[Port], tail: Tail
+) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    """The inputs and outputs of a model, of those of its program and its tail."""
+    known = {port.name for port in (*inputs, *outputs)}
+    read = map(onnx_port, tail.model.graph.input)
+    return (
+        (*inputs, *(port for port in read if port.name not in known)),
+        tuple(map(onnx_port, tail.model.graph.output)),
+    )
 
 
 def open_tail(tail: Tail, threads: int) -> Callable[[Mapping[str, Array]], Sequence[Array]]:

@@ -21,6 +21,9 @@ LEVELS: dict[str, frozenset[str]] = {
     "x86-64-v2": frozenset({"cx16", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
 }
 
+#: A processor of each level: LLVM of older TVMs does not know the levels by name.
+PROCESSORS = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell", "x86-64-v2": "nehalem"}
+
 
 def available_lanes() -> int:
     """Threads that can run at once: CPUs of the affinity mask, within the container's quota."""
@@ -73,6 +76,11 @@ def instruction_level() -> str:
         if flags <= host_flags():
             return level
     raise UserError("kernels are made for x86-64 with SSE 4.2 or better; this machine has less")
+
+
+def level_of(processor: str) -> str:
+    """The level that a target's processor stands for; another processor as it is."""
+    return next((level for level, name in PROCESSORS.items() if name == processor), processor)
 
 
 def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:

@@ -111,6 +111,13 @@ class DeviceBuffers {
   std::vector<std::shared_ptr<const Address>> constants_;
 };
 
+std::vector<CudaKernel> ReadKernels(const Executable& executable) {
+  return ReadLibraries<CudaKernel>(
+      executable.libraries, executable.program.kernels, [&](const Library& library) {
+        return ReadCudaKernels(MappedFile(library.file).bytes(), executable.arch, library.symbols);
+      });
+}
+
 // A launch, with its arguments as the driver takes them.
 struct Call {
   std::size_t lane;
@@ -130,8 +137,7 @@ class Cuda final : public Device {
  public:
   explicit Cuda(const Executable& executable)
       : gpu_(Require(executable)),
-        kernels_(ReadCudaKernels(MappedFile(executable.kernel_file).bytes(), executable.arch,
-                                 executable.program.kernels)),
+        kernels_(ReadKernels(executable)),
         buffers_(gpu_, executable),
         begin_(NewEvent(kNoTiming)) {
     std::map<const std::string*, Handle> loaded;

@@ -21,12 +21,29 @@ namespace fs = std::filesystem;
 // What package.py writes, and what it wrote before.
 constexpr std::int64_t kVersion = 4;
 constexpr std::int64_t kVersionBefore = 3;
+// Its kernels lie in several files, or files are shared with other entries of a deployment.
+constexpr std::int64_t kVersionOfParts = 5;
 constexpr const char* kFormat = "tvm-ios executable";
 constexpr const char* kMeta = "meta.json";
 constexpr const char* kSums = "SHA256SUMS";
 
 [[noreturn]] void Refuse(const std::string& sentence) {
   throw ffi::Error("ExecutableError", sentence, "");
+}
+
+// Whether it is the name of a file in the folder, or of one that entries of a deployment share:
+// by SHA-256 in ../../weights or ../../kernels. A name never leads elsewhere.
+bool IsFileName(const std::string& name) {
+  std::string file = name;
+  for (const char* shared : {"../../weights/", "../../kernels/"}) {
+    if (name.rfind(shared, 0) != 0) continue;
+    file = name.substr(std::string(shared).size());
+    if (file.size() < 65 || file[64] != '.' ||
+        file.find_first_not_of("0123456789abcdef") != 64) {
+      return false;
+    }
+  }
+  return file != "." && file != ".." && fs::path(file).filename() == file;
 }
 
 // The folder of an executable, and what its meta.json says of it.
@@ -42,10 +59,10 @@ class Folder {
     if (!fs::exists(folder_ / kMeta)) Refuse(name_ + " is not an executable: it lacks meta.json");
     if (fs::exists(folder_ / kSums)) ReadSums();
     ReadMeta();
-    for (const char* needed : {"program.json", "memory.json", "params.safetensors",
-                               "schedule.json", "model.tvm_ios", KernelFile()}) {
-      if (sums_.count(needed) == 0) Lacks(needed);
+    for (const char* needed : {"program.json", "memory.json", "schedule.json", "model.tvm_ios"}) {
+      Require(needed);
     }
+    if (!meta_.Get(ffi::String("weights"))) Require("params.safetensors");
     for (const auto& [file, sum] : sums_) Verify(file, sum);
   }
 
@@ -54,7 +71,24 @@ class Folder {
   const JsonObject& meta() const { return meta_; }
   // The CUDA architecture of the kernels; empty if they are for a CPU.
   const std::string& arch() const { return arch_; }
-  const char* KernelFile() const { return arch_.empty() ? "kernels.so" : "kernels.safetensors"; }
+  // The files of kernels, of which together `symbols` are needed.
+  std::vector<Library> Libraries(const std::vector<std::string>& symbols) const {
+    const auto several = meta_.Get(ffi::String("libraries"));
+    if (!several) {
+      const char* file = arch_.empty() ? "kernels.so" : "kernels.safetensors";
+      return {Library{Require(file), symbols}};
+    }
+    std::vector<Library> libraries;
+    for (const auto& [file, names] : Object(*several)) {
+      libraries.push_back({Require(Text(file)), Texts(names)});
+    }
+    return libraries;
+  }
+  // The file of a constant.
+  std::string ParamsFile(const std::string& key) const {
+    const auto shared = meta_.Get(ffi::String("weights"));
+    return Require(shared ? Text(*shared) + "/" + key + ".safetensors" : "params.safetensors");
+  }
   JsonObject Json(const std::string& file) const {
     return ParseObject(MappedFile(At(file)).bytes());
   }
@@ -67,8 +101,14 @@ class Folder {
     Refuse(name_ + " lacks " + file + "; save it again");
   }
 
+  // Where a file is whose checksum is known.
+  std::string Require(const std::string& file) const {
+    if (sums_.count(file) == 0) Lacks(file);
+    return At(file);
+  }
+
   void Verify(const std::string& file, const std::string& sum) const {
-    if (fs::path(file).filename() != file || !fs::is_regular_file(folder_ / file)) Lacks(file);
+    if (!IsFileName(file) || !fs::is_regular_file(folder_ / file)) Lacks(file);
     if (Sha256(MappedFile(At(file)).bytes()) != sum) Damaged(file);
   }
 
@@ -95,7 +135,7 @@ class Folder {
         // It has the other files' checksums in meta.json, and one of meta.json's own that is of a
         // text which only Python writes; this one is left out.
         for (const auto& [file, sum] : Object(Field(meta_, "files"))) sums_[Text(file)] = Text(sum);
-      } else if (version != kVersion) {
+      } else if (version != kVersion && version != kVersionOfParts) {
         Refuse(name_ + " is of format version " + std::to_string(version) +
                " and this tvm-ios reads " + std::to_string(kVersion) +
                "; save it again with this one");
@@ -156,19 +196,32 @@ void RequireMachine(const Folder& folder) {
   }
 }
 
+[[noreturn]] void LacksConstant(const Folder& folder, const std::string& name) {
+  Refuse(folder.name() + " lacks the constant '" + name + "'; save it again");
+}
+
+struct ParamsFile {
+  explicit ParamsFile(const std::string& path)
+      : file(path), stored(ReadSafetensors(file.bytes())) {}
+
+  MappedFile file;
+  std::map<std::string, StoredTensor> stored;
+};
+
 std::map<std::size_t, Constant> LoadConstants(const Folder& folder, const Program& program) {
   const JsonObject keys = Object(Field(folder.meta(), "constants"));
-  const MappedFile file(folder.At("params.safetensors"));
-  const std::map<std::string, StoredTensor> stored = ReadSafetensors(file.bytes());
+  // By path: one that has all, or one for each.
+  std::map<std::string, ParamsFile> files;
   std::map<std::size_t, Constant> constants;
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer& buffer = program.buffers[i];
     if (buffer.role != "constant") continue;
     const auto key = keys.Get(ffi::String(buffer.name));
-    const auto entry = key ? stored.find(Text(*key)) : stored.end();
-    if (entry == stored.end()) {
-      Refuse(folder.name() + " lacks the constant '" + buffer.name + "'; save it again");
-    }
+    if (!key) LacksConstant(folder, buffer.name);
+    const std::string path = folder.ParamsFile(Text(*key));
+    const ParamsFile& file = files.try_emplace(path, path).first->second;
+    const auto entry = file.stored.find(Text(*key));
+    if (entry == file.stored.end()) LacksConstant(folder, buffer.name);
     const auto& [name, tensor] = *entry;
     if (!(tensor.type == buffer.type)) {
       throw Misfit("constant '" + buffer.name + "' is " + tensor.type.Name() + ", not " +
@@ -214,13 +267,13 @@ Executable OpenExecutable(const std::string& path, const std::string& name) {
   const Folder folder(path, name);
   Executable executable;
   executable.arch = folder.arch();
-  executable.kernel_file = folder.At(folder.KernelFile());
   if (executable.arch.empty()) {
     RequireVersion(folder);
     RequireMachine(folder);
   }
   executable.program = ReadProgram(folder.Json("program.json"));
   const Program& program = executable.program;
+  executable.libraries = folder.Libraries(program.kernels);
   executable.memory = ReadMemoryPlan(folder.Json("memory.json"), program);
   executable.inputs = ReadPorts(Field(folder.meta(), "inputs"), program);
   executable.outputs = ReadPorts(Field(folder.meta(), "outputs"), program);

@@ -26,9 +26,15 @@ struct Constant {
   Block block;
 };
 
+// A file of kernels, and which of the program's it has.
+struct Library {
+  std::string file;
+  std::vector<std::string> symbols;
+};
+
 struct Executable {
-  // What holds the kernels.
-  std::string kernel_file;
+  // Together they have all kernels of the program.
+  std::vector<Library> libraries;
   // The CUDA architecture of the kernels; empty if they are for a CPU.
   std::string arch;
   Program program;
@@ -40,7 +46,8 @@ struct Executable {
 };
 
 // Reads the folder that runtime_ext/execution/executable.py wrote; `path` is the folder, or the
-// file model.tvm_ios in it, and sentences call it `name`. Throws an ffi::Error of kind
+// file model.tvm_ios in it, and sentences call it `name`. Weights and kernels of an entry of a
+// deployment lie in files that it shares with others. Throws an ffi::Error of kind
 // ExecutableError that names the first thing that does not fit, a Misfit, or a std::system_error.
 Executable OpenExecutable(const std::string& path, const std::string& name);
 
@@ -51,6 +58,24 @@ bool KernelsCallTvm(const std::string& path);
 // The kernels of these symbols in a shared library. Throws an ffi::Error of kind ExecutableError.
 ffi::Array<ffi::Function> LoadKernels(const std::string& path,
                                       const std::vector<std::string>& symbols);
+
+// What `read` makes of the kernels of each library, in the order of `symbols`; throws a Misfit.
+template <typename Kernel, typename Read>
+std::vector<Kernel> ReadLibraries(const std::vector<Library>& libraries,
+                                  const std::vector<std::string>& symbols, Read read) {
+  std::map<std::string, Kernel> kernels;
+  for (const Library& library : libraries) {
+    auto symbol = library.symbols.begin();
+    for (const Kernel& kernel : read(library)) kernels.emplace(*symbol++, kernel);
+  }
+  std::vector<Kernel> ordered;
+  for (const std::string& symbol : symbols) {
+    const auto kernel = kernels.find(symbol);
+    if (kernel == kernels.end()) throw Misfit("kernel '" + symbol + "' is in no library");
+    ordered.push_back(kernel->second);
+  }
+  return ordered;
+}
 
 // Calls a function that opens an executable, and makes whatever it throws one sentence: an
 // ffi::Error of kind ExecutableError.

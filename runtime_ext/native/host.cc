@@ -36,7 +36,10 @@ std::unique_ptr<Plan> MakePlan(const Executable& executable,
   for (const auto& lane : program.lanes) {
     lanes.push_back(ffi::Array<std::int64_t>(lane.begin(), lane.end()));
   }
-  return std::make_unique<Plan>(LoadKernels(executable.kernel_file, program.kernels),
+  const std::vector<ffi::Function> kernels = ReadLibraries<ffi::Function>(
+      executable.libraries, program.kernels,
+      [](const Library& library) { return LoadKernels(library.file, library.symbols); });
+  return std::make_unique<Plan>(ffi::Array<ffi::Function>(kernels.begin(), kernels.end()),
                                 program.kernels, program.units,
                                 ffi::Array<ffi::Tensor>(buffers.begin(), buffers.end()), lanes);
 }

@@ -14,16 +14,13 @@ import tvm
 import tvm_ffi
 import tvm_ffi.libinfo
 
-from runtime_ext.machine.this_machine import instruction_level
+from runtime_ext.machine.this_machine import PROCESSORS, instruction_level
 from runtime_ext.relay.cuda_library import CudaLibrary, build_cuda_library
 from runtime_ext.relay.factory import RelayBuildError, make_factory
 from runtime_ext.relay.loops import KernelLoops, loops_of
 from runtime_ext.relay.tuning_log import AutotvmLog
 from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.files.atomic import temporary_folder
-
-#: Processors of each level: LLVM of older TVMs does not know the levels by name.
-_PROCESSOR = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell", "x86-64-v2": "nehalem"}
 
 
 @dataclass(frozen=True)
@@ -114,7 +111,7 @@ class RelayLibrary:
 def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
     """A target for this machine, or for an instruction-set level."""
     level = level or instruction_level()
-    mcpu = _PROCESSOR.get(level, level)
+    mcpu = PROCESSORS.get(level, level)
     return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": lanes})
 
 

@@ -1,0 +1,238 @@
+"""Add a program to a deployment, by renames, with the registry last.
+
+Whatever another process sees is whole: shared files come first, then the entry's folder, then the
+registry, each under another name until it is complete. What is there already is not written again:
+constants by their content, and kernels by their symbols, which say what they compute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import safetensors.numpy
+
+from runtime_ext.deployment.files import (
+    ENTRIES,
+    KERNELS,
+    MODULE_FILE,
+    NEW,
+    UP,
+    WEIGHTS,
+    entry_folder,
+    is_whole,
+    shared_libraries,
+)
+from runtime_ext.deployment.writer import only_writer
+from runtime_ext.execution.executable import PACKAGES, Executable
+from runtime_ext.execution.kernel_files import kernel_file
+from runtime_ext.execution.package import VERSION_OF_PARTS, digest, seal, swap_in
+from runtime_ext.execution.ports import Port
+from runtime_ext.machine.this_machine import level_of
+from tvm_ios.deployment.entry import Entry, TensorType, batch_of
+from tvm_ios.deployment.registry import Registry, write_registry
+from tvm_ios.files.atomic import temporary_folder
+
+
+class Export(Protocol):
+    """Writes some kernels of a program to a file."""
+
+    def __call__(self, path: Path, symbols: Iterable[str], /) -> None:
+        """Write the kernels of these symbols."""
+        ...
+
+
+@dataclass(frozen=True)
+class NewEntry:
+    """A program that is to be added.
+
+    Attributes
+    ----------
+    executable
+        The program.
+    export
+        Writes its kernels; by default the executable's own files of kernels are taken as they are.
+    lanes
+        Lanes that it was scheduled for; by default those of the program.
+    policy
+        Whose schedule it runs.
+    padding
+        Whether it may be given fewer rows than its batch.
+    latency_ms, device
+        Milliseconds of a run, and the machine where they were measured; None if they were not.
+    notes
+        What is to be known of it, a sentence each.
+    """
+
+    executable: Executable
+    policy: str
+    export: Export | None = None
+    lanes: int | None = None
+    padding: bool = False
+    latency_ms: float | None = None
+    device: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def add_entry(folder: Path, model: str, identity: str, new: NewEntry) -> Entry:
+    """Add a program to a deployment, which is made if there is none.
+
+    What was there for the same shapes, kind of machine and lanes is replaced. A kill leaves the
+    deployment as it was, or with the new entry.
+
+    Parameters
+    ----------
+    folder
+        The deployment.
+    model, identity
+        The model's name, and its :func:`tvm_ios.models.identity.model_identity`.
+    new
+        What to add.
+
+    Raises
+    ------
+    DeploymentError
+        If something else is there, a deployment of another model, or it cannot be written.
+    """
+    with (
+        only_writer(folder, model, identity) as registry,
+        temporary_folder(folder, NEW) as room,
+    ):
+        for place in (ENTRIES, WEIGHTS, KERNELS):
+            (folder / place).mkdir(exist_ok=True)
+        keys = new.executable.constant_keys()
+        weights = _share_weights(folder, room, new.executable, keys)
+        libraries = _share_kernels(folder, room, registry, new)
+        own = room / "entry"
+        own.mkdir()
+        new.executable.write_program(own)
+        shared = weights | {name: Path(name).stem for name in libraries}
+        seal(
+            own,
+            new.executable.facts(keys)
+            | {
+                "version": VERSION_OF_PARTS,
+                "weights": f"{UP}/{WEIGHTS}",
+                "libraries": {f"{UP}/{name}": symbols for name, symbols in libraries.items()},
+            },
+            {f"{UP}/{name}": checksum for name, checksum in shared.items()},
+        )
+        entry = _entry(new, own)
+        entry = replace(entry, bytes=_bytes(own.iterdir()) + _bytes(folder / f for f in shared))
+        swap_in(own, entry_folder(folder, entry.id), room / "old")
+        if not (folder / MODULE_FILE).exists():
+            _write_new(room / MODULE_FILE, b"The deployment in this folder, as a module.\n")
+            os.replace(room / MODULE_FILE, folder / MODULE_FILE)
+        write_registry(folder, registry.having(entry))
+    return entry
+
+
+def _share_weights(
+    folder: Path, room: Path, executable: Executable, keys: Mapping[str, str]
+) -> dict[str, str]:
+    """Put constants in files that are named by their content; the files' checksums."""
+    sums: dict[str, str] = {}
+    for name, key in keys.items():
+        file = f"{WEIGHTS}/{key}.safetensors"
+        if file in sums:
+            continue
+        content = safetensors.numpy.save({key: np.asarray(executable.constants[name], order="C")})
+        sums[file] = hashlib.sha256(content).hexdigest()
+        # One that was damaged is written again.
+        if not (folder / file).is_file() or digest(folder / file) != sums[file]:
+            _write_new(room / "weights", content)
+            os.replace(room / "weights", folder / file)
+    return sums
+
+
+def _share_kernels(
+    folder: Path, room: Path, registry: Registry, new: NewEntry
+) -> dict[str, Sequence[str]]:
+    """Put kernels that no file has in one of their own; which files have the program's kernels."""
+    executable, missing = new.executable, list(new.executable.program.kernels)
+    libraries: dict[str, Sequence[str]] = {}
+    # Symbols of other kernels say nothing of what they compute.
+    if PACKAGES[0] in executable.packages:
+        arch = _arch(executable)
+        for entry in (entry for entry in registry.entries if entry.arch == arch):
+            for name, symbols in shared_libraries(folder, entry.id).items():
+                common = [symbol for symbol in missing if symbol in symbols]
+                if common and is_whole(folder / name):
+                    libraries[name] = [*libraries.get(name, ()), *common]
+                    missing = [symbol for symbol in missing if symbol not in symbols]
+    if missing and new.export is not None:
+        file = room / kernel_file(executable.arch)
+        new.export(file, missing)
+        libraries[_share_library(folder, file)] = missing
+    elif missing:
+        for number, (source, symbols) in enumerate(executable.libraries.items()):
+            needed = [symbol for symbol in symbols if symbol in missing]
+            if needed:
+                file = room / kernel_file(executable.arch, number)
+                shutil.copyfile(source, file)
+                libraries[_share_library(folder, file)] = needed
+    return libraries
+
+
+def _share_library(folder: Path, file: Path) -> str:
+    _sync(file)
+    name = f"{KERNELS}/{digest(file)}{file.suffix}"
+    os.replace(file, folder / name)
+    return name
+
+
+def _entry(new: NewEntry, own: Path) -> Entry:
+    executable = new.executable
+    inputs, outputs = (tuple(map(_tensor_type, ports)) for ports in executable.model_ports())
+    arch, lanes = _arch(executable), new.lanes or len(executable.program.lanes)
+    batch = batch_of(inputs)
+    words = [arch, f"{lanes}l", *([] if batch is None else [f"b{batch}"])]
+    return Entry(
+        id="-".join([*words, digest(own / "SHA256SUMS")[:8]]),
+        arch=arch,
+        features=executable.features,
+        lanes=lanes,
+        inputs=inputs,
+        outputs=outputs,
+        batch=batch,
+        padding=new.padding and batch is not None,
+        policy=new.policy,
+        latency_ms=new.latency_ms,
+        device=new.device,
+        date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        bytes=0,
+        notes=new.notes,
+    )
+
+
+def _arch(executable: Executable) -> str:
+    if executable.arch is not None:
+        return executable.arch
+    processor = re.search(r'mcpu"?[=:]"?([\w.-]+)', executable.target)
+    return level_of(processor[1] if processor else "")
+
+
+def _tensor_type(port: Port) -> TensorType:
+    return TensorType(port.name, tuple(port.shape), port.dtype)
+
+
+def _bytes(files: Iterable[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
+
+
+def _write_new(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    _sync(file)
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())

@@ -1,0 +1,95 @@
+"""What lies where in a deployment, and which files entries share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from runtime_ext.execution.package import META, digest, sealed_sums
+from tvm_ios.deployment.registry import REGISTRY
+from tvm_ios.files.json_text import json_object
+
+ENTRIES, WEIGHTS, KERNELS = "entries", "weights", "kernels"
+#: By whose name TVM's runtime loads the folder as a module.
+MODULE_FILE = "model.tvm_ios"
+#: Locked by whoever writes.
+LOCK = ".lock"
+#: What the names of folders begin with in which new files are made.
+NEW = ".new."
+#: What an entry's own folder calls the deployment's.
+UP = "../.."
+
+_SHARED_FILE = re.compile(r"[0-9a-f]{64}\.(so|safetensors)")
+
+
+def entry_folder(folder: Path, entry: str) -> Path:
+    """Where an entry's own files are."""
+    return folder / ENTRIES / entry
+
+
+def shared_files(folder: Path, entry: str) -> dict[str, str]:
+    """The checksums of the shared files that an entry needs, by their path from the deployment.
+
+    Raises
+    ------
+    OSError
+        If the entry is not whole.
+    """
+    sums = sealed_sums(entry_folder(folder, entry))
+    prefix = f"{UP}/"
+    return {
+        name.removeprefix(prefix): checksum
+        for name, checksum in sums.items()
+        if name.startswith(prefix)
+    }
+
+
+def shared_libraries(folder: Path, entry: str) -> dict[str, frozenset[str]]:
+    """The kernels that an entry takes from each library, by its path from the deployment.
+
+    Only of kernels whose symbols say what they compute, which another entry may take too.
+    """
+    try:
+        meta = json_object((entry_folder(folder, entry) / META).read_bytes())
+        if "apache-tvm" not in meta["versions"]:
+            return {}
+        return {
+            name.removeprefix(f"{UP}/"): frozenset(symbols)
+            for name, symbols in meta["libraries"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def is_whole(file: Path) -> bool:
+    """Whether a shared file of kernels is there, and holds what its name says."""
+    return file.is_file() and digest(file) == file.stem
+
+
+def strangers(folder: Path) -> Iterator[Path]:
+    """Files in a folder that are of no deployment."""
+    ours = {ENTRIES, WEIGHTS, KERNELS, MODULE_FILE, LOCK, REGISTRY}
+    return (f for f in folder.iterdir() if f.name not in ours and not f.name.startswith("."))
+
+
+def files_of_nobody(folder: Path, entries: set[str]) -> Iterator[Path]:
+    """Entries' folders and shared files that no entry of the registry needs.
+
+    Of a deployment in which the files of an entry cannot be told, no shared file is named.
+    """
+    for path in _in(folder / ENTRIES):
+        if path.name not in entries:
+            yield path
+    try:
+        needed = {name for entry in entries for name in shared_files(folder, entry)}
+    except OSError:
+        return
+    for room in (WEIGHTS, KERNELS):
+        for path in _in(folder / room):
+            if f"{room}/{path.name}" not in needed and _SHARED_FILE.fullmatch(path.name):
+                yield path
+
+
+def _in(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []

@@ -1,0 +1,74 @@
+"""What this machine, or one that is described, can take of a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime_ext.cuda.nvidia.driver import open_device, runs_on
+from runtime_ext.machine.cpu_features import missing_features
+from runtime_ext.machine.this_machine import LEVELS, available_lanes
+from runtime_ext.native_errors import CudaError
+from tvm_ios.deployment.choice import Machine
+from tvm_ios.deployment.entry import Entry
+from tvm_ios.deployment.registry import DeploymentError
+
+
+def this_machine(entries: Sequence[Entry], lanes: int | None = None) -> Machine:
+    """This machine, as far as the entries of a deployment ask for it.
+
+    Parameters
+    ----------
+    entries
+        The entries.
+    lanes
+        Lanes that a program may use; by default as many as there are CPUs for this process.
+    """
+    features = {feature for entry in entries for feature in entry.features}
+    return Machine(
+        features=frozenset(features.difference(missing_features(sorted(features)))),
+        lanes=lanes or available_lanes(),
+        gpu_archs=_gpu_archs({entry.arch for entry in entries if entry.on_gpu}),
+        streams=lanes,
+    )
+
+
+def machine_of(entries: Sequence[Entry], arch: str, lanes: int | None = None) -> Machine:
+    """A machine of an instruction-set level, or with a GPU of an architecture.
+
+    Parameters
+    ----------
+    entries
+        The entries of a deployment.
+    arch
+        ``x86-64-v3``, or ``sm_90``, whose CPU is this one.
+    lanes
+        Lanes that a program may use; by default any number.
+
+    Raises
+    ------
+    DeploymentError
+        If there is no such architecture.
+    """
+    if arch.startswith("sm_") and arch[3:].isdigit():
+        gpu = divmod(int(arch[3:]), 10)
+        here = this_machine(entries, lanes)
+        archs = frozenset(e.arch for e in entries if runs_on(e.arch, gpu))
+        return Machine(here.features, here.lanes, archs, lanes)
+    if arch not in LEVELS:
+        known = ", ".join((*LEVELS, "sm_90 and the like"))
+        raise DeploymentError(f"{arch!r} is no architecture: use {known}")
+    below = list(LEVELS)[list(LEVELS).index(arch) :]
+    features = {f for entry in entries if entry.arch in below for f in entry.features}
+    most = max((entry.lanes for entry in entries), default=1)
+    return Machine(frozenset(features), lanes or most)
+
+
+def _gpu_archs(archs: set[str]) -> frozenset[str]:
+    """Those that the first GPU here runs; nothing of CUDA is opened where no entry is for one."""
+    if not archs:
+        return frozenset()
+    try:
+        capability = open_device().compute_capability
+    except CudaError:
+        return frozenset()
+    return frozenset(arch for arch in archs if runs_on(arch, capability))

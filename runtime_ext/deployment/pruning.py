@@ -1,0 +1,58 @@
+"""Remove programs of a deployment, and the files that nobody needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from runtime_ext.deployment.writer import only_writer
+from tvm_ios.deployment.entry import Entry
+from tvm_ios.deployment.registry import (
+    DeploymentError,
+    Registry,
+    read_registry,
+    write_registry,
+)
+
+
+def prune(folder: Path, names: Sequence[str], *, keep: bool = False) -> tuple[Entry, ...]:
+    """Remove entries, and return them.
+
+    The registry is written first and files go after it, so that a kill leaves a deployment that
+    loads; the next writer removes what is left.
+
+    Parameters
+    ----------
+    folder
+        The deployment.
+    names
+        Entries, by their names or what only they begin with.
+    keep
+        Whether these are to stay, and all others go.
+
+    Raises
+    ------
+    DeploymentError
+        If there is no such entry, none would stay, or the folder cannot be written.
+    """
+    before = read_registry(folder)
+    with only_writer(folder, before.model, before.identity) as registry:
+        named = {_named(registry, name, folder).id for name in names}
+        removed = tuple(e for e in registry.entries if (e.id in named) is not keep)
+        if len(removed) == len(registry.entries):
+            raise DeploymentError(
+                f"no entry of {folder} would stay: remove the folder if that is meant"
+            )
+        write_registry(folder, registry.without({entry.id for entry in removed}))
+    return removed
+
+
+def _named(registry: Registry, name: str, folder: Path) -> Entry:
+    found = [e for e in registry.entries if e.id == name] or [
+        e for e in registry.entries if name and e.id.startswith(name)
+    ]
+    if len(found) != 1:
+        ids = ", ".join(entry.id for entry in found or registry.entries)
+        many = "is more than one" if found else "is no"
+        raise DeploymentError(f"{name!r} {many} entry of {folder}; there are: {ids}")
+    return found[0]

@@ -1,0 +1,198 @@
+"""Runs whichever program of a deployment serves the shapes that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from runtime_ext.execution.executor import Span
+from runtime_ext.execution.ports import Port
+from runtime_ext.execution.session import OneThread, Session
+from runtime_ext.native_errors import SessionError
+from tvm_ios.deployment.choice import Machine, Shapes, choose, is_padded
+from tvm_ios.deployment.entry import Entry
+from tvm_ios.files.array_files import Array
+
+if TYPE_CHECKING:
+    from runtime_ext.execution.tailed_session import TailedSession
+
+
+class DeploymentSession:
+    """Runs a model on inputs of any shapes that a deployment serves; one thread at a time.
+
+    Programs are opened when they are first needed and stay open. Their constants share memory.
+    Where a program has more rows than are given, those that lack are zeros, and outputs are cut to
+    the rows that were given.
+
+    Parameters
+    ----------
+    entries
+        The programs that there are.
+    machine
+        What is taken for.
+    open_entry
+        Opens a session of one.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        machine: Machine,
+        open_entry: Callable[[Entry], Session | TailedSession],
+    ) -> None:
+        self._entries, self._machine, self._open = entries, machine, open_entry
+        self._sessions: dict[str, Session | TailedSession] = {}
+        self._values: dict[str, Array] = {}
+        #: By entry and input the array that its session was given last.
+        self._written: dict[tuple[str, str], Array] = {}
+        self._entry: Entry | None = None
+        self._rows: int | None = None
+        self._one_thread = OneThread()
+
+    @property
+    def entry(self) -> Entry:
+        """The entry of the last run.
+
+        Raises
+        ------
+        SessionError
+            If nothing has run.
+        """
+        if self._entry is None:
+            raise SessionError("which program is taken is not known before inputs are set")
+        return self._entry
+
+    def choose(self, shapes: Shapes) -> Entry:
+        """The entry that is taken for these shapes of all inputs.
+
+        Raises
+        ------
+        DeploymentError
+            If none fits; names what there is.
+        """
+        return choose(self._entries, self._machine, shapes)
+
+    def set_input(self, name: str | None = None, value: Any = None, /, **values: Any) -> None:
+        """Keep copies of inputs: ``set_input("x", array)``, ``set_input(x=array)``.
+
+        Parameters
+        ----------
+        name, value
+            One input; ``None`` names the only one.
+        values
+            Inputs by name, of any shapes: they are looked at together, by :meth:`run`.
+
+        Raises
+        ------
+        SessionError
+            If there is no such input, or no program has its type.
+        """
+        with self._one_thread:
+            ports = {port.name: port for entry in self._entries for port in entry.inputs}
+            if value is not None:
+                if name is None and len(ports) != 1:
+                    raise SessionError(f"name one of the {len(ports)} inputs: {', '.join(ports)}")
+                values[next(iter(ports)) if name is None else name] = value
+            elif name is not None:
+                raise SessionError(f"input {name!r} was given no value")
+            arrays = {key: _array(content) for key, content in values.items()}
+            for key, array in arrays.items():
+                if key not in ports:
+                    names = ", ".join(ports)
+                    raise SessionError(f"there is no input {key!r}; there are: {names}")
+                if str(array.dtype) != ports[key].dtype:
+                    raise SessionError(
+                        f"input {key!r} is of type {array.dtype}, not {ports[key].dtype}"
+                    )
+            self._values |= arrays
+
+    def run(self, /, **inputs: Any) -> None:
+        """Run once, after setting the inputs given; inputs set before stay.
+
+        Raises
+        ------
+        DeploymentError
+            If no program serves these shapes here; names what there is.
+        SessionError, KernelError
+            As :meth:`runtime_ext.execution.session.Session.run`.
+        """
+        if inputs:
+            self.set_input(**inputs)
+        with self._one_thread:
+            self._ready().run()
+
+    def get_output(self, which: int | str = 0) -> Array:
+        """A copy of an output of the last run, as :meth:`Session.get_output` gives it."""
+        with self._one_thread:
+            value = self._session().get_output(which)
+            return value if self._rows is None else value[: self._rows]
+
+    def benchmark(self, number: int = 1, repeat: int = 10) -> list[float]:
+        """Seconds a run, as of :meth:`runtime_ext.execution.session.Session.benchmark`."""
+        with self._one_thread:
+            return self._ready().benchmark(number, repeat)
+
+    def profile(self) -> tuple[Span, ...]:
+        """One run with the times of every launch; raises as :meth:`run`."""
+        with self._one_thread:
+            return self._ready().profile()
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Inputs of the program of the last run, with the rows that were given."""
+        return tuple(map(self._cut, self._session().inputs))
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Outputs of the program of the last run, with the rows that were given."""
+        return tuple(map(self._cut, self._session().outputs))
+
+    def close(self) -> None:
+        """End the threads of all programs; the last outputs can still be read."""
+        for session in self._sessions.values():
+            session.close()
+
+    def _cut(self, port: Port) -> Port:
+        return port if self._rows is None else replace(port, shape=(self._rows, *port.shape[1:]))
+
+    def _session(self) -> Session | TailedSession:
+        return self._sessions[self.entry.id]
+
+    def _ready(self) -> Session | TailedSession:
+        """The session of the program that is taken for the inputs, which it gets."""
+        shapes = {name: value.shape for name, value in self._values.items()}
+        for port in self._entries[0].inputs if self._entries else ():
+            if port.name not in shapes:
+                raise SessionError(f"input {port.name!r} was never set")
+        # Mostly it is the one of the last run.
+        taken = self._entry
+        if taken is None or is_padded(taken, shapes):
+            taken = self.choose(shapes)
+        if taken.id not in self._sessions:
+            self._sessions[taken.id] = self._open(taken)
+        session = self._sessions[taken.id]
+        padded = is_padded(taken, shapes)
+        for port in taken.inputs:
+            value = self._values[port.name]
+            if self._written.get((taken.id, port.name)) is not value:
+                session.set_input(port.name, _padded(value, port.shape) if padded else value)
+                self._written[taken.id, port.name] = value
+        self._entry = taken
+        self._rows = next(iter(shapes.values()))[0] if padded else None
+        return session
+
+
+def _array(value: Any) -> Array:
+    """A copy, so that whoever gave it may change it."""
+    foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
+    return np.array(np.from_dlpack(value) if foreign else value)
+
+
+def _padded(value: Array, shape: tuple[int, ...]) -> Array:
+    """An array with more rows, of zeros."""
+    whole = np.zeros(shape, value.dtype)
+    whole[: len(value)] = value
+    return whole

@@ -1,0 +1,67 @@
+"""Files of an executable's kernels: one, or several that together have them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.cuda.machine_code.launchable import LaunchedWork, read_kernels
+from runtime_ext.native_errors import ExecutableError
+from runtime_ext.native_library import load_native_library
+
+#: The files, and which of a program's kernels each has.
+Libraries = Mapping[Path, Sequence[str]]
+
+
+def kernel_file(arch: str | None, place: int = 0) -> str:
+    """The name of an executable's file of kernels: of the only one or the first, or of another.
+
+    Parameters
+    ----------
+    arch
+        The CUDA architecture; None for a CPU.
+    place
+        Which of several.
+    """
+    suffix = ".so" if arch is None else ".safetensors"
+    return f"kernels-{place}{suffix}" if place else f"kernels{suffix}"
+
+
+def kernels_of(folder: Path, meta: Mapping[str, Any]) -> Path | Libraries:
+    """The kernels of an executable, by what its ``meta.json`` says."""
+    if "libraries" not in meta:
+        return folder / kernel_file(meta.get("arch"))
+    return {folder / name: tuple(map(str, s)) for name, s in meta["libraries"].items()}
+
+
+def call_tvm(files: Iterable[Path]) -> bool:
+    """Whether kernels for a CPU call TVM's runtime."""
+    ask = load_native_library()["kernels_call_tvm"]
+    return any(ask(os.fspath(file)) for file in files)
+
+
+def load_functions(libraries: Libraries) -> dict[str, Any]:
+    """The kernels for a CPU by symbol, as a session takes them."""
+    load, functions = load_native_library()["load_kernels"], dict[str, Any]()
+    for file, symbols in libraries.items():
+        functions.update(zip(symbols, load(os.fspath(file), list(symbols)), strict=True))
+    return functions
+
+
+def read_launched(libraries: Libraries, arch: str) -> dict[str, LaunchedWork]:
+    """The kernels for a GPU by symbol, as a session takes them.
+
+    Raises
+    ------
+    UserError
+        If a file is damaged, or of something else.
+    """
+    launched: dict[str, LaunchedWork] = {}
+    for file, symbols in libraries.items():
+        file_arch, kernels = read_kernels(file)
+        if file_arch != arch or not kernels.keys() >= set(symbols):
+            raise ExecutableError(f"{file} is not of this program; save it again")
+        launched |= {symbol: kernels[symbol] for symbol in symbols}
+    return launched

@@ -1,0 +1,397 @@
+"""Programs in a deployment: added, shared, run, replaced, removed; what is refused, and kills."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime_ext.deployment import adding, writer
+from runtime_ext.deployment.adding import NewEntry, add_entry
+from runtime_ext.deployment.deployment import Deployment, load_deployment, load_program
+from runtime_ext.deployment.pruning import prune
+from runtime_ext.execution.executable import Executable, load
+from runtime_ext.native_errors import ExecutableError, SessionError
+from tests.deployment.rows_model import IDENTITY, MODEL, add_rows, expected, rows_executable
+from tvm_ios.deployment.choice import Machine
+from tvm_ios.deployment.registry import DeploymentError, read_registry
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+
+
+def image(rows: int) -> Array:
+    return np.random.default_rng(rows).standard_normal((rows, 4)).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    app = tmp_path_factory.mktemp("made") / "app"
+    add_rows(app, 1)
+    add_rows(app, 4)
+    add_rows(app, 4, lanes=2)
+    return app
+
+
+@pytest.fixture
+def app(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / "app")
+
+
+def computes(app: Path, rows: int) -> str:
+    """Runs a batch right; the entry that was taken."""
+    loaded = load_program(app)
+    assert isinstance(loaded, Deployment)
+    session = loaded.session()
+    session.run(image=image(rows))
+    np.testing.assert_array_equal(session.get_output("result"), expected(image(rows)))
+    return session.entry.id
+
+
+def files(app: Path) -> dict[str, int]:
+    return {room: len(list((app / room).iterdir())) for room in ("entries", "weights", "kernels")}
+
+
+def test_entries_share_weights_and_kernels(app: Path) -> None:
+    assert files(app) == {"entries": 3, "weights": 1, "kernels": 2}
+    for entry in (app / "entries").iterdir():
+        done = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=entry)
+        assert done.returncode == 0
+        assert not (entry / "kernels.so").exists()
+        assert not (entry / "params.safetensors").exists()
+
+
+def test_the_smallest_batch_that_holds_the_rows_is_run(app: Path) -> None:
+    taken = {rows: computes(app, rows) for rows in (1, 2, 3, 4)}
+    assert "-b1-" in taken[1]
+    assert all("-2l-b4-" in taken[rows] for rows in (2, 3, 4))
+    one_lane = load_deployment(app, lanes=1).session()
+    one_lane.run(image=image(3))
+    assert "-1l-b4-" in one_lane.entry.id
+
+
+def test_one_session_goes_from_shape_to_shape(app: Path) -> None:
+    session = load_deployment(app).session()
+    for rows in (4, 1, 3, 4, 2):
+        session.set_input("image", image(rows))
+        session.run()
+        np.testing.assert_array_equal(session.get_output(), expected(image(rows)))
+        assert session.outputs[0].shape == session.inputs[0].shape == (rows, 4)
+    changed = image(2)
+    session.set_input(None, changed)
+    changed[:] = 0
+    session.run()
+    np.testing.assert_array_equal(session.get_output(), expected(image(2)))
+    assert len(session.benchmark(1, 2)) == 2
+    assert session.profile()
+    session.close()
+
+
+def test_what_is_not_served_is_refused_by_what_there_is(app: Path) -> None:
+    session = load_deployment(app).session()
+    with pytest.raises(SessionError, match="not known before"):
+        session.get_output()
+    with pytest.raises(SessionError, match="'image' was never set"):
+        session.run()
+    with pytest.raises(DeploymentError, match=r"image:5x4; .* image:1x4; image:4x4 or fewer rows"):
+        session.run(image=image(5))
+    with pytest.raises(DeploymentError, match="image:4x3"):
+        session.run(image=np.zeros((4, 3), "float32"))
+    with pytest.raises(SessionError, match="of type float64, not float32"):
+        session.run(image=np.zeros((4, 4)))
+    with pytest.raises(SessionError, match="no input 'x'; there are: image"):
+        session.run(x=image(4))
+
+
+def test_without_a_proof_a_batch_is_not_padded(tmp_path: Path) -> None:
+    add_rows(tmp_path / "app", 4, padding=False)
+    assert computes(tmp_path / "app", 4)
+    with pytest.raises(DeploymentError, match=r"no program takes image:3x4; .* image:4x4$"):
+        computes(tmp_path / "app", 3)
+
+
+def test_an_entry_alone_is_an_executable(app: Path, tmp_path: Path) -> None:
+    entry = read_registry(app).entries[1]
+    executable = load(app / "entries" / entry.id)
+    assert isinstance(executable, Executable)
+    session = executable.session()
+    session.run(image=image(4))
+    np.testing.assert_array_equal(session.get_output(), expected(image(4)))
+    executable.save(tmp_path / "alone.tar")
+    assert load(tmp_path / "alone.tar").inputs == executable.inputs
+
+
+def test_kernels_in_several_files_make_one_program(tmp_path: Path) -> None:
+    """What is added links only kernels that no library has, and may need two libraries."""
+    from tests.execution.small_executable import IMAGE, STEPS, small_executable
+
+    executable = small_executable(tmp_path)
+    schedule = rows_executable(tmp_path, 1).schedule
+    upper, *others = executable.program.kernels
+    several = Executable(
+        **{
+            **{name: getattr(executable, name) for name in executable.__dataclass_fields__},
+            "schedule": schedule,
+            "kernels": {executable.kernels: [upper], tmp_path / "copy.so": others},
+        }
+    )
+    shutil.copyfile(executable.kernels, tmp_path / "copy.so")
+    several.save(tmp_path / "two")
+    loaded = load(tmp_path / "two")
+    assert isinstance(loaded, Executable)
+    assert [file.name for file in loaded.libraries] == ["kernels.so", "kernels-1.so"]
+    session = loaded.session()
+    session.run(image=IMAGE, steps=STEPS)
+    whole = executable.session()
+    whole.run(image=IMAGE, steps=STEPS)
+    np.testing.assert_array_equal(session.get_output(), whole.get_output())
+
+
+def test_the_same_again_takes_the_place_of_what_was_there(app: Path) -> None:
+    before = read_registry(app)
+    entry = add_rows(app, 4, lanes=2, padding=False)
+    after = read_registry(app)
+    assert len(after.entries) == 3
+    assert entry in after.entries
+    assert len({e.id for e in before.entries} & {e.id for e in after.entries}) >= 2
+    assert files(app)["entries"] == 3
+    assert computes(app, 4) == entry.id
+
+
+def test_another_model_and_another_folder_are_refused(app: Path, tmp_path: Path) -> None:
+    new = NewEntry(rows_executable(tmp_path, 2), "sequential")
+    with pytest.raises(DeploymentError, match="is a deployment of scaled, and other is another"):
+        add_entry(app, "other", "1" * 64, new)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("keep")
+    with pytest.raises(DeploymentError, match=r"is not a deployment; choose another name"):
+        add_entry(tmp_path / "mine", MODEL, IDENTITY, new)
+    with pytest.raises(DeploymentError, match=r"leave out .tar"):
+        add_entry(tmp_path / "app.tar", MODEL, IDENTITY, new)
+    with pytest.raises(DeploymentError, match=r"it lacks deployment.json"):
+        load_deployment(tmp_path / "mine")
+    assert [f.name for f in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
+def test_pruning_keeps_what_others_need(app: Path) -> None:
+    one, four, two_lanes = read_registry(app).entries
+    with pytest.raises(DeploymentError, match="'nobody' is no entry of"):
+        prune(app, ["nobody"])
+    with pytest.raises(DeploymentError, match=r"is more than one entry"):
+        prune(app, ["x86-64"])
+    with pytest.raises(DeploymentError, match=r"no entry of .* would stay"):
+        prune(app, [one.id, four.id, two_lanes.id])
+    assert prune(app, [four.id[:-2]]) == (four,)
+    assert files(app) == {"entries": 2, "weights": 1, "kernels": 2}
+    assert prune(app, [one.id], keep=True) == (two_lanes,)
+    assert files(app) == {"entries": 1, "weights": 1, "kernels": 1}
+    assert computes(app, 1) == one.id
+
+
+Damage = Callable[[Path], object]
+
+
+def first(app: Path, pattern: str) -> Path:
+    return sorted(app.glob(pattern))[0]
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda app: os.truncate(first(app, "weights/*"), 100), "weights/.* is damaged"),
+        (lambda app: [f.unlink() for f in app.glob("kernels/*")], "lacks ../../kernels/"),
+        (lambda app: [f.unlink() for f in app.glob("entries/*/program.json")], "lacks program"),
+        (lambda app: shutil.rmtree(app / "entries"), "there is no executable"),
+        (lambda app: [f.unlink() for f in app.glob("entries/*/SHA256SUMS")], "lacks SHA256SUMS"),
+    ],
+)
+def test_damage_of_an_entry_is_named(app: Path, damage: Damage, sentence: str) -> None:
+    damage(app)
+    with pytest.raises(ExecutableError, match=sentence):
+        computes(app, 4)
+
+
+def rewritten(app: Path, change: Callable[[dict[str, object]], object]) -> None:
+    """A registry of other content, with the checksum that belongs to it."""
+    data = json.loads((app / "deployment.json").read_text())
+    change(data)
+    del data["sha256"]
+    head = json.dumps(data).removesuffix("}") + ", "
+    digest = hashlib.sha256(head.encode()).hexdigest()
+    (app / "deployment.json").write_text(f'{head}"sha256": "{digest}"}}')
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (
+            lambda app: (app / "deployment.json").write_text(
+                (app / "deployment.json").read_text().replace('"lanes": 1', '"lanes": 2', 1)
+            ),
+            "deployment.json is damaged",
+        ),
+        (lambda app: os.truncate(app / "deployment.json", 300), "lacks or misstates"),
+        (lambda app: rewritten(app, lambda d: d.update(version=2)), "is of format version 2"),
+        (lambda app: rewritten(app, lambda d: d.update(format="any")), "is not of a tvm-ios"),
+        (lambda app: rewritten(app, lambda d: d.update(entries=[{"id": "../x"}])), "misstates"),
+        (lambda app: rewritten(app, lambda d: d.pop("model")), "lacks or misstates 'model'"),
+    ],
+)
+def test_damage_of_the_registry_is_named(app: Path, damage: Damage, sentence: str) -> None:
+    damage(app)
+    with pytest.raises(DeploymentError, match=sentence):
+        load_deployment(app)
+
+
+@pytest.mark.parametrize(
+    "name", ["../../../secret", "../../weights/../secret", "../../kernels/short.so", "/etc/passwd"]
+)
+def test_an_entry_needs_no_file_elsewhere(app: Path, name: str) -> None:
+    (app.parent / "secret").write_text("")
+    entry = app / "entries" / read_registry(app).entries[1].id
+    empty = hashlib.sha256(b"").hexdigest()
+    with (entry / "SHA256SUMS").open("a") as sums:
+        sums.write(f"{empty}  {name}\n")
+    with pytest.raises(ExecutableError, match="lacks"):
+        load(entry)
+
+
+def test_what_is_added_mends_shared_files(app: Path) -> None:
+    for file in (*app.glob("weights/*"), *app.glob("kernels/*")):
+        os.truncate(file, 50)
+    for rows, lanes in ((1, 1), (4, 1), (4, 2)):
+        add_rows(app, rows, lanes=lanes)
+    assert computes(app, 1)
+    assert computes(app, 4)
+
+
+class FullDisk:
+    """A rename that fails, after some that do not."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def step(self, call: Callable[..., None]) -> Callable[..., None]:
+        def step(*arguments: object) -> None:
+            self._left -= 1
+            if self._left < 0:
+                raise OSError(28, "No space left on device")
+            call(*arguments)
+
+        return step
+
+
+def test_a_full_disk_leaves_what_was_there(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever rename fails, the deployment is as before and nothing is left behind."""
+    before = {f: f.read_bytes() for f in sorted(app.rglob("*")) if f.is_file()}
+    executable = rows_executable(app.parent, 3, "x86-64-v3")
+    new = NewEntry(executable, "sequential", padding=True)
+    for renames in range(4):
+        disk = FullDisk(renames)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", disk.step(os.replace))
+            patch.setattr(os, "rename", disk.step(os.rename))
+            if renames == 3:
+                add_entry(app, MODEL, IDENTITY, new)
+                break
+            with pytest.raises(UserError, match="No space left on device"):
+                add_entry(app, MODEL, IDENTITY, new)
+        assert {f: f.read_bytes() for f in sorted(app.rglob("*")) if f.is_file()} == before
+    assert "-b3-" in computes(app, 3)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.deployment.rows_model import add_rows
+failing, steps = int(sys.argv[2]), iter(range(1000))
+def killing(call):
+    def step(*arguments):
+        if next(steps) == failing:
+            os.kill(os.getpid(), signal.SIGKILL)
+        call(*arguments)
+    return step
+os.replace, os.rename = killing(os.replace), killing(os.rename)
+add_rows(Path(sys.argv[1]), 3)
+"""
+
+
+@pytest.mark.slow
+def test_killed_while_adding_it_stays_loadable(app: Path) -> None:
+    for failing in count():
+        done = subprocess.run([sys.executable, "-c", KILLED, str(app), str(failing)])
+        assert computes(app, 4)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+    assert failing > 2
+    assert "-b3-" in computes(app, 3)
+    # What the killed ones left is gone.
+    assert files(app) == {"entries": 4, "weights": 1, "kernels": 3}
+    assert not list(app.glob(".new.*"))
+
+
+def test_killed_while_pruning_it_stays_loadable(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, four, _ = read_registry(app).entries
+
+    def killed(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "sweep", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prune(app, [one.id])
+    assert computes(app, 4)
+    assert files(app)["entries"] == 3
+    prune(app, [four.id])
+    assert files(app) == {"entries": 1, "weights": 1, "kernels": 1}
+
+
+def _add(app: Path, rows: int) -> None:
+    add_rows(app, rows)
+
+
+@pytest.mark.slow
+def test_two_processes_add_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    adders = [context.Process(target=_add, args=(tmp_path / "app", rows)) for rows in (1, 2, 3, 4)]
+    for adder in adders:
+        adder.start()
+    for adder in adders:
+        adder.join(120)
+    assert [adder.exitcode for adder in adders] == [0] * 4
+    assert files(tmp_path / "app") == {"entries": 4, "weights": 1, "kernels": 4}
+    assert all(f"-b{rows}-" in computes(tmp_path / "app", rows) for rows in (1, 2, 3, 4))
+
+
+def test_a_writer_waits_for_another(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry that an entry is added to is read once the other writer has gone."""
+    seen: list[int] = []
+    having = adding.write_registry
+
+    def noted(folder: Path, registry: object) -> None:
+        seen.append(len(read_registry(folder).entries))
+        having(folder, registry)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(adding, "write_registry", noted)
+    add_rows(app, 2)
+    assert seen == [3]
+
+
+def test_programs_for_better_machines_are_left_alone(app: Path) -> None:
+    entry = add_rows(app, 4, "x86-64-v3", lanes=4)
+    registry = read_registry(app)
+    older = Machine(frozenset(registry.entries[0].features), 4)
+    assert Deployment(app, registry, older).choose({"image": (4, 4)}).id != entry.id
+    newer = Machine(frozenset(entry.features), 4)
+    assert Deployment(app, registry, newer).choose({"image": (4, 4)}) == entry

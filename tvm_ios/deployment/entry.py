@@ -1,0 +1,146 @@
+"""A program of a deployment, as its registry describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tvm_ios.files.json_text import JsonError, natural
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """An input or output of a model.
+
+    Attributes
+    ----------
+    name
+        The model's name for it.
+    shape
+        Its extents; -1 for one of an output that only the data tell.
+    dtype
+        NumPy's name of its type.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.name}:{'x'.join(map(str, self.shape))}"
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> TensorType:
+        """Read what ``dataclasses.asdict`` gives; raises as :meth:`Entry.from_json`."""
+        shape = tuple(-1 if extent == -1 else natural(extent) for extent in data["shape"])
+        return TensorType(str(data["name"]), shape, str(data["dtype"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the registry of a deployment says of one program.
+
+    Attributes
+    ----------
+    id
+        The name of its folder.
+    arch
+        What its kernels are compiled for: ``x86-64-v3``, ``sm_90``.
+    features
+        CPU features that they need, in LLVM's names.
+    lanes
+        Threads, or streams of a GPU.
+    inputs, outputs
+        Those of the model.
+    batch
+        The leading extent that all inputs have; None where they differ.
+    padding
+        Whether it may be given fewer rows than its batch, because every row of the outputs depends
+        on that row of the inputs alone.
+    policy
+        Whose schedule it runs.
+    latency_ms
+        Milliseconds of a run, median; None if it was not measured.
+    device
+        The machine that it was measured on; None if it was not.
+    date
+        When it was made, in UTC: ``2026-01-31T12:00:00Z``.
+    bytes
+        Of its files, shared ones included.
+    notes
+        What is to be known of it, a sentence each.
+    """
+
+    id: str
+    arch: str
+    features: tuple[str, ...]
+    lanes: int
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    batch: int | None
+    padding: bool
+    policy: str
+    latency_ms: float | None
+    device: str | None
+    date: str
+    bytes: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it runs on a GPU."""
+        return self.arch.startswith("sm_")
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each input, by name."""
+        return {port.name: port.shape for port in self.inputs}
+
+    def of_same_use(self, other: Entry) -> bool:
+        """Whether one takes the other's place: for the same shapes, kind of machine and lanes."""
+        return (self.arch, self.lanes, self.inputs) == (other.arch, other.lanes, other.inputs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as :meth:`from_json` reads it."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Entry:
+        """Read what :meth:`to_json` gives; other keys are left out.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError, AttributeError
+            If something is missing or misstated.
+        """
+        name, latency, batch = str(data["id"]), data["latency_ms"], data["batch"]
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise JsonError(f"{name!r} where an entry's name should be")
+        return Entry(
+            id=name,
+            arch=str(data["arch"]),
+            features=tuple(map(str, data["features"])),
+            lanes=natural(data["lanes"]),
+            inputs=tuple(map(TensorType.from_json, data["inputs"])),
+            outputs=tuple(map(TensorType.from_json, data["outputs"])),
+            batch=None if batch is None else natural(batch),
+            padding=data["padding"] is True,
+            policy=str(data["policy"]),
+            latency_ms=None if latency is None else float(latency),
+            device=None if data["device"] is None else str(data["device"]),
+            date=str(data["date"]),
+            bytes=natural(data["bytes"]),
+            notes=tuple(map(str, data.get("notes", ()))),
+        )
+
+
+def batch_of(inputs: Sequence[TensorType]) -> int | None:
+    """The leading extent that all inputs have; None where they differ, or one has no extents."""
+    leading = {port.shape[:1] for port in inputs}
+    return leading.pop()[0] if len(leading) == 1 and () not in leading else None
+
+
+def with_batch(ports: Sequence[TensorType], batch: int) -> tuple[TensorType, ...]:
+    """The same tensors with another leading extent."""
+    return tuple(replace(port, shape=(batch, *port.shape[1:])) for port in ports)

@@ -1,0 +1,28 @@
+"""Which model it is, whatever its batch and its shapes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from tvm_ios.models.load import read_model
+from tvm_ios.models.source import AnyModel, Form, ModelSource
+
+
+def model_identity(model: AnyModel) -> str:
+    """SHA-256 of a model as it is written, weights included; its name is decoration.
+
+    Raises
+    ------
+    ModelError
+        If there is no such model.
+    OSError
+        If it cannot be read.
+    """
+    source = ModelSource.of(model)
+    if source.form in (Form.ZOO, Form.ONNX):
+        proto = read_model(replace(source, batch=None))
+        proto.graph.name = ""
+        return hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
+    with source.path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
