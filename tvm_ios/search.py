@@ -153,14 +153,16 @@ class Search:
         return replace(schedule, policy=policy.name, device=self.costs.device)
 
     def _priced(self, schedule: Schedule) -> Schedule:
-        if self.costs.measuring is not None:
+        units, model, measuring = self.problem.units, self.costs.stages, self.costs.measuring
+        if measuring is not None:
             # Groups share the lanes by the latencies of their units.
-            self.costs.measuring.bounds(self._progress)
-        units, model = self.problem.units, self.costs.stages
-        if model is None:
+            measuring.bounds(self._progress)
+            latencies = measuring.latencies(units, schedule.stages)
+        elif model is not None:
+            latencies = (model.stage_latency(units, stage) for stage in schedule.stages)
+        else:
             return schedule
-        latencies = tuple(model.stage_latency(units, stage) for stage in schedule.stages)
-        return replace(schedule, latencies=latencies)
+        return replace(schedule, latencies=tuple(latencies))
 
 
 def require_fit(policy: Policy, costs: Costs, limits: Limits) -> None:

@@ -130,7 +130,7 @@ def test_rprograms_that_cannot_run_take_for_ever_measured_or_not() -> None:
     small, large = RProgram.empty(1), RProgram.empty(2)
     for most in (0, 9):
         profile = RProgramProfile(
-            lambda _: 3.0,
+            lambda programs: (3.0 for _ in programs),
             Budget(max_measurements=most),
             lambda _: None,
             lambda program: program is small,

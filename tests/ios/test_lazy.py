@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable, Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,9 +68,10 @@ def run(
     # Blocks of odd size would differ in the parity of their units.
     may_merge = mergeable if size % 2 == 0 else lambda *_: True
 
-    def measure(stage: Stage) -> float:
-        true.measured.append(true.key(graph, stage))
-        return true.stage_latency(graph, stage)
+    def measure(stages: Iterable[Stage]) -> Iterator[float]:
+        for stage in stages:
+            true.measured.append(true.key(graph, stage))
+            yield true.stage_latency(graph, stage)
 
     schedule, statistics = lazy_search(
         graph,
@@ -161,7 +163,7 @@ def test_equal_measurements_prefer_concurrent_to_merged() -> None:
         graph,
         [0b11],
         optimistic,
-        lambda stage: 1.0,
+        lambda stages: (1.0 for _ in stages),
         optimistic.key,
         IOS_POLICIES["ios-both"].strategies,
         UNPRUNED,
@@ -207,7 +209,7 @@ def test_a_unit_that_cannot_run_is_an_error() -> None:
             graph,
             [1],
             table,
-            lambda _: math.inf,
+            lambda stages: (math.inf for _ in stages),
             table.key,
             IOS_POLICIES["ios-both"].strategies,
             Pruning(),

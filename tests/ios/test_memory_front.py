@@ -152,7 +152,7 @@ def test_searches_within_a_budget(
             graph,
             blocks,
             cost,
-            lambda stage: cost.stage_latency(graph, stage),
+            lambda stages: (cost.stage_latency(graph, stage) for stage in stages),
             lambda _, stage: str(stage.mask),
             PARALLEL,
             PRUNING,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,9 +175,10 @@ def test_a_spent_budget_leaves_the_simulation(
 def test_programs_that_are_compared_are_all_measured_or_all_simulated() -> None:
     measured: list[RProgram] = []
 
-    def measure(program: RProgram) -> float:
-        measured.append(program)
-        return 7.0
+    def measure(programs: Iterable[RProgram]) -> Iterator[float]:
+        for program in programs:
+            measured.append(program)
+            yield 7.0
 
     def program(seconds: float) -> RProgram:
         return replace(RProgram.empty(1), clocks=(seconds,))
@@ -208,9 +210,9 @@ def test_stage_keys_tell_placements_apart(
     folded = replace(
         program, placement=tuple(replace(share, lane=0) for share in program.placement)
     )
-    seconds = timer.rprogram_latency(program)
+    (seconds,) = timer.rprogram_latencies([program])
     before = timer.stages_measured
-    assert timer.rprogram_latency(folded) > 0
+    assert next(timer.rprogram_latencies([folded])) > 0
     assert timer.stages_measured == before + 1
     assert timer.stage_latency(graph, stage) == seconds
     assert timer.stages_measured == before + 1

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import networkx as nx
@@ -204,6 +205,9 @@ class AnyMeasuring:
 
     def stage_key(self, graph: OpGraph, stage: Stage) -> str:
         return f"{stage.strategy} {stage.mask}"
+
+    def latencies(self, graph: OpGraph, stages: Iterable[Stage]) -> Iterator[float]:
+        return (self.cost.stage_latency(graph, stage) for stage in stages)
 
 
 @given(graphs, st.integers(0, 2**32), limits, st.none() | st.integers(0, 30))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -93,6 +93,13 @@ class StageMeasuring(Protocol):
         """Equal for stages that need one measurement only."""
         ...
 
+    def latencies(self, graph: OpGraph, stages: Iterable[Stage]) -> Iterator[float]:
+        """True seconds of stages, in their order; infinite for one that cannot run.
+
+        Several are measured at once where the device can; a stage is asked for no sooner.
+        """
+        ...
+
 
 class RTaskCosts(Protocol):
     """How long rTasks take, the tiles of units (Rammer, section 3.2)."""
@@ -148,8 +155,8 @@ class RProgramMeasuring(Protocol):
         """Whether an rProgram can be built here."""
         ...
 
-    def seconds(self, program: RProgram) -> float:
-        """Seconds of an rProgram; infinite where it cannot run."""
+    def seconds(self, programs: Iterable[RProgram]) -> Iterator[float]:
+        """Seconds of rPrograms, in their order; infinite for one that cannot run."""
         ...
 
 

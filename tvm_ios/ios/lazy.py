@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tvm_ios.costs.model import CostModel
@@ -29,8 +29,9 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.stage_order import schedule_of_blocks
 
-#: Seconds that a stage takes; called once for each stage key.
-Measure = Callable[[Stage], float]
+#: Seconds that stages take, in their order, one of each stage key. The next stage is asked for
+#: when it can be measured, and those that were are given back.
+Measure = Callable[[Iterable[Stage]], Iterator[float]]
 #: What two stages share if one measurement serves both.
 StageKey = Callable[[OpGraph, Stage], str]
 
@@ -86,7 +87,7 @@ def lazy_search(
         Seconds of a stage that was not measured; the result is the full search's if these
         are lower bounds.
     measure
-        True seconds of a stage.
+        True seconds of stages.
     stage_key
         Equal for stages that need one measurement only.
     strategies, pruning, mergeable
@@ -131,11 +132,10 @@ def lazy_search(
 
     all_searched = all(space.complete for space in spaces.values())
     measuring = _Measuring(measure, budget, begin, progress)
-    for block_costs in costs.values():
-        measuring.settle(block_costs, block_costs.single_units(), always=True)
+    searched = tuple(costs.values())
+    measuring.settle([(each, c) for each in searched for c in each.single_units()], always=True)
     if budget.everything:
-        for block_costs in costs.values():
-            measuring.settle(block_costs, block_costs.unmeasured())
+        measuring.settle([(each, c) for each in searched for c in each.unmeasured()])
 
     rounds = 0
     # A block with much to gain and many twins first: the budget may end the search.
@@ -143,10 +143,8 @@ def lazy_search(
     pending = [key for key in pending if not costs[key].is_settled()]
     while pending:
         rounds += 1
-        settled = 0
-        for key in pending:
-            settled += measuring.settle(costs[key], costs[key].unmeasured_of_optimum())
-        if not settled:
+        optima = [(costs[key], c) for key in pending for c in costs[key].unmeasured_of_optimum()]
+        if not measuring.settle(optima):
             break
         pending = [key for key in pending if not costs[key].is_settled()]
 
@@ -189,24 +187,41 @@ class _Measuring:
         self._begin = begin
         self._progress = progress
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether the budget is spent."""
-        return self._budget.is_spent(len(self.seconds), time.perf_counter() - self._begin)
+    def settle(self, which: Sequence[tuple[BlockCosts, int]], *, always: bool = False) -> bool:
+        """Put true costs of blocks' candidates in place of optimistic ones.
 
-    def settle(self, block_costs: BlockCosts, which: Sequence[int], *, always: bool = False) -> int:
-        """Put true costs in place of optimistic ones; gives how many the budget allowed."""
-        settled = 0
-        for done, candidate in enumerate(which):
-            if not block_costs.is_unmeasured(candidate):
-                continue
-            key = block_costs.key(candidate)
-            if key not in self.seconds:
-                if self.exhausted and not always:
+        Gives whether the budget allowed any.
+        """
+        measured, left, settled = len(self.seconds), len(which), False
+        asked: list[str] = []
+        waiting: dict[str, list[BlockCosts]] = {}
+
+        def affordable() -> Iterator[Stage]:
+            nonlocal left, settled
+            for block_costs, candidate in which:
+                left -= 1
+                if not block_costs.is_unmeasured(candidate):
                     continue
-                self.seconds[key] = self._measure(block_costs.stage(candidate))
-                if self._progress is not None:
-                    self._progress(len(self.seconds), len(which) - done - 1)
-            block_costs.set_measured(key, self.seconds[key])
-            settled += 1
+                key = block_costs.key(candidate)
+                if key in self.seconds:
+                    block_costs.set_measured(key, self.seconds[key])
+                    settled = True
+                elif key in waiting:
+                    waiting[key].append(block_costs)
+                elif always or not self._is_spent(measured + len(asked)):
+                    asked.append(key)
+                    waiting[key] = [block_costs]
+                    yield block_costs.stage(candidate)
+
+        # The iterator of what was asked grows with every stage that is taken.
+        for seconds, key in zip(self._measure(affordable()), asked, strict=True):
+            self.seconds[key] = seconds
+            for block_costs in waiting[key]:
+                block_costs.set_measured(key, seconds)
+            settled = True
+            if self._progress is not None:
+                self._progress(len(self.seconds), left)
         return settled
+
+    def _is_spent(self, measured: int) -> bool:
+        return self._budget.is_spent(measured, time.perf_counter() - self._begin)

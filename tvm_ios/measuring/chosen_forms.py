@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tvm_ios.measuring.device import UnsupportedError
 from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.measuring.measurer import Outcome
+from tvm_ios.measuring.timing_device import UntimedError
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Strategy
 
-#: Seconds of one unit, or of several merged ones, in one of its forms.
-Seconds = Callable[[tuple[int, ...], CompiledUnit], float]
+#: One unit, or several merged ones, in one of its forms.
+Piece = tuple[tuple[int, ...], CompiledUnit]
+#: Times pieces, several at once where the device can; gives what came of each, in their order.
+TimePieces = Callable[[Iterable[Piece]], Iterator[Outcome]]
 
 
 class ChosenForms:
@@ -24,13 +28,13 @@ class ChosenForms:
     ----------
     units
         The units of a graph, and what makes their code.
-    seconds
-        Times a form; raises :class:`UnsupportedError` if a library does not compute it.
+    time_pieces
+        Times forms, also those that have no time.
     """
 
-    def __init__(self, units: MeasuredUnits, seconds: Seconds) -> None:
+    def __init__(self, units: MeasuredUnits, time_pieces: TimePieces) -> None:
         self._source, self._kernels = units.source, units.kernels
-        self._seconds = seconds
+        self._time_pieces = time_pieces
         self._fastest: dict[tuple[int, ...], CompiledUnit] = {}
         self._generated: dict[tuple[int, ...], CompiledUnit] = {}
         #: Units that a kernel library does not compute: how many, by the reason.
@@ -72,19 +76,23 @@ class ChosenForms:
                 progress("compiling kernels", done, total)
 
         compiled = self._kernels.compile_forms(sources, report)
-        for i, units in enumerate(pieces):
-            forms = compiled[str(i)]
-            generated = [form for form in forms if not form.library]
-            self._fastest[units] = self._generated[units] = generated[0]
-            if len(forms) > 1:
-                seconds = {form.key: self._time(units, form) for form in forms}
-                self._fastest[units] = min(forms, key=lambda form: seconds[form.key])
-                self._generated[units] = min(generated, key=lambda form: seconds[form.key])
-                self._kernels.keep(forms, self._generated[units])
+        forms = {units: compiled[str(i)] for i, units in enumerate(pieces)}
+        generated = {units: [f for f in forms[units] if not f.library] for units in forms}
+        for units, (usual, *_) in generated.items():
+            self._fastest[units] = self._generated[units] = usual
+        several = [units for units in forms if len(forms[units]) > 1]
+        outcomes = self._time_pieces((units, form) for units in several for form in forms[units])
+        for units in several:
+            seconds = {form.key: self._seconds(next(outcomes)) for form in forms[units]}
+            self._fastest[units] = min(forms[units], key=lambda form: seconds[form.key])
+            self._generated[units] = min(generated[units], key=lambda form: seconds[form.key])
+            self._kernels.keep(forms[units], self._generated[units])
 
-    def _time(self, units: tuple[int, ...], form: CompiledUnit) -> float:
-        try:
-            return self._seconds(units, form)
-        except UnsupportedError as error:
-            self.unsupported[str(error)] = self.unsupported.get(str(error), 0) + 1
+    def _seconds(self, outcome: Outcome) -> float:
+        if isinstance(outcome.error, UnsupportedError):
+            reason = str(outcome.error)
+            self.unsupported[reason] = self.unsupported.get(reason, 0) + 1
+        if isinstance(outcome.error, UnsupportedError | UntimedError):
             return math.inf
+        (seconds,) = outcome.required()
+        return seconds

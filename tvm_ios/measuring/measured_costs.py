@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from tvm_ios.costs.composed import ComposedCost
@@ -132,3 +133,6 @@ class _StageMeasuring:
 
     def stage_key(self, graph: OpGraph, stage: Stage) -> str:
         return self._timer.stage_key(graph, stage)
+
+    def latencies(self, graph: OpGraph, stages: Iterable[Stage]) -> Iterator[float]:
+        return self._timer.stage_latencies(stages)

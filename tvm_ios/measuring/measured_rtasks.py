@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,9 +95,9 @@ class MeasuredRPrograms:
             {unit: self.timer.rkernels.code(unit, kernel.name) for unit, kernel in chosen.items()}
         )
 
-    def seconds(self, program: RProgram) -> float:
-        """Seconds of an rProgram, from the log or measured now."""
-        return self.timer.rprogram_latency(program)
+    def seconds(self, programs: Iterable[RProgram]) -> Iterator[float]:
+        """Seconds of rPrograms, from the log or measured now."""
+        return self.timer.rprogram_latencies(programs)
 
 
 def require_fusing(timer: StageTimer) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from tvm_ios.costs.log import MeasurementLog, quietest
-from tvm_ios.measuring.chosen_forms import ChosenForms, Seconds
+from tvm_ios.costs.log import quietest
+from tvm_ios.measuring.chosen_forms import ChosenForms, TimePieces
 from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.measuring.measurer import Measurement, Measurer, Outcome, Samples
 from tvm_ios.measuring.timing_device import UntimedError
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.lower import lower_stages
@@ -30,12 +32,21 @@ class ProfiledRKernels:
         The units of a graph, and where they are timed.
     chosen
         The form of each unit that stages use.
-    seconds
-        Times a form of a unit alone on all lanes.
+    time_pieces
+        Times forms of units, each alone on all lanes.
+    measurer
+        Takes profiles.
     """
 
-    def __init__(self, units: MeasuredUnits, chosen: ChosenForms, seconds: Seconds) -> None:
-        self._units, self._chosen, self._seconds = units, chosen, seconds
+    def __init__(
+        self,
+        units: MeasuredUnits,
+        chosen: ChosenForms,
+        time_pieces: TimePieces,
+        measurer: Measurer,
+    ) -> None:
+        self._units, self._chosen, self._time_pieces = units, chosen, time_pieces
+        self._measurer = measurer
         #: For each unit key the forms by the names of the rKernels.
         self._forms: dict[str, dict[str, CompiledUnit]] = {}
         self._profiled: dict[str, tuple[RKernel, ...]] = {}
@@ -44,11 +55,12 @@ class ProfiledRKernels:
         """The ways to compute a unit, from the log or measured now.
 
         The first is the one that stages use unless a schedule says otherwise. Whoever wants those
-        of all units calls :meth:`measure` first, which compiles them in parallel.
+        of all units calls :meth:`measure` first, which compiles them in parallel, and profiles as
+        many at once as the device takes.
         """
         key = self._key(unit)
         if key not in self._profiled:
-            self._profiled[key] = self._timed(unit, self.forms(unit))
+            self._profile([unit])
         return self._profiled[key]
 
     def compile(self, progress: Progress | None = None) -> tuple[int, ...]:
@@ -61,12 +73,7 @@ class ProfiledRKernels:
     def measure(self, progress: Progress | None = None) -> None:
         """Compile and profile every rKernel of every distinct unit."""
         distinct = self.compile(progress)
-        for done, unit in enumerate(distinct):
-            if progress is not None:
-                progress("profiling rKernels", done, len(distinct))
-            self(unit)
-        if progress is not None:
-            progress("profiling rKernels", len(distinct), len(distinct))
+        self._profile([u for u in distinct if self._key(u) not in self._profiled], progress)
 
     def forms(self, unit: int) -> dict[str, CompiledUnit]:
         """A unit's rKernels by their names, the usual one first."""
@@ -102,37 +109,63 @@ class ProfiledRKernels:
         compiled = self._units.kernels.compile_rkernels(sources, report)
         self._forms |= {self._key(unit): compiled[str(unit)] for unit in units}
 
-    def _timed(self, unit: int, forms: Mapping[str, CompiledUnit]) -> tuple[RKernel, ...]:
-        """The rKernels that the device can time; the usual one has to be among them."""
-        kernels: list[RKernel] = []
-        for name, form in forms.items():
+    def _profile(self, units: Sequence[int], progress: Progress | None = None) -> None:
+        """Profile the rKernels of units that the device can time, the usual ones in any case."""
+        asked = [
+            _Asked(unit, name, form) for unit in units for name, form in self.forms(unit).items()
+        ]
+        alone = iter(())
+        profiles = self._measurer.outcomes(self._tasks(each) for each in asked)
+        tasks: list[Outcome] = []
+        for done, outcome in enumerate(profiles):
+            tasks.append(outcome)
+            if progress is not None:
+                progress("profiling rKernels", done + 1, len(asked))
+        if self._units.kernels.fuser is None:
+            alone = self._time_pieces(
+                ((each.unit,), each.form)
+                for each, outcome in zip(asked, tasks, strict=True)
+                if outcome.error is None
+            )
+        kernels: dict[int, list[RKernel]] = {unit: [] for unit in units}
+        for each, outcome in zip(asked, tasks, strict=True):
             try:
-                kernels.append(self._rkernel(unit, name, form))
+                kernel = self._rkernel(each, outcome.required(), alone)
             except UntimedError:
-                if not kernels:
+                if not kernels[each.unit]:
                     raise
-        return tuple(kernels)
+            else:
+                kernels[each.unit].append(kernel)
+        for unit in units:
+            self._profiled[self._key(unit)] = tuple(kernels[unit])
 
-    def _rkernel(self, unit: int, name: str, form: CompiledUnit) -> RKernel:
-        units = self._units
+    def _tasks(self, asked: _Asked) -> Measurement:
+        """Times a task of each phase; equal code of any unit is profiled once."""
+        units, (unit, name, form) = self._units, asked
         label = f"unit {units.graph.operators[unit].name}, rKernel {name}"
+        labels = {
+            _log_key("task", form.key, phase, "1 lane, warm"): f"{label}, task of phase {phase}"
+            for phase in range(len(form.code.calls))
+        }
 
-        def profile() -> list[list[float]]:
+        def prepare() -> Callable[[], Samples]:
             stage = Stage(Strategy.CONCURRENT, ((unit,),))
             code = {unit: form.code}
             program = lower_stages(units.graph, (stage,), code, lanes=1, parts=units.parts)
-            return units.device.profile_phases(program, units.kernels.function)
+            functions = {symbol: units.kernels.function(symbol) for symbol in program.kernels}
+            return lambda: units.device.profile_phases(program, functions.__getitem__)
 
-        seconds = _task_seconds(form, units.log, label, profile)
-        if units.kernels.fuser is not None:
-            overhead = self.launch_overhead()
-            return units.kernels.fuser.rkernel(name, form.code, seconds, overhead)
-        return RKernel(
-            name=name,
-            tasks=tuple(call.tiles for call in form.code.calls),
-            task_seconds=seconds,
-            seconds=self._seconds((unit,), form),
-        )
+        return Measurement(labels, prepare, is_profile=True)
+
+    def _rkernel(
+        self, asked: _Asked, task_seconds: tuple[float, ...], alone: Iterator[Outcome]
+    ) -> RKernel:
+        fuser, code = self._units.kernels.fuser, asked.form.code
+        if fuser is not None:
+            return fuser.rkernel(asked.name, code, task_seconds, self.launch_overhead())
+        (seconds,) = next(alone).required()
+        tasks = tuple(call.tiles for call in code.calls)
+        return RKernel(asked.name, tasks, task_seconds, seconds)
 
     def launch_overhead(self) -> float:
         """Seconds that a launch takes beside its kernel, from the log or as the device says now."""
@@ -144,25 +177,12 @@ class ProfiledRKernels:
         return quietest(log.measurements[_LAUNCH_KEY])
 
 
-def _task_seconds(
-    form: CompiledUnit,
-    log: MeasurementLog,
-    label: str,
-    profile: Callable[[], list[list[float]]],
-) -> tuple[float, ...]:
-    """Seconds of a task of each phase, from the log or profiled now.
+class _Asked(NamedTuple):
+    """A way to compute a unit that is to be profiled."""
 
-    Equal code of any unit is profiled once.
-    """
-    keys = [_phase_key(form.key, phase) for phase in range(len(form.code.calls))]
-    if any(map(log.wants, keys)):
-        for phase, (key, samples) in enumerate(zip(keys, profile(), strict=True)):
-            log.append(key, samples, f"{label}, task of phase {phase}")
-    return tuple(quietest(log.measurements[key]) for key in keys)
-
-
-def _phase_key(key: str, phase: int) -> str:
-    return _log_key("task", key, phase, "1 lane, warm")
+    unit: int
+    name: str
+    form: CompiledUnit
 
 
 def _log_key(*parts: str | int) -> str:

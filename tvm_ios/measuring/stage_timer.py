@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tvm_ios.costs.log import MeasurementLog, quietest
@@ -11,9 +11,10 @@ from tvm_ios.costs.stage_key import stage_key
 from tvm_ios.errors import UnfusedError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.measuring.chosen_forms import ChosenForms
+from tvm_ios.measuring.chosen_forms import ChosenForms, Piece
 from tvm_ios.measuring.device import NO_CONSTANTS
 from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.measuring.measurer import Measurement, Measurer, Outcome, Samples
 from tvm_ios.measuring.rkernel_profile import ProfiledRKernels
 from tvm_ios.measuring.timing_device import UntimedError
 from tvm_ios.program.compiled_unit import CompiledUnit
@@ -46,8 +47,6 @@ class StageTimer:
         The code of units and merged units that stages run.
     rkernels
         The ways to compute a unit.
-    stages_measured
-        How many were not in the log.
     unfused
         Stages that a GPU could not take as one kernel: how many, by the reason.
     untimed
@@ -61,9 +60,9 @@ class StageTimer:
         self.kernels = units.kernels
         self.device = units.device
         self.lanes = units.device.lanes
+        self._measurer = Measurer(units.log, units.device.concurrency)
         self.forms = ChosenForms(units, self._alone)
-        self.rkernels = ProfiledRKernels(units, self.forms, self._alone)
-        self.stages_measured = 0
+        self.rkernels = ProfiledRKernels(units, self.forms, self._alone, self._measurer)
         self.unfused: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
         self._units = units
@@ -71,6 +70,11 @@ class StageTimer:
         self._latency: dict[str, tuple[float, ...]] = {}
         self._rprograms: dict[tuple[int, ...], RProgram] = {}
         self._compiled = False
+
+    @property
+    def stages_measured(self) -> int:
+        """How many stages were not in the log."""
+        return self._measurer.stages_measured
 
     def reading(self, log: MeasurementLog) -> StageTimer:
         """A timer of the same compiled units that reads another log."""
@@ -90,13 +94,18 @@ class StageTimer:
     def measure_units(self, progress: Progress | None = None) -> None:
         """Time every distinct unit alone on 1 to all lanes."""
         keys = {self.unit_key(self.graph, unit): unit for unit in range(len(self.graph))}
-        for done, (key, unit) in enumerate(keys.items()):
+        counts, operators = self._lane_counts(), self.graph.operators
+        outcomes = self._measurer.outcomes(
+            self._stage(
+                Stage(Strategy.CONCURRENT, ((unit,),)), lanes, f"unit {operators[unit].name}"
+            )
+            for unit in keys.values()
+            for lanes in counts
+        )
+        for done, key in enumerate(keys):
             if progress is not None:
                 progress("timing units", done, len(keys))
-            stage = Stage(Strategy.CONCURRENT, ((unit,),))
-            label = f"unit {self.graph.operators[unit].name}"
-            latencies = [self._median(stage, lanes, label) for lanes in self._lane_counts()]
-            self._latency[key] = self._on_lanes(latencies)
+            self._latency[key] = self._on_lanes([_seconds(next(outcomes)) for _ in counts])
         if progress is not None:
             progress("timing units", len(keys), len(keys))
 
@@ -139,12 +148,15 @@ class StageTimer:
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
         """Median seconds of a stage, from the log or measured now; infinite if untimed."""
-        if stage.strategy is Strategy.CO_SCHEDULE:
-            return self.rprogram_latency(self.rprogram(stage))
-        try:
-            return self._median(stage, self.lanes, _label(self.graph, stage))
-        except UntimedError as error:
-            return self._without_time(error)
+        return next(self.stage_latencies([stage]))
+
+    def stage_latencies(self, stages: Iterable[Stage]) -> Iterator[float]:
+        """Median seconds of stages of the graph, in their order, as :meth:`stage_latency`.
+
+        As many are measured at once as the device takes, and as :meth:`Measurer.outcomes` says no
+        sooner asked for.
+        """
+        return map(self._finite_or_not, self._measurer.outcomes(map(self._measurement, stages)))
 
     def rprogram(self, stage: Stage) -> RProgram:
         """What a co-scheduled stage runs: its units placed by their profiled times."""
@@ -157,36 +169,30 @@ class StageTimer:
             )
         return self._rprograms[stage.units]
 
-    def rprogram_latency(self, program: RProgram) -> float:
-        """Median seconds of an rProgram, from the log or measured now.
+    def rprogram_latencies(self, programs: Iterable[RProgram]) -> Iterator[float]:
+        """Median seconds of rPrograms, in their order, from the log or measured now.
 
-        Infinite where it would have to be one kernel and cannot be, or is untimed.
+        Infinite where one would have to be one kernel and cannot be, or is untimed.
         """
-        first = self.graph.operators[program.units[0]].name
-        label = f"{Strategy.CO_SCHEDULE.value} {len(program.units)} units from {first}"
-        try:
-            return self._logged(
-                self._program_key(program), lambda: self._measure_program(program), label
-            )
-        except UnfusedError as error:
-            self.unfused[str(error)] = self.unfused.get(str(error), 0) + 1
-            return math.inf
-        except UntimedError as error:
-            return self._without_time(error)
+        return map(self._finite_or_not, self._measurer.outcomes(map(self._rprogram, programs)))
 
     def sequential_latency(self, progress: Progress | None = None) -> float:
         """Seconds of all units one after another, each alone on all lanes."""
         self.compile_units(progress)
         stages = sequential_stages(self.graph)
-        return sum(self.stage_latency(self.graph, stage) for stage in stages)
+        return sum(self.stage_latencies(stages))
 
     def end_run(self) -> None:
         """Say in the log that all was measured; see :meth:`MeasurementLog.end_run`."""
         self._log.end_run()
 
-    def _without_time(self, error: UntimedError) -> float:
-        self.untimed[str(error)] = self.untimed.get(str(error), 0) + 1
-        return math.inf
+    def _finite_or_not(self, outcome: Outcome) -> float:
+        """The seconds of an outcome; infinite, and counted, if there are none."""
+        if isinstance(outcome.error, UnfusedError | UntimedError):
+            reasons = self.unfused if isinstance(outcome.error, UnfusedError) else self.untimed
+            reasons[str(outcome.error)] = reasons.get(str(outcome.error), 0) + 1
+            return math.inf
+        return _seconds(outcome)
 
     def _lane_counts(self) -> Sequence[int]:
         return range(1, self.lanes + 1) if self.device.splits else (self.lanes,)
@@ -194,26 +200,40 @@ class StageTimer:
     def _on_lanes(self, seconds: Sequence[float]) -> tuple[float, ...]:
         return tuple(seconds) if self.device.splits else tuple(seconds) * self.lanes
 
-    def _alone(self, units: tuple[int, ...], form: CompiledUnit) -> float:
-        """Median seconds of a unit, or of merged ones, in one of its forms on all lanes."""
-        strategy = Strategy.CONCURRENT if len(units) == 1 else Strategy.MERGE
-        stage = Stage(strategy, tuple((unit,) for unit in units))
+    def _alone(self, pieces: Iterable[Piece]) -> Iterator[Outcome]:
+        """Median seconds of units, or of merged ones, each in one of its forms on all lanes."""
 
-        def forms(asked: tuple[int, ...]) -> CompiledUnit:
-            return form if asked == units else self.forms(asked)
+        def measurement(units: tuple[int, ...], form: CompiledUnit) -> Measurement:
+            strategy = Strategy.CONCURRENT if len(units) == 1 else Strategy.MERGE
+            stage = Stage(strategy, tuple((unit,) for unit in units))
 
-        return self._median(stage, self.lanes, _label(self.graph, stage), forms)
+            def forms(asked: tuple[int, ...]) -> CompiledUnit:
+                return form if asked == units else self.forms(asked)
 
-    def _median(self, stage: Stage, lanes: int, label: str, forms: Forms | None = None) -> float:
-        forms = forms or self.forms
-        key = self._key(stage, lanes, forms)
-        return self._logged(key, lambda: self._measure(stage, lanes, forms), label)
+            return self._stage(stage, self.lanes, _label(self.graph, stage), forms)
 
-    def _logged(self, key: str, measure: Callable[[], list[float]], label: str) -> float:
-        if self._log.wants(key):
-            self._log.append(key, measure(), label)
-            self.stages_measured += 1
-        return quietest(self._log.measurements[key])
+        return self._measurer.outcomes(measurement(*piece) for piece in pieces)
+
+    def _measurement(self, stage: Stage) -> Measurement:
+        """Of a stage, whatever its strategy, on all lanes."""
+        if stage.strategy is Strategy.CO_SCHEDULE:
+            return self._rprogram(self.rprogram(stage))
+        return self._stage(stage, self.lanes, _label(self.graph, stage))
+
+    def _stage(
+        self, stage: Stage, lanes: int, label: str, forms: Forms | None = None
+    ) -> Measurement:
+        """Of a stage that is not co-scheduled."""
+        chosen = forms or self.forms
+        key = self._key(stage, lanes, chosen)
+        return Measurement({key: label}, lambda: self._timing(self._lowered(stage, lanes, chosen)))
+
+    def _rprogram(self, program: RProgram) -> Measurement:
+        first = self.graph.operators[program.units[0]].name
+        label = f"{Strategy.CO_SCHEDULE.value} {len(program.units)} units from {first}"
+        return Measurement(
+            {self._program_key(program): label}, lambda: self._lowered_program(program)
+        )
 
     def _key(self, stage: Stage, lanes: int, forms: Forms) -> str:
         conditions = f"{lanes} lanes, warm"
@@ -232,14 +252,14 @@ class StageTimer:
             f"{self.lanes} lanes, warm, {shares}",
         )
 
-    def _measure(self, stage: Stage, lanes: int, forms: Forms) -> list[float]:
+    def _lowered(self, stage: Stage, lanes: int, forms: Forms) -> Program:
         code: dict[int, UnitCode] = {}
         merged: dict[Stage, UnitCode] = {}
         if stage.strategy is Strategy.MERGE:
             merged[stage] = forms(tuple(sorted(stage.units))).code
         else:
             code = {unit: forms((unit,)).code for unit in stage.units}
-        program = lower_stages(
+        return lower_stages(
             self.graph,
             (stage,),
             code,
@@ -248,9 +268,8 @@ class StageTimer:
             unit_latency=self.unit_latency if len(stage.groups) > 1 and not merged else None,
             parts=self._units.parts,
         )
-        return self._samples(program)
 
-    def _measure_program(self, program: RProgram) -> list[float]:
+    def _lowered_program(self, program: RProgram) -> Callable[[], Samples]:
         stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
         chosen = {unit: program.kernels[unit].name for unit in program.units}
         code = {unit: self.rkernels.code(unit, name) for unit, name in chosen.items()}
@@ -268,15 +287,22 @@ class StageTimer:
             parts=self._units.parts,
             placements={0: program.placement},
         )
-        return self._samples(lowered, NO_CONSTANTS if fused is None else fused.tables)
+        return self._timing(lowered, NO_CONSTANTS if fused is None else fused.tables)
 
-    def _samples(
+    def _timing(
         self, program: Program, constants: Mapping[str, Array] = NO_CONSTANTS
-    ) -> list[float]:
-        """Seconds of some runs of a program."""
-        if not program.kernels:
-            return [_NOTHING_SECONDS]
-        return self.device.time_program(program, self.kernels.function, constants)
+    ) -> Callable[[], Samples]:
+        """What has a program timed; its code is there before several threads ask for theirs."""
+        functions = {symbol: self.kernels.function(symbol) for symbol in program.kernels}
+        if not functions:
+            return lambda: [[_NOTHING_SECONDS]]
+        return lambda: [self.device.time_program(program, functions.__getitem__, constants)]
+
+
+def _seconds(outcome: Outcome) -> float:
+    """The seconds of a measurement of one key."""
+    (seconds,) = outcome.required()
+    return seconds
 
 
 def _label(graph: OpGraph, stage: Stage) -> str:

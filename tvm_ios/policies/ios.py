@@ -99,15 +99,14 @@ def _search_all(
 def _search_measuring(
     strategies: frozenset[Strategy], request: Request
 ) -> tuple[Schedule, SearchStatistics]:
-    problem, limits, costs = request.problem, request.limits, request.costs
-    assert costs.measuring is not None
-    assert costs.stages is not None, "the policy needs them"
+    problem, limits, measuring = request.problem, request.limits, request.costs.measuring
+    assert measuring is not None
     return lazy_search(
         problem.units,
         problem.blocks,
-        costs.measuring.bounds(request.progress),
-        partial(costs.stages.stage_latency, problem.units),
-        costs.measuring.stage_key,
+        measuring.bounds(request.progress),
+        partial(measuring.latencies, problem.units),
+        measuring.stage_key,
         strategies,
         limits.pruning,
         problem.mergeable,

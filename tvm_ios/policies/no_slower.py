@@ -81,15 +81,20 @@ def no_slower(
         if not unknown:
             schedule = replace(mixed, latencies=latencies)
             break
-        for stage in unknown:
-            known[stage] = estimates[stage]
-            if costs.measuring is not None:
-                elapsed = statistics.seconds + time.perf_counter() - begin
-                if limits.budget.is_spent(measured, elapsed):
-                    known[stage] = math.inf
-                else:
-                    known[stage] = costs.stages.stage_latency(graph, stage)
-                    measured += 1
+        if costs.measuring is None:
+            known |= {stage: estimates[stage] for stage in unknown}
+            continue
+        affordable = (
+            stage
+            for number, stage in enumerate(unknown, measured)
+            if not limits.budget.is_spent(number, statistics.seconds + time.perf_counter() - begin)
+        )
+        known |= dict.fromkeys(unknown, math.inf)
+        measured_now = dict(
+            zip(unknown, costs.measuring.latencies(graph, affordable), strict=False)
+        )
+        measured += len(measured_now)
+        known |= measured_now
     if costs.measuring is not None:
         statistics = replace(statistics, stages_measured=measured)
     seconds_in_all = statistics.seconds + time.perf_counter() - begin

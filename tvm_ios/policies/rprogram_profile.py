@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.rammer.rprogram import RProgram, simulate
@@ -19,7 +19,7 @@ class RProgramProfile:
     Parameters
     ----------
     measure
-        Seconds of one.
+        Seconds of each of several, in their order.
     budget
         When measuring ends; from then on times are simulated.
     report
@@ -30,7 +30,7 @@ class RProgramProfile:
 
     def __init__(
         self,
-        measure: Callable[[RProgram], float],
+        measure: Callable[[Iterable[RProgram]], Iterator[float]],
         budget: Budget,
         report: Report,
         can_run: Callable[[RProgram], bool] = lambda _: True,
@@ -56,20 +56,23 @@ class RProgramProfile:
 
     def __call__(self, programs: Sequence[RProgram]) -> tuple[float, ...]:
         """Seconds of some rPrograms that are to be compared."""
-        new = sum(id(program) not in self._measured for program in programs)
+        new = [program for program in programs if id(program) not in self._measured]
         most, limit = self._budget.max_measurements, self._budget.time_limit
         if new and (
-            (most is not None and self.measured + new > most)
+            (most is not None and self.measured + len(new) > most)
             or (limit is not None and self.seconds >= limit)
         ):
             self.complete = False
             simulated = zip(programs, simulate(programs), strict=True)
             return tuple(s if self._can_run(program) else math.inf for program, s in simulated)
-        return tuple(map(self._seconds, programs))
+        able = [program for program in new if self._can_run(program)]
+        for program, seconds in zip(able, self._measure(able), strict=True):
+            self._keep(program, seconds)
+        for program in new:
+            if id(program) not in self._measured:
+                self._keep(program, math.inf)
+        return tuple(self._measured[id(program)][1] for program in programs)
 
-    def _seconds(self, program: RProgram) -> float:
-        if id(program) not in self._measured:
-            seconds = self._measure(program) if self._can_run(program) else math.inf
-            self._measured[id(program)] = program, seconds
-            self._report(self.measured)
-        return self._measured[id(program)][1]
+    def _keep(self, program: RProgram, seconds: float) -> None:
+        self._measured[id(program)] = program, seconds
+        self._report(self.measured)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
@@ -77,7 +77,7 @@ class EstimatedRTasks:
 
     def seconds(self, graph: OpGraph, programs: Sequence[RProgram]) -> list[float]:
         """Estimated seconds of programs as stages, like all others."""
-        return [self.measuring.seconds(program) for program in programs]
+        return [*self.measuring.seconds(programs)]
 
     @property
     def _fuser(self) -> StageFuser:
@@ -98,7 +98,8 @@ class EstimatedRPrograms(MeasuredRPrograms):
 
     cost: AnalyticCost
 
-    def seconds(self, program: RProgram) -> float:
-        """Seconds of the stage that an rProgram is."""
-        stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
-        return self.cost.stage_latency(self.timer.graph, stage)
+    def seconds(self, programs: Iterable[RProgram]) -> Iterator[float]:
+        """Seconds of the stages that rPrograms are."""
+        for program in programs:
+            stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
+            yield self.cost.stage_latency(self.timer.graph, stage)

@@ -1,0 +1,185 @@
+"""Measurements on a device, as many at once as it takes; each is in the log as soon as it ends."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import cached_property
+
+from tvm_ios.costs.log import MeasurementLog, quietest
+from tvm_ios.errors import UnfusedError, UserError
+from tvm_ios.measuring.device import UnsupportedError
+from tvm_ios.measuring.timing_device import UntimedError
+
+#: For each key of a measurement its samples, in seconds.
+Samples = Sequence[Sequence[float]]
+#: What costs a measurement, and nothing else.
+_REFUSALS = (UnfusedError, UnsupportedError, UntimedError)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a device is asked once.
+
+    Attributes
+    ----------
+    labels
+        The keys of a log that it gives samples of, each with what it is, for people.
+    prepare
+        Compiles and lowers, one measurement after another; gives what asks the device, which
+        several threads do at once.
+    is_profile
+        Whether it times the tasks of a kernel, and no stage.
+    """
+
+    labels: Mapping[str, str]
+    prepare: Callable[[], Callable[[], Samples]]
+    is_profile: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a measurement.
+
+    Attributes
+    ----------
+    seconds
+        For each of its keys.
+    error
+        Why there are none; None if there are.
+    """
+
+    seconds: tuple[float, ...]
+    error: UserError | None = None
+
+    def required(self) -> tuple[float, ...]:
+        """The seconds; raises the error if there is one."""
+        if self.error is not None:
+            raise self.error
+        return self.seconds
+
+
+@dataclass
+class _Asked:
+    """A measurement that was begun; the outcome comes when it ends."""
+
+    measurement: Measurement
+    outcome: Outcome | None = None
+
+
+class Measurer:
+    """Takes measurements that a log lacks.
+
+    One thread prepares them, writes the log and gives outcomes; others wait for the device. With a
+    device that takes one at a time there are no other threads.
+
+    Parameters
+    ----------
+    log
+        Where samples are kept.
+    concurrency
+        How many measurements the device takes at once.
+
+    Attributes
+    ----------
+    stages_measured
+        How many measurements were not in the log, without profiles.
+    """
+
+    def __init__(self, log: MeasurementLog, concurrency: int) -> None:
+        self.stages_measured = 0
+        self._log = log
+        self._concurrency = concurrency
+        #: Also those of whoever asks for another one while a measurement is prepared.
+        self._running: dict[Future[Samples], _Asked] = {}
+
+    def outcomes(self, measurements: Iterable[Measurement]) -> Iterator[Outcome]:
+        """The outcomes of measurements, in their order.
+
+        A measurement is taken from the iterable when the device has room for it, and one more to be
+        prepared meanwhile: whoever gives them can end with a budget.
+
+        Raises
+        ------
+        UserError
+            If the device fails for all measurements, or the log cannot be written.
+        """
+        asked: deque[_Asked] = deque()
+        try:
+            for measurement in measurements:
+                asked.append(self._begin(measurement))
+                while len(self._running) > self._concurrency:
+                    self._keep_ended()
+                while asked and (outcome := asked[0].outcome) is not None:
+                    asked.popleft()
+                    yield outcome
+            while asked:
+                while (outcome := asked[0].outcome) is None:
+                    self._keep_ended()
+                asked.popleft()
+                yield outcome
+        except BaseException:
+            self._abandon(asked)
+            raise
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._concurrency, "measuring")
+
+    def _begin(self, measurement: Measurement) -> _Asked:
+        asked = _Asked(measurement)
+        keys = measurement.labels.keys()
+        while any(keys & other.measurement.labels.keys() for other in self._running.values()):
+            self._keep_ended()
+        if not any(map(self._log.wants, keys)):
+            asked.outcome = self._logged(measurement)
+            return asked
+        try:
+            ask_device = measurement.prepare()
+        except _REFUSALS as error:
+            asked.outcome = Outcome((), error)
+            return asked
+        if self._concurrency == 1:
+            self._end(asked, ask_device)
+        else:
+            self._running[self._pool.submit(ask_device)] = asked
+        return asked
+
+    def _keep_ended(self) -> None:
+        """Wait until a measurement ends."""
+        fatal: Exception | None = None
+        for future in wait(self._running, return_when=FIRST_COMPLETED).done:
+            try:
+                self._end(self._running.pop(future), future.result)
+            except Exception as error:
+                # After the others, whose samples are kept.
+                fatal = error
+        if fatal is not None:
+            raise fatal
+
+    def _end(self, asked: _Asked, result: Callable[[], Samples]) -> None:
+        measurement = asked.measurement
+        try:
+            samples = result()
+        except _REFUSALS as error:
+            asked.outcome = Outcome((), error)
+            return
+        for (key, label), of_key in zip(measurement.labels.items(), samples, strict=True):
+            self._log.append(key, of_key, label)
+        self.stages_measured += not measurement.is_profile
+        asked.outcome = self._logged(measurement)
+
+    def _logged(self, measurement: Measurement) -> Outcome:
+        logged = self._log.measurements
+        return Outcome(tuple(quietest(logged[key]) for key in measurement.labels))
+
+    def _abandon(self, asked: Iterable[_Asked]) -> None:
+        """Keep what has ended, and begin nothing more."""
+        mine = {id(each) for each in asked}
+        for future, each in tuple(self._running.items()):
+            if id(each) in mine:
+                del self._running[future]
+                if not future.cancel() and future.done() and future.exception() is None:
+                    self._end(each, future.result)
