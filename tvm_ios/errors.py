@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
+
 
 class UserError(ValueError):
     """A failure that a user can act on: one sentence that names the thing and the way out."""
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """The end of a sentence that refuses a name: the known one that was probably meant."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 class ModelError(UserError):

@@ -32,6 +32,8 @@ VERSION_OF_PARTS = 5
 META = "meta.json"
 #: In no package of version 3.
 _SUMS = "SHA256SUMS"
+#: Archives that are not written.
+_ARCHIVES = frozenset({".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"})
 #: From <fcntl.h> and <linux/fs.h>.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -46,8 +48,17 @@ def require_writable(path: Path) -> None:
         If something else is there, or its folder cannot be written.
     """
     path = Path(os.path.abspath(path))
+    if path.suffix in _ARCHIVES:
+        raise ExecutableError(
+            f"{path} would be a folder of this name: name a folder, or a file that ends in .tar"
+        )
     if path.exists() and not _replaceable(path):
-        raise ExecutableError(f"{path} exists and is not an executable; choose another name")
+        extra = _extra_files(path)
+        raise ExecutableError(
+            f"{path} also holds {extra[0]!r}, which is no file of the executable: move it away"
+            if extra
+            else f"{path} exists and is not an executable; choose another name"
+        )
     try:
         make_folder(path.parent)
         with temporary_folder(path.parent, f".{path.name}."):
@@ -245,6 +256,15 @@ def _replaceable(path: Path) -> bool:
             )
     except (OSError, KeyError, ValueError, TypeError, EOFError, tarfile.TarError):
         return False
+
+
+def _extra_files(path: Path) -> list[str]:
+    """What lies in a package's folder beside its files; nothing of what is none."""
+    try:
+        sealed = _sealed_files(path) if path.is_dir() else set[str]()
+    except (OSError, KeyError, ValueError, TypeError):
+        return []
+    return sorted(file.name for file in path.iterdir() if file.name not in sealed) if sealed else []
 
 
 def _sealed_files(folder: Path) -> set[str]:

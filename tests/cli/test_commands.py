@@ -289,3 +289,12 @@ def test_policies_of_whole_programs_are_measured(policy: str) -> None:
     assert all(
         part in outcome.stderr for part in (repr(policy), "whole programs", "--cost measured")
     )
+
+
+def test_names_that_were_probably_meant() -> None:
+    wrong = tvm_ios("schedule", "nasnet_cell", "--policy", "ios-bth")
+    wrong.refuses("did you mean 'ios-both'?")
+    tvm_ios("schedule", "nasnet_cel").refuses("did you mean 'nasnet_cell'?")
+    tvm_ios("schedule", "nasnet_cell", "--cost", "v10").refuses("did you mean 'v100'?")
+    meant = tvm_ios("optimize", "nasnet_cell", "--policy", "sequental,greedy")
+    assert (meant.code, "did you mean 'sequential'?" in " ".join(meant.stderr.split())) == (2, True)

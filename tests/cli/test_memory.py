@@ -138,3 +138,10 @@ def test_optimize_never_exceeds_the_budget(tmp_path: Path, monkeypatch: pytest.M
         "optimize", MODEL, "-o", tmp_path / "none", "--policy", "ios-both", "--memory-budget", "9K"
     ).refuses("9.0 KiB", "smallest")
     assert not (tmp_path / "none").exists()
+
+
+def test_a_batch_takes_as_much_more() -> None:
+    command = ("memory", MODEL, "--scheduler", "optimal", "--json")
+    (one,) = tvm_ios(*command).json["schedulers"]
+    (four,) = tvm_ios(*command, "--batch", 4).json["schedulers"]
+    assert four["peak_kib"] == 4 * one["peak_kib"]

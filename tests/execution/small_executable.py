@@ -15,6 +15,7 @@ from runtime_ext.execution.executable import Executable
 from runtime_ext.execution.package import seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import (
@@ -27,6 +28,7 @@ from tvm_ios.program.program import (
     Role,
     Wait,
 )
+from tvm_ios.schedule.schedule import Schedule
 
 #: What a package for a CPU holds.
 FILES = [
@@ -127,7 +129,7 @@ def small_executable(folder: Path) -> Executable:
         constants={"w": WEIGHTS},
         inputs=(Port("image", "x", SHAPE, "float32"), Port("steps", "n", (1,), "int64")),
         outputs=(Port("result", "y", SHAPE, "float32"), Port("inner", "both", SHAPE, "float32")),
-        schedule={"format": "any"},
+        schedule=Schedule("any", (), policy="sequential").to_json(OpGraph("any", (), (), (), ())),
         target="llvm -mcpu=x86-64-v2",
         features=required_features(TARGET),
         fingerprint="0",

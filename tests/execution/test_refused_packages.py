@@ -157,3 +157,22 @@ def test_what_is_no_text_is_not_quoted(saved: Path, garbage: bytes) -> None:
     sums = saved / "SHA256SUMS"
     sums.write_bytes(sums.read_bytes().replace(b"kernels.so", b"kernels" + garbage))
     refuses(saved, sums.name)
+
+
+def test_another_file_in_the_folder_is_named_before_it_is_replaced(
+    saved: Path, executable: Executable
+) -> None:
+    (saved / "notes.txt").write_text("mine")
+    with refused(ExecutableError, saved, "'notes.txt'", "move it away"):
+        executable.save(saved)
+    (saved / "notes.txt").unlink()
+    executable.save(saved)
+
+
+@pytest.mark.parametrize("name", ["m.zip", "m.tar.gz"])
+def test_archives_that_are_not_written_are_refused(
+    name: str, executable: Executable, tmp_path: Path
+) -> None:
+    with refused(ExecutableError, name, ".tar"):
+        executable.save(tmp_path / name)
+    assert not (tmp_path / name).exists()

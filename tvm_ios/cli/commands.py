@@ -20,6 +20,7 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "schedule": "Find a schedule, without building anything (except for --cost measured).",
         "optimize": "Find the fastest schedule of a model, check it, and save an executable.",
         "run": "Run an executable on given or random inputs, and time it.",
+        "info": "Say what an executable is: inputs, outputs, target, lanes, versions, files.",
         "memory": "Order the operators of a model for the least peak memory.",
         "explain": "Say what bounds an executable, block by block, and what would help.",
         "bench": "Optimise models and time them beside peers on as many threads.",

@@ -12,6 +12,7 @@ from rich.table import Table
 from tvm_ios.cli.completion import complete_memory_schedulers
 from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
+    Batch,
     Debug,
     Json,
     Model,
@@ -80,6 +81,7 @@ def memory(
         Path | None, typer.Option(help="Draw the footprints over time into this .svg or .png.")
     ] = None,
     shape: Shapes = None,
+    batch: Batch = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -110,7 +112,7 @@ def memory(
         raise typer.BadParameter(
             "units run as they are: leave out --units", param_hint="'--rewrite'"
         )
-    source = ModelSource(model, shapes=input_shapes(shape))
+    source = ModelSource(model, shapes=input_shapes(shape), batch=batch)
     if units:
         graph, end = units_and_tail(source)
     else:

@@ -13,7 +13,7 @@ import typer
 
 from tvm_ios.cli.completion import complete_device, complete_policies
 from tvm_ios.contest.outputs import Verify
-from tvm_ios.errors import UserError
+from tvm_ios.errors import UserError, nearest
 from tvm_ios.files.byte_sizes import ByteSizeError, parse_bytes
 from tvm_ios.policies.registry import policy_names
 
@@ -152,7 +152,8 @@ def require_known(names: Sequence[str], allowed: Collection[str], option: str) -
     for name in names:
         if name not in allowed:
             raise typer.BadParameter(
-                f"{name!r} is none of {', '.join(allowed)}", param_hint=f"'{option}'"
+                f"{name!r} is none of {', '.join(allowed)}{nearest(name, allowed)}",
+                param_hint=f"'{option}'",
             )
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Bars,
+    Batch,
     Debug,
     Json,
     Model,
@@ -69,6 +70,7 @@ def tune(
         float | None, typer.Option(help="Seconds of tuning, at most; the round under way ends.")
     ] = None,
     shape: Shapes = None,
+    batch: Batch = None,
     target: Target = TargetKind.llvm,
     arch: Arch = None,
     precision: PrecisionOption = None,
@@ -122,7 +124,7 @@ def tune(
 
     with progress_bars() as bars:
         done = tune_model(
-            ModelSource(model, random_weights, shapes, dialect=dialect.value),
+            ModelSource(model, random_weights, shapes, batch, dialect.value),
             log,
             options=options,
             trials=trials,
@@ -136,7 +138,7 @@ def tune(
     if as_json:
         print_json(_json(done))
     else:
-        _print(done, model + _again(target, arch, dialect))
+        _print(done, model + _again(batch, target, arch, dialect))
 
 
 class _Falls:
@@ -184,11 +186,14 @@ def _json(done: TuningResult) -> dict[str, Any]:
     }
 
 
-def _again(target: TargetKind, arch: str | None, dialect: DialectName) -> str:
+def _again(batch: int | None, target: TargetKind, arch: str | None, dialect: DialectName) -> str:
     """The options of other commands for what was tuned."""
+    again = "" if batch is None else f" --batch {batch}"
     if dialect is DialectName.relay:
-        return " --dialect relay"
-    return f" --target cuda --arch {arch or 'sm_90'}" if target is TargetKind.cuda else ""
+        again += " --dialect relay"
+    elif target is TargetKind.cuda:
+        again += f" --target cuda --arch {arch or 'sm_90'}"
+    return again
 
 
 def _print(done: TuningResult, model: str) -> None:

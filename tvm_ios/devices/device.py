@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.devices.figure_files import DeviceError, FigureFiles
+from tvm_ios.errors import nearest
 from tvm_ios.extensions import extensions, load_extension
 from tvm_ios.files.json_text import natural
 
@@ -150,7 +151,7 @@ def load_device(name: str) -> DeviceDescription:
     if not name.endswith(".json") and name not in _FILES.names():
         raise DeviceError(
             f"there is no device {name!r}: use {', '.join(device_names())}, or the path of a "
-            ".json file"
+            f".json file{nearest(name, device_names())}"
         )
     file = _FILES.load(name)
     return DeviceDescription(

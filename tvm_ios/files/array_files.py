@@ -76,11 +76,11 @@ def read_named_arrays(files: Sequence[str], names: Sequence[str]) -> dict[str, A
 
 def _read(path: Path) -> Array | dict[str, Array]:
     try:
-        arrays = np.load(path, allow_pickle=False)
-        if isinstance(arrays, np.ndarray):
-            return arrays
-        with arrays:
-            return {name: arrays[name] for name in arrays.files}
+        loaded: Any = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            return loaded
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
     except OSError:
         raise
     except Exception as error:  # whatever the bytes of an archive make NumPy do

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios import zoo
-from tvm_ios.errors import ModelError
+from tvm_ios.errors import ModelError, nearest
 from tvm_ios.files.json_text import JsonError, json_object
 from tvm_ios.graph.input_shapes import Shapes
 from tvm_ios.models.bare_graph import is_bare_graph
@@ -97,11 +96,9 @@ class ModelSource:
             if is_bare_graph(data):
                 return Form.BARE
             return Form.MODULE if "nodes" in data else Form.GRAPH
-        near = difflib.get_close_matches(self.model, zoo.names(), 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ModelError(
             f"{self.model!r} is neither a model file (.onnx, .pt2, .json) nor one of the zoo: "
-            f"{', '.join(zoo.names())}{hint}"
+            f"{', '.join(zoo.names())}{nearest(self.model, zoo.names())}"
         )
 
 

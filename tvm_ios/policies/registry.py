@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from tvm_ios.errors import SearchError
+from tvm_ios.errors import SearchError, nearest
 from tvm_ios.extensions import ExtensionError, extensions, load_extension
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def policy_named(name: str) -> Policy:
         return load_extension(GROUP, name, Policy)
     raise SearchError(
         f"there is no policy {name!r} to search with: use {', '.join(policy_names())}"
+        + nearest(name, policy_names())
     )
 
 

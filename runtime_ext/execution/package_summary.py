@@ -1,0 +1,87 @@
+"""What a package says of itself, wherever it was made: nothing of it is loaded or run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime_ext.execution.executable import load
+from runtime_ext.execution.package import META, VERSION, open_folder, require_sums
+from runtime_ext.native_errors import ExecutableError
+from tvm_ios.errors import UserError
+from tvm_ios.files.json_text import json_object
+
+
+@dataclass(frozen=True, slots=True)
+class PackageSummary:
+    """An executable, or another runtime's build in the place of one.
+
+    Attributes
+    ----------
+    path
+        The folder or ``.tar``.
+    meta
+        What ``meta.json`` holds.
+    lanes, launches, kernels, arena_bytes
+        Threads or streams, launches of a run, different kernels, and bytes of the arena; None of
+        another runtime's build, of which nobody knows them.
+    files
+        The bytes of each file.
+    problem
+        Why it cannot run on this machine; None where it can.
+    """
+
+    path: Path
+    meta: Mapping[str, Any]
+    lanes: int | None
+    launches: int | None
+    kernels: int | None
+    arena_bytes: int | None
+    files: Mapping[str, int]
+    problem: str | None
+
+
+def summarise_package(path: Path) -> PackageSummary:
+    """Read what an executable says of itself, also one of another machine.
+
+    Raises
+    ------
+    ExecutableError
+        If it is none, or damaged.
+    """
+    folder, keeper = open_folder(path)
+    folder = folder if folder.is_dir() else folder.parent
+    if not (folder / META).is_file():
+        raise ExecutableError(f"{path} is not an executable: it lacks {META}")
+    try:
+        meta = json_object((folder / META).read_bytes())
+        if meta["version"] == VERSION:
+            require_sums(folder, path)
+        lanes = launches = kernels = arena = None
+        if meta.get("runtime") is None:
+            program = json_object((folder / "program.json").read_bytes())
+            steps = [step for lane in program["lanes"] for step in lane]
+            lanes, kernels = len(program["lanes"]), len(program["kernels"])
+            launches = sum(step[0] == "launch" for step in steps)
+            arena = json_object((folder / "memory.json").read_bytes())["nbytes"]
+        elif "lanes" in meta:
+            lanes = meta["lanes"]
+        files = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
+    except OSError as error:
+        raise ExecutableError(f"cannot read {path}: {error.strerror or error}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
+    del keeper  # the unpacked files of a tar
+    return PackageSummary(path, meta, lanes, launches, kernels, arena, files, _problem(path))
+
+
+def _problem(path: Path) -> str | None:
+    try:
+        load(path)
+    except UserError as error:
+        return str(error)
+    return None

@@ -1,0 +1,111 @@
+"""``tvm-ios info``: what an executable is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from tvm_ios.cli.executables import refuse_models
+from tvm_ios.cli.help_pages import HelpPage
+from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.files.byte_sizes import kib
+
+if TYPE_CHECKING:
+    from runtime_ext.execution.package_summary import PackageSummary
+
+PAGE = HelpPage(("tvm-ios info out/",), "`tvm-ios run` runs it.")
+
+
+@reports_errors
+def info(
+    executable: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` wrote.")],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say what an executable is: inputs, outputs, target, lanes, versions, files.
+
+    It need not be one of this machine: where it cannot run here, the last line says why.
+    """
+    from runtime_ext.execution.package_summary import summarise_package
+
+    refuse_models(executable)
+    summary = summarise_package(executable)
+    if as_json:
+        print_json(_json(summary))
+    else:
+        _print(summary)
+
+
+def _json(summary: PackageSummary) -> dict[str, Any]:
+    meta = summary.meta
+    notes = meta["notes"]
+    return {
+        "model": notes.get("model"),
+        "kept": notes.get("kept"),
+        "runtime": meta.get("runtime"),
+        "reference": notes.get("reference"),
+        "latency_ms": {row["policy"]: row["latency"] * 1e3 for row in notes.get("policies", ())},
+        "inputs": [_port(port) for port in meta["inputs"]],
+        "outputs": [_port(port) for port in meta["outputs"]],
+        "target": meta.get("target"),
+        "arch": meta.get("arch"),
+        "machine": meta["machine"],
+        "features": meta["features"],
+        "versions": meta["versions"],
+        "lanes": summary.lanes,
+        "launches": summary.launches,
+        "kernels": summary.kernels,
+        "arena_bytes": summary.arena_bytes,
+        "tail": meta.get("tail"),
+        "files": summary.files,
+        "problem": summary.problem,
+    }
+
+
+def _port(port: dict[str, Any]) -> dict[str, Any]:
+    return {key: port[key] for key in ("name", "shape", "dtype")}
+
+
+def _print(summary: PackageSummary) -> None:
+    data, out = _json(summary), console()
+    table = Table("", "name", "shape", "type", title=escape(str(summary.path)))
+    for kind in ("input", "output"):
+        for port in data[f"{kind}s"]:
+            shape = "x".join(map(str, port["shape"]))
+            table.add_row(kind, escape(port["name"]), shape, port["dtype"])
+    out.print(table)
+    facts = {
+        "model": data["model"],
+        "policy": data["kept"],
+        "runtime": data["runtime"],
+        "latency where it was made": _latencies(data["latency_ms"]),
+        "compared with": data["reference"],
+        "target": data["target"],
+        "machine": data["machine"],
+        "CPU features": ", ".join(data["features"]),
+        "made with": ", ".join(f"{name} {version}" for name, version in data["versions"].items()),
+        "lanes": data["lanes"],
+        "launches a run": data["launches"],
+        "kernels": data["kernels"],
+        "arena": data["arena_bytes"] and f"{kib(data['arena_bytes'])} KiB",
+        "ends with": data["tail"],
+        "files": ", ".join(f"{name} {kib(size)} KiB" for name, size in data["files"].items()),
+    }
+    rows = Table.grid(padding=(0, 2))
+    for name, value in facts.items():
+        if value:
+            rows.add_row(name, escape(str(value)))
+    out.print(rows)
+    out.print(
+        "it runs on this machine"
+        if summary.problem is None
+        else f"[yellow]it does not run on this machine: {escape(summary.problem)}[/yellow]"
+    )
+
+
+def _latencies(latency: dict[str, float]) -> str:
+    return ", ".join(f"{policy} {value:.3f} ms" for policy, value in latency.items())
