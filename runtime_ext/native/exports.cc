@@ -6,6 +6,7 @@
 
 #include "cpu_features.h"
 #include "cpu_quota.h"
+#include "entry_choice.h"
 #include "executable.h"
 #include "executor.h"
 #include "json_text.h"
@@ -111,9 +112,29 @@ ffi::Array<ffi::String> Known() { return Strings(KnownFeatures()); }
 ffi::String Digest(ffi::Bytes bytes, bool portably) {
   return Sha256({bytes.data(), bytes.size()}, portably);
 }
+// The entry that a machine takes; all of it as JSON.
+ffi::String Choose(ffi::Bytes json) {
+  const JsonObject asked = ParseObject({json.data(), json.size()});
+  const JsonObject about = Object(Field(asked, "machine"));
+  const auto set = [&](const char* key) {
+    const std::vector<std::string> texts = tvm_ios::Texts(Field(about, key));
+    return std::set<std::string>(texts.begin(), texts.end());
+  };
+  const ffi::Any streams = Field(about, "streams");
+  const Machine machine{set("features"), Natural(Field(about, "lanes")), set("gpu_archs"),
+                        streams == nullptr ? std::nullopt : std::optional(Natural(streams))};
+  Shapes shapes;
+  for (const ffi::Any& item : List(Field(asked, "shapes"))) {
+    const JsonArray pair = List(item);
+    shapes.emplace_back(Text(pair[0]), Naturals(pair[1]));
+  }
+  const std::vector<Entry> entries = ReadEntries(List(Field(asked, "entries")));
+  return entries[ChooseEntry(entries, machine, shapes)].id;
+}
 void Parse(ffi::Bytes json) { ParseObject({json.data(), json.size()}); }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(sha256, Digest);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(choose_entry, Choose);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(parse_json, Parse);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(open_executable, Open);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(load_kernels, Kernels);

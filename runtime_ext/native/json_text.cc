@@ -76,6 +76,13 @@ std::int64_t Natural(const ffi::Any& value) {
   return *number;
 }
 
+double Number(const ffi::Any& value) {
+  if (const auto whole = value.as<bool>() ? std::nullopt : value.as<std::int64_t>()) {
+    return static_cast<double>(*whole);
+  }
+  return As<double>(value, "a number");
+}
+
 JsonArray List(const ffi::Any& value) { return As<JsonArray>(value, "a list"); }
 
 JsonObject Object(const ffi::Any& value) { return As<JsonObject>(value, "an object"); }

@@ -33,6 +33,7 @@ ffi::Any Field(const JsonObject& object, const std::string& key);
 std::string Text(const ffi::Any& value);
 // A number that counts something.
 std::int64_t Natural(const ffi::Any& value);
+double Number(const ffi::Any& value);
 JsonArray List(const ffi::Any& value);
 JsonObject Object(const ffi::Any& value);
 std::vector<std::string> Texts(const ffi::Any& value);

@@ -2,15 +2,23 @@
 
 #include <utility>
 
+#include "exclusive.h"
+
 namespace tvm_ios {
 
 namespace {
 
-[[noreturn]] void Misused(const std::string& sentence) {
-  throw ffi::Error("SessionError", sentence, "");
+std::vector<std::string> Names(const std::vector<Port>& ports) {
+  std::vector<std::string> names;
+  for (const Port& port : ports) names.push_back(port.name);
+  return names;
 }
 
-std::vector<std::vector<LaunchName>> Launches(const Program& program) {
+ffi::Tensor NewTensor(const BufferType& type) { return TensorIn(Allocate(type.Bytes()), 0, type); }
+
+}  // namespace
+
+std::vector<std::vector<Session::LaunchName>> Session::Launches(const Program& program) {
   std::vector<std::vector<LaunchName>> launches;
   for (const std::vector<Item>& lane : DecodeLanes(program)) {
     std::vector<LaunchName>& names = launches.emplace_back();
@@ -21,78 +29,48 @@ std::vector<std::vector<LaunchName>> Launches(const Program& program) {
   return launches;
 }
 
-// Checks that a tensor can be copied to or from a port's buffer as it lies in memory.
-void RequireType(const std::string& what, const Port& port, const ffi::TensorView& value) {
-  const BufferType type{{value.shape().begin(), value.shape().end()},
-                         ffi::DLDataTypeToString(value.dtype())};
-  if (type.shape != port.type.shape || value.dtype() != port.type.Element()) {
-    Misused(what + " '" + port.name + "' is " + port.type.Name() + " and the tensor is " +
-            type.Name());
-  }
-  if (value.device().device_type != kDLCPU || !value.IsContiguous()) {
-    Misused(what + " '" + port.name + "' needs a contiguous tensor in the memory of the CPU");
-  }
-}
-
-char* FirstByte(const ffi::TensorView& value) {
-  return static_cast<char*>(value.data_ptr()) + value.byte_offset();
-}
-
-}  // namespace
-
-// One caller inside; others are refused instead of made to wait.
-class Session::Exclusive {
- public:
-  explicit Exclusive(std::atomic<bool>* inside) : inside_(inside) {
-    if (inside_->exchange(true, std::memory_order_acquire)) {
-      Misused("this session is in use by another thread; make one session a thread");
-    }
-  }
-  ~Exclusive() { inside_->store(false, std::memory_order_release); }
-
- private:
-  std::atomic<bool>* inside_;
-};
-
 Session::Session(const Executable& executable)
     : inputs_(executable.inputs),
       outputs_(executable.outputs),
+      input_names_(Names(inputs_)),
+      output_names_(Names(outputs_)),
       device_(executable.arch.empty() ? MakeHost(executable) : MakeCuda(executable)),
-      launches_(Launches(executable.program)) {
-  for (const Port& port : inputs_) unset_.insert(port.name);
-}
-
-ffi::Tensor Session::NewTensor(const Port& port) const {
-  return TensorIn(Allocate(port.type.Bytes()), 0, port.type);
-}
+      launches_(Launches(executable.program)),
+      unset_(input_names_.begin(), input_names_.end()) {}
 
 void Session::SetInput(std::size_t which, ffi::TensorView value) {
   const Exclusive exclusive(&inside_);
   const Port& port = inputs_[which];
-  RequireType("input", port, value);
+  RequireType("input", port.name, port.type, value);
   device_->Write(port.buffer, FirstByte(value));
   unset_.erase(port.name);
 }
 
-void Session::GetInput(std::size_t which, ffi::TensorView value) {
+ffi::Tensor Session::GetInput(std::size_t which) {
   const Exclusive exclusive(&inside_);
-  const Port& port = inputs_[which];
-  RequireType("input", port, value);
-  device_->Read(port.buffer, FirstByte(value));
+  ffi::Tensor value = NewTensor(inputs_[which].type);
+  device_->Read(inputs_[which].buffer, FirstByte(value));
+  return value;
+}
+
+ffi::Tensor Session::GetOutput(std::size_t which) {
+  ffi::Tensor value = NewTensor(outputs_[which].type);
+  GetOutput(which, value);
+  return value;
 }
 
 void Session::GetOutput(std::size_t which, ffi::TensorView value) {
   const Exclusive exclusive(&inside_);
   const Port& port = outputs_[which];
-  if (!ran_) Misused("output '" + port.name + "' is not known before a complete run");
-  RequireType("output", port, value);
+  if (!ran_) Misuse("output '" + port.name + "' is not known before a complete run");
+  RequireType("output", port.name, port.type, value);
   device_->Read(port.buffer, FirstByte(value));
 }
 
 template <typename Call>
 auto Session::Running(Call call) {
   const Exclusive exclusive(&inside_);
-  if (!unset_.empty()) Misused("input '" + *unset_.begin() + "' was never set");
+  if (!unset_.empty()) Misuse("input '" + *unset_.begin() + "' was never set");
   ran_ = false;
   auto result = call();
   ran_ = true;
@@ -110,8 +88,31 @@ std::vector<double> Session::Benchmark(std::int64_t number, std::int64_t repeat)
   return Running([&] { return device_->Benchmark(number, repeat); });
 }
 
-std::vector<std::vector<Span>> Session::Profile() {
-  return Running([this] { return device_->Profile(); });
+std::vector<LaunchSpan> Session::Profile() {
+  const std::vector<std::vector<Span>> spans = Running([this] { return device_->Profile(); });
+  std::vector<LaunchSpan> launches;
+  for (std::size_t lane = 0; lane < spans.size(); ++lane) {
+    for (std::size_t launch = 0; launch < spans[lane].size(); ++launch) {
+      const LaunchName& name = launches_[lane][launch];
+      launches.push_back({static_cast<std::int64_t>(lane), static_cast<std::int64_t>(launch),
+                          name.unit, name.kernel, spans[lane][launch].begin,
+                          spans[lane][launch].end});
+    }
+  }
+  return launches;
+}
+
+std::unique_ptr<Session> OpenSession(const std::string& path, const std::string& name) {
+  return WithOneSentence(name, [&] {
+    const Executable executable = OpenExecutable(path, name);
+    try {
+      return std::make_unique<Session>(executable);
+    } catch (const ffi::Error& error) {
+      // The program names what does not exist, or would wait for ever.
+      if (error.kind() != "ValueError") throw;
+      throw Misfit(error.message());
+    }
+  });
 }
 
 }  // namespace tvm_ios

@@ -3,57 +3,62 @@
 #define TVM_IOS_NATIVE_SESSION_H_
 
 #include <atomic>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "device.h"
+#include "model_session.h"
 
 namespace tvm_ios {
 
-// Whose work a launch is.
-struct LaunchName {
-  std::string unit;
-  std::string kernel;
-};
-
-// Not re-entrant: a second caller is refused with an ffi::Error of kind SessionError, as any
-// other wrong use is.
-class Session {
+class Session final : public ModelSession {
  public:
   explicit Session(const Executable& executable);
 
-  const std::vector<Port>& inputs() const { return inputs_; }
-  const std::vector<Port>& outputs() const { return outputs_; }
-  // Lane by lane, as the spans of a profile.
-  const std::vector<std::vector<LaunchName>>& launches() const { return launches_; }
+  const std::vector<std::string>& input_names() const final { return input_names_; }
+  const std::vector<std::string>& output_names() const final { return output_names_; }
+  BufferType InputType(std::size_t which) final { return inputs_[which].type; }
+  BufferType OutputType(std::size_t which) final { return outputs_[which].type; }
 
-  // Copies in or out; contiguous tensors in the memory of the CPU, of the port's type.
-  void SetInput(std::size_t which, ffi::TensorView value);
-  void GetInput(std::size_t which, ffi::TensorView value);
-  void GetOutput(std::size_t which, ffi::TensorView value);
-  ffi::Tensor NewTensor(const Port& port) const;
+  void SetInput(std::size_t which, ffi::TensorView value) final;
+  ffi::Tensor GetInput(std::size_t which) final;
+  ffi::Tensor GetOutput(std::size_t which) final;
+  void GetOutput(std::size_t which, ffi::TensorView value) final;
 
-  // These throw as Executor's do; a failed run leaves no outputs.
-  void Run();
-  std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat);
-  std::vector<std::vector<Span>> Profile();
-  void Close() { device_->Close(); }
+  void Run() final;
+  std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) final;
+  std::vector<LaunchSpan> Profile() final;
+  void Close() final { device_->Close(); }
 
  private:
-  class Exclusive;
+  // Whose work a launch is.
+  struct LaunchName {
+    std::string unit;
+    std::string kernel;
+  };
+
+  static std::vector<std::vector<LaunchName>> Launches(const Program& program);
 
   template <typename Call>
   auto Running(Call call);
 
   std::vector<Port> inputs_;
   std::vector<Port> outputs_;
+  std::vector<std::string> input_names_;
+  std::vector<std::string> output_names_;
   std::unique_ptr<Device> device_;
+  // Lane by lane, as the spans of a profile.
   std::vector<std::vector<LaunchName>> launches_;
   std::set<std::string> unset_;
   bool ran_ = false;
   std::atomic<bool> inside_{false};
 };
+
+// Opens the executable in a folder, which sentences call `name`. Throws an ffi::Error of kind
+// ExecutableError.
+std::unique_ptr<Session> OpenSession(const std::string& path, const std::string& name);
 
 }  // namespace tvm_ios
 

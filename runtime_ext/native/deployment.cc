@@ -1,0 +1,150 @@
+#include "deployment.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "sha256.h"
+
+namespace tvm_ios {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRegistry = "deployment.json";
+constexpr const char* kFormat = "tvm-ios deployment";
+constexpr std::int64_t kVersion = 1;
+// The checksum of all bytes before it is the last thing in the file.
+constexpr std::string_view kSumKey = "\"sha256\": \"";
+
+std::vector<TensorType> ReadTensorTypes(const ffi::Any& list) {
+  std::vector<TensorType> types;
+  for (const ffi::Any& item : List(list)) {
+    const JsonObject about = Object(item);
+    TensorType tensor{Text(Field(about, "name")), {{}, Text(Field(about, "dtype"))}};
+    for (const ffi::Any& extent : List(Field(about, "shape"))) {
+      const bool unknown = !extent.as<bool>() && extent.as<std::int64_t>() == -1;
+      tensor.type.shape.push_back(unknown ? -1 : Natural(extent));
+    }
+    for (const TensorType& other : types) {
+      if (other.name == tensor.name) throw Misfit("'" + tensor.name + "' is there twice");
+    }
+    types.push_back(std::move(tensor));
+  }
+  return types;
+}
+
+// The leading extent that all inputs have.
+std::optional<std::int64_t> BatchOf(const std::vector<TensorType>& inputs) {
+  std::optional<std::int64_t> batch;
+  for (const TensorType& input : inputs) {
+    const std::vector<std::int64_t>& shape = input.type.shape;
+    if (shape.empty() || (batch && *batch != shape[0])) return std::nullopt;
+    batch = shape[0];
+  }
+  return batch;
+}
+
+Entry ReadEntry(const JsonObject& about) {
+  const ffi::Any batch = Field(about, "batch"), latency = Field(about, "latency_ms");
+  Entry entry{Text(Field(about, "id")),
+              Text(Field(about, "arch")),
+              Texts(Field(about, "features")),
+              Natural(Field(about, "lanes")),
+              ReadTensorTypes(Field(about, "inputs")),
+              ReadTensorTypes(Field(about, "outputs")),
+              batch == nullptr ? std::nullopt : std::optional(Natural(batch)),
+              Field(about, "padding").as<bool>() == true,
+              Text(Field(about, "policy")),
+              latency == nullptr ? std::nullopt : std::optional(Number(latency))};
+  if (entry.id.empty() || entry.id == "." || entry.id == ".." ||
+      entry.id.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
+    throw Misfit("'" + entry.id + "' where an entry's name should be");
+  }
+  if (entry.batch && entry.batch != BatchOf(entry.inputs)) {
+    throw Misfit("the inputs of " + entry.id + " have another batch");
+  }
+  if (entry.padding && !entry.batch) throw Misfit(entry.id + " has no batch");
+  return entry;
+}
+
+// Calls a function that reads a file, and makes what it throws one sentence.
+template <typename Read>
+auto WithOneSentence(const std::string& path, Read read) -> decltype(read()) {
+  try {
+    return read();
+  } catch (const Misfit& misfit) {
+    RefuseDeployment(path + " lacks or misstates something: " + misfit.what() +
+                     "; make the deployment again");
+  } catch (const std::system_error& error) {
+    RefuseDeployment("cannot read " + path + ": " + error.code().message());
+  }
+}
+
+}  // namespace
+
+void RefuseDeployment(const std::string& sentence) {
+  throw ffi::Error("DeploymentError", sentence, "");
+}
+
+std::string DeploymentFolder(const std::string& path) {
+  std::error_code ignored;
+  const fs::path folder =
+      fs::is_directory(path, ignored) ? fs::path(path) : fs::absolute(path).parent_path();
+  return fs::is_regular_file(folder / kRegistry, ignored) ? folder.string() : "";
+}
+
+std::string EntryFolder(const Deployment& deployment, const Entry& entry) {
+  return (fs::path(deployment.folder) / "entries" / entry.id).string();
+}
+
+std::vector<TensorType> ProgramOutputs(const Deployment& deployment, const Entry& entry) {
+  const fs::path folder = EntryFolder(deployment, entry);
+  std::error_code ignored;
+  if (!fs::exists(folder / "tail.onnx", ignored)) return entry.outputs;
+  const std::string path = (folder / "meta.json").string();
+  return WithOneSentence(path, [&] {
+    return ReadTensorTypes(Field(ParseObject(MappedFile(path).bytes()), "outputs"));
+  });
+}
+
+std::vector<Entry> ReadEntries(const JsonArray& list) {
+  std::vector<Entry> entries;
+  for (const ffi::Any& item : list) {
+    Entry entry = ReadEntry(Object(item));
+    // What is set before a program is chosen is told by name.
+    const std::vector<TensorType>& first = entries.empty() ? entry.inputs : entries[0].inputs;
+    bool alike = entry.inputs.size() == first.size();
+    for (std::size_t i = 0; alike && i < first.size(); ++i) {
+      alike = entry.inputs[i].name == first[i].name;
+    }
+    if (!alike) throw Misfit("the inputs of " + entry.id + " are not those of other entries");
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+Deployment ReadDeployment(const std::string& folder) {
+  const std::string path = (fs::path(folder) / kRegistry).string();
+  return WithOneSentence(path, [&]() -> Deployment {
+    const MappedFile file(path);
+    const JsonObject data = ParseObject(file.bytes());
+    if (Text(Field(data, "format")) != kFormat) {
+      RefuseDeployment(path + " is not of a " + kFormat);
+    }
+    const std::int64_t version = Natural(Field(data, "version"));
+    if (version != kVersion) {
+      RefuseDeployment(path + " is of format version " + std::to_string(version) +
+                       " and this tvm-ios reads " + std::to_string(kVersion) +
+                       "; make the deployment again with this one");
+    }
+    const std::size_t sum = file.bytes().rfind(kSumKey);
+    if (sum == std::string_view::npos ||
+        Text(Field(data, "sha256")) != Sha256(file.bytes().substr(0, sum))) {
+      RefuseDeployment(path + " is damaged; make the deployment again");
+    }
+    return {folder, Text(Field(data, "model")), ReadEntries(List(Field(data, "entries")))};
+  });
+}
+
+}  // namespace tvm_ios

@@ -1,0 +1,225 @@
+#include "entry_choice.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "affinity.h"
+#include "cpu_features.h"
+#include "cpu_quota.h"
+#include "cuda_driver.h"
+
+namespace tvm_ios {
+
+namespace {
+
+using Extents = std::vector<std::int64_t>;
+
+constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
+std::string Text(const Extents& shape) {
+  std::string text;
+  for (const std::int64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
+  return text.empty() ? "a scalar" : text;
+}
+
+std::string Text(const TensorType& tensor) {
+  return tensor.name + ":" + (tensor.type.shape.empty() ? "" : Text(tensor.type.shape));
+}
+
+std::string Joined(const std::vector<std::string>& texts, const char* between) {
+  std::string joined;
+  for (std::size_t i = 0; i < texts.size(); ++i) joined += (i == 0 ? "" : between) + texts[i];
+  return joined;
+}
+
+// Adds a text that is not yet there.
+void AddOnce(std::vector<std::string>* texts, const std::string& text) {
+  if (std::find(texts->begin(), texts->end(), text) == texts->end()) texts->push_back(text);
+}
+
+const Extents* Find(const Shapes& shapes, const std::string& name) {
+  for (const auto& [input, shape] : shapes) {
+    if (input == name) return &shape;
+  }
+  return nullptr;
+}
+
+std::string IsGivenAs(const TensorType& input, const Extents& given) {
+  return Text(input) + " is given as " + Text(given);
+}
+
+// Why an entry does not serve these shapes; empty if it does.
+std::string ShapeMisfit(const Entry& entry, const Shapes& shapes) {
+  for (const auto& [name, shape] : shapes) {
+    std::vector<std::string> names;
+    for (const TensorType& input : entry.inputs) names.push_back(input.name);
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      return "there is no input '" + name + "'; there are: " + Joined(names, ", ");
+    }
+  }
+  const TensorType* other = nullptr;
+  for (const TensorType& input : entry.inputs) {
+    const Extents* const given = Find(shapes, input.name);
+    const Extents& own = input.type.shape;
+    if (given == nullptr) return "input '" + input.name + "' is not given";
+    if (given->size() != own.size() ||
+        !std::equal(own.begin() + !own.empty(), own.end(), given->begin() + !own.empty())) {
+      return IsGivenAs(input, *given);
+    }
+    if (*given != own && other == nullptr) other = &input;
+  }
+  if (other == nullptr) return "";
+  // With a batch all inputs have a leading extent.
+  const Extents& given = *Find(shapes, other->name);
+  const bool alike =
+      entry.batch && std::all_of(shapes.begin(), shapes.end(), [&](const auto& shape) {
+        return shape.second[0] == given[0];
+      });
+  if (!alike || given[0] == 0) return IsGivenAs(*other, given);
+  const std::string rows = std::to_string(given[0]) + " rows are ";
+  if (given[0] > *entry.batch) return rows + "more than " + std::to_string(*entry.batch);
+  if (!entry.padding) {
+    return rows + "not " + std::to_string(*entry.batch) +
+           ", and rows are not known to be independent";
+  }
+  return "";
+}
+
+// Higher for what is taken first: GPUs, then levels of x86-64.
+std::int64_t Level(const std::string& arch) {
+  const auto is_digit = [](char c) { return '0' <= c && c <= '9'; };
+  std::string stem = arch;
+  while (!stem.empty() && (stem.back() == 'a' || stem.back() == 'f')) stem.pop_back();
+  std::size_t first = stem.size();
+  while (first > 0 && is_digit(stem[first - 1])) --first;
+  const std::string digits = stem.substr(first);
+  if (digits.empty()) return 0;
+  const std::int64_t number = digits.size() > 9 ? 1'000'000'000 : std::stoll(digits);
+  if (arch.rfind("sm_", 0) == 0) return 1000 + number;
+  return arch.rfind("x86-64-v", 0) == 0 ? number : 0;
+}
+
+auto Preference(const Entry& entry) {
+  return std::make_tuple(entry.batch ? static_cast<double>(*entry.batch) : kUnknown,
+                         -Level(entry.arch), -entry.lanes, entry.latency_ms.value_or(kUnknown),
+                         entry.id);
+}
+
+// The shapes that entries serve, in words, each once.
+std::vector<std::string> ServedShapes(std::vector<const Entry*> entries) {
+  const auto shapes_of = [](const Entry& entry) {
+    std::vector<Extents> shapes;
+    for (const TensorType& input : entry.inputs) shapes.push_back(input.type.shape);
+    return shapes;
+  };
+  std::stable_sort(entries.begin(), entries.end(), [&](const Entry* one, const Entry* other) {
+    return shapes_of(*one) < shapes_of(*other);
+  });
+  std::vector<std::string> served;
+  for (const Entry* entry : entries) {
+    std::vector<std::string> inputs;
+    for (const TensorType& input : entry->inputs) inputs.push_back(Text(input));
+    AddOnce(&served, Joined(inputs, ", ") +
+                         (entry->padding && entry->batch != 1 ? " or fewer rows" : ""));
+  }
+  return served;
+}
+
+[[noreturn]] void RefuseShapes(const std::vector<Entry>& entries, const Machine& machine,
+                               const Shapes& shapes) {
+  if (entries.empty()) {
+    RefuseDeployment("the deployment has no entries; add one with `tvm-ios optimize -o`");
+  }
+  std::vector<std::string> asked;
+  for (const auto& [name, shape] : shapes) asked.push_back(name + ":" + Text(shape));
+  std::vector<const Entry*> all, here, alike;
+  for (const Entry& entry : entries) {
+    all.push_back(&entry);
+    if (MachineMisfit(entry, machine).empty()) here.push_back(&entry);
+    if (ShapeMisfit(entry, shapes).empty()) alike.push_back(&entry);
+  }
+  if (!here.empty() && alike.empty()) {
+    RefuseDeployment("no program takes " + Joined(asked, ", ") + "; there are those for " +
+                     Joined(ServedShapes(here), "; "));
+  }
+  std::vector<std::string> kinds, reasons;
+  for (const Entry* entry : alike.empty() ? all : alike) {
+    AddOnce(&kinds, entry->arch + " with " + std::to_string(entry->lanes) + " lanes");
+    reasons.push_back(MachineMisfit(*entry, machine));
+  }
+  RefuseDeployment("no program for " + Joined(asked, ", ") +
+                   " runs on this machine: there are those for " + Joined(kinds, "; ") + ", and " +
+                   reasons[0]);
+}
+
+}  // namespace
+
+Machine ThisMachine(const std::vector<Entry>& entries, std::int64_t lanes) {
+  Machine machine{{}, lanes, {}, std::nullopt};
+  if (lanes > 0) {
+    machine.streams = lanes;
+  } else {
+    const double cpus =
+        std::min(static_cast<double>(AllowedCpus().size()), CpuQuota());
+    machine.lanes = std::max<std::int64_t>(1, static_cast<std::int64_t>(cpus));
+  }
+  for (const Entry& entry : entries) {
+    machine.features.insert(entry.features.begin(), entry.features.end());
+    if (entry.OnGpu()) machine.gpu_archs.insert(entry.arch);
+  }
+  for (const std::string& missing :
+       MissingFeatures({machine.features.begin(), machine.features.end()})) {
+    machine.features.erase(missing);
+  }
+  if (machine.gpu_archs.empty()) return machine;
+  std::set<std::string> archs;
+  try {
+    const cuda::Gpu& gpu = cuda::OpenGpu();
+    for (const std::string& arch : machine.gpu_archs) {
+      if (cuda::RunsOn(arch, gpu.major, gpu.minor)) archs.insert(arch);
+    }
+  } catch (const ffi::Error&) {
+    // There is no GPU, or no driver.
+  }
+  machine.gpu_archs = archs;
+  return machine;
+}
+
+std::string MachineMisfit(const Entry& entry, const Machine& machine) {
+  if (entry.OnGpu()) {
+    if (machine.gpu_archs.count(entry.arch) == 0) return "there is no GPU that runs " + entry.arch;
+    if (machine.streams && entry.lanes > *machine.streams) {
+      return "it has " + std::to_string(entry.lanes) + " streams, and " +
+             std::to_string(*machine.streams) + " may be used";
+    }
+    return "";
+  }
+  std::set<std::string> missing;
+  for (const std::string& feature : entry.features) {
+    if (machine.features.count(feature) == 0) missing.insert(feature);
+  }
+  if (!missing.empty()) {
+    return "the CPU lacks " + Joined({missing.begin(), missing.end()}, ", ");
+  }
+  if (entry.lanes > machine.lanes) {
+    return "it has " + std::to_string(entry.lanes) + " lanes, and " +
+           std::to_string(machine.lanes) + " may be used";
+  }
+  return "";
+}
+
+std::size_t ChooseEntry(const std::vector<Entry>& entries, const Machine& machine,
+                        const Shapes& shapes) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!MachineMisfit(entries[i], machine).empty() || !ShapeMisfit(entries[i], shapes).empty()) {
+      continue;
+    }
+    if (!best || Preference(entries[i]) < Preference(entries[*best])) best = i;
+  }
+  if (!best) RefuseShapes(entries, machine, shapes);
+  return *best;
+}
+
+}  // namespace tvm_ios

@@ -1,0 +1,48 @@
+// Which program of a deployment a machine takes for given shapes: tvm_ios/deployment/choice.py
+// has the same rule and the same sentences.
+#ifndef TVM_IOS_NATIVE_ENTRY_CHOICE_H_
+#define TVM_IOS_NATIVE_ENTRY_CHOICE_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deployment.h"
+
+namespace tvm_ios {
+
+// What a machine can run.
+struct Machine {
+  // CPU features that it has, in LLVM's names.
+  std::set<std::string> features;
+  // Threads that a program may use.
+  std::int64_t lanes;
+  // The architectures of entries whose code its GPU runs.
+  std::set<std::string> gpu_archs;
+  // Streams that a program for a GPU may use; any number without.
+  std::optional<std::int64_t> streams;
+};
+
+// This machine, as far as entries ask for it; `lanes` of 0 are as many as there are CPUs for this
+// process.
+Machine ThisMachine(const std::vector<Entry>& entries, std::int64_t lanes);
+
+// The shape of each input, by name.
+using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
+
+// The number of the entry that a machine takes for these shapes of all inputs: of those that fit
+// the one of the smallest batch, then of the highest instruction-set level (a GPU before any CPU),
+// then of the most lanes, then the fastest. Throws an ffi::Error of kind DeploymentError that
+// names what there is.
+std::size_t ChooseEntry(const std::vector<Entry>& entries, const Machine& machine,
+                        const Shapes& shapes);
+
+// Why a machine cannot take an entry; empty if it can.
+std::string MachineMisfit(const Entry& entry, const Machine& machine);
+
+}  // namespace tvm_ios
+
+#endif  // TVM_IOS_NATIVE_ENTRY_CHOICE_H_
