@@ -24,7 +24,7 @@ class DeploymentSession:
     """Runs a model on inputs of any shapes that a deployment serves; one thread at a time.
 
     Programs are opened when they are first needed and stay open. Their constants share memory.
-    Where a program has more rows than are given, those that lack are zeros, and outputs are cut to
+    Where a program has more rows than are given, the last one is repeated, and outputs are cut to
     the rows that were given.
 
     Parameters
@@ -192,7 +192,5 @@ def _array(value: Any) -> Array:
 
 
 def _padded(value: Array, shape: tuple[int, ...]) -> Array:
-    """An array with more rows, of zeros."""
-    whole = np.zeros(shape, value.dtype)
-    whole[: len(value)] = value
-    return whole
+    """An array with more rows, of numbers that the model may be given: zeros could divide."""
+    return np.concatenate([value, np.repeat(value[-1:], shape[0] - len(value), axis=0)])

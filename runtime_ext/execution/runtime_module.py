@@ -2,7 +2,8 @@
 
 Importing this file registers the loader of ``.tvm_ios`` files, so that
 ``tvm.runtime.load_module("out/model.tvm_ios")`` works; :func:`load_module` wraps such a module
-in the style of TVM's ``GraphModule``. From C++ see ``docs/runtime_module.md``.
+in the style of TVM's ``GraphModule``. From C++ see ``docs/runtime_module.md``. A deployment is such
+a module too, which picks a program by the shapes that it is given.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
+from tvm_ffi.error import register_error
 
 from runtime_ext.execution.package import open_folder
 from runtime_ext.native_library import load_native_library
+from tvm_ios.deployment.registry import DeploymentError, is_deployment
 from tvm_ios.files.array_files import Array
 
 load_native_library()
+register_error("DeploymentError", DeploymentError)
 
 
 class ScheduledModule:
@@ -100,14 +104,45 @@ class ScheduledModule:
         self.module["close"]()
 
 
-def load_module(path: Path | str) -> ScheduledModule:
-    """Load an executable: its folder, the file ``model.tvm_ios`` in it, or a ``.tar``.
+class DeployedModule(ScheduledModule):
+    """A module of a deployment: inputs have any shapes that one of its programs serves.
+
+    :meth:`run` picks the program, opens it if it is the first time, and raises
+    :class:`tvm_ios.deployment.registry.DeploymentError` if none serves the inputs. Extents of inputs
+    and outputs that are not known yet are -1.
+    """
+
+    def entries(self) -> list[dict[str, Any]]:
+        """What each program is for; ``misfit`` says why this machine cannot take it, if so."""
+        return [_entry(entry) for entry in self.module["entries"]()]
+
+    def chosen(self) -> dict[str, Any]:
+        """The program of the last run, as :meth:`entries` describes it."""
+        return _entry(self.module["chosen"]())
+
+
+def load_module(path: Path | str, *, lanes: int | None = None) -> ScheduledModule:
+    """Load an executable or a deployment.
+
+    Parameters
+    ----------
+    path
+        Its folder, the file ``model.tvm_ios`` in it, or the ``.tar`` of an executable.
+    lanes
+        Lanes that a deployment's programs may use; by default as many as there are CPUs for this
+        process. An executable has its own.
 
     Raises
     ------
-    ExecutableError
+    ExecutableError, DeploymentError
         Naming the first thing that does not fit.
     """
+    folder = Path(path)
+    if is_deployment(folder if folder.is_dir() else folder.parent):
+        if lanes is None:
+            return DeployedModule(tvm_ffi.get_global_func("tvm_ios.load_executable")(str(path)))
+        load = tvm_ffi.get_global_func("tvm_ios.load_deployment")
+        return DeployedModule(load(str(path), lanes))
     # The kernels stay mapped and all else is in memory when the folder of a tar goes.
     folder, _keeper = open_folder(Path(path))
     load = tvm_ffi.get_global_func("tvm_ios.load_unpacked_executable")
@@ -118,6 +153,11 @@ def _tensor(value: Any) -> tvm_ffi.Tensor:
     if isinstance(value, tvm_ffi.Tensor):
         return value
     return tvm_ffi.from_dlpack(np.require(value, requirements=["C", "W"]))
+
+
+def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    inputs = {str(port["name"]): _shape_and_type(port) for port in entry["inputs"]}
+    return {**dict(entry.items()), "inputs": inputs}
 
 
 def _shape_and_type(info: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:

@@ -47,7 +47,7 @@ Plain AsData(const Entry& entry, const Machine& machine) {
 class DeploymentModuleObj final : public SessionModuleObj {
  public:
   explicit DeploymentModuleObj(std::unique_ptr<DeploymentSession> session)
-      : DeploymentModuleObj(session.get(), std::move(session)) {}
+      : DeploymentModuleObj(session.release()) {}
 
   ffi::Optional<ffi::Function> GetFunction(const ffi::String& name) final {
     const ffi::Module self = ffi::GetRef<ffi::Module>(this);
@@ -70,8 +70,9 @@ class DeploymentModuleObj final : public SessionModuleObj {
   }
 
  private:
-  DeploymentModuleObj(DeploymentSession* deployment, std::unique_ptr<ModelSession> session)
-      : SessionModuleObj(std::move(session)), deployment_(deployment) {}
+  // Takes it.
+  explicit DeploymentModuleObj(DeploymentSession* deployment)
+      : SessionModuleObj(std::unique_ptr<ModelSession>(deployment)), deployment_(deployment) {}
 
   DeploymentSession* deployment_;
 };
