@@ -108,8 +108,8 @@ class DeployedModule(ScheduledModule):
     """A module of a deployment: inputs have any shapes that one of its programs serves.
 
     :meth:`run` picks the program, opens it if it is the first time, and raises
-    :class:`tvm_ios.deployment.registry.DeploymentError` if none serves the inputs. Extents of inputs
-    and outputs that are not known yet are -1.
+    :class:`tvm_ios.deployment.registry.DeploymentError` if none serves the inputs. Extents of
+    inputs and outputs that are not known yet are -1.
     """
 
     def entries(self) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ def by_cpp(entries: list[Entry], machine: Machine, shapes: Shapes) -> str:
         "machine": facts,
         "shapes": [[name, extents] for name, extents in shapes.items()],
     }
-    return str(load_native_library()["choose_entry"](json.dumps(asked).encode()))
+    return str(load_native_library()["choose_entry"](json.dumps(asked, default=list).encode()))
 
 
 @given(cases())

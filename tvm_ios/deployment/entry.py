@@ -117,15 +117,18 @@ class Entry:
         name, latency, batch = str(data["id"]), data["latency_ms"], data["batch"]
         if name in ("", ".", "..") or "/" in name or "\0" in name:
             raise JsonError(f"{name!r} where an entry's name should be")
+        inputs = tuple(map(TensorType.from_json, data["inputs"]))
+        if batch is not None and batch != batch_of(inputs):
+            raise JsonError(f"the inputs of {name} have another batch than {batch!r}")
         return Entry(
             id=name,
             arch=str(data["arch"]),
             features=tuple(map(str, data["features"])),
             lanes=natural(data["lanes"]),
-            inputs=tuple(map(TensorType.from_json, data["inputs"])),
+            inputs=inputs,
             outputs=tuple(map(TensorType.from_json, data["outputs"])),
             batch=None if batch is None else natural(batch),
-            padding=data["padding"] is True,
+            padding=data["padding"] is True and batch is not None,
             policy=str(data["policy"]),
             latency_ms=None if latency is None else float(latency),
             device=None if data["device"] is None else str(data["device"]),
