@@ -16,7 +16,7 @@ RELAY_TESTS := $(RELAY)/bin/relay-python -m pytest tests/relay $(SIDE_BY_SIDE)
 HAS_RELAY_BASE := $(shell $(RELAY_BASE) -c "print('yes')" 2>/dev/null)
 RELAY_LEFT_OUT := @echo "left out: tests/relay, which need CPython 3.11 (RELAY_BASE=/path/to/python3.11)"
 
-.PHONY: demo docs tune-demo test test-all test-torch relay-env lint bench clean
+.PHONY: docs site demo docs tune-demo test test-all test-torch relay-env lint bench clean
 
 # A tuning log holds for an instruction-set level and a number of lanes.
 THIS_MACHINE := $(BIN)/python -c "from runtime_ext.machine.this_machine import available_lanes as lanes, \
@@ -54,6 +54,11 @@ lint: $(STAMP)
 # The documentation site, in docs/_build; a warning is an error.
 docs: $(STAMP)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
+
+# The same with the notebooks' outputs: minutes, on a quiet machine. Relay's needs the other TVM.
+site: docs $(RELAY_STAMP)
+	$(RELAY)/bin/relay-python -m pytest -q --nbmake --overwrite docs/brought/tutorials_03_*.ipynb
+	$(BIN)/python -m sphinx -W --keep-going -q -E -D nb_execution_mode=auto -b html docs docs/_build
 
 bench: $(STAMP)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet -e ".[torch]"

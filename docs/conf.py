@@ -28,8 +28,11 @@ extensions = [
 ]
 exclude_patterns = ["_build", "make", "schedule_texts"]
 myst_heading_anchors = 4
-# The tests run the notebooks; the site shows what they printed.
+# The tests run the notebooks; `make site` does so to show what they print.
 nb_execution_mode = "off"
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_execution_in_temp = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
@@ -61,10 +64,11 @@ def setup(app: Any) -> None:
 
 
 def bring() -> None:
-    """Copy the documents of other folders."""
+    """Copy the documents of other folders; a notebook that was run since stays as it is."""
     BROUGHT.mkdir(exist_ok=True)
     for copy, document in ORIGINALS.items():
-        shutil.copyfile(document, copy)
+        if not copy.exists() or copy.stat().st_mtime < document.stat().st_mtime:
+            shutil.copyfile(document, copy)
 
 
 def link(app: Any, name: str, content: list[str]) -> None:
