@@ -12,8 +12,10 @@
     This machine's CPU as a memory hierarchy, read at run time.
 ``kernel_timer.py``
     Time blockings of one contraction side by side, on as many lanes as will run them.
+``linker.py``
+    Link object files into shared libraries, by a C++ compiler or by the package ziglang.
 ``machine_code.py``
-    From TVM's compiled modules to object code and shared libraries.
+    From TVM's compiled modules to object code.
 ``machine_description.py``
     What to write beside every measurement: the machine that it holds for, and what it can do.
 ``peak.py``

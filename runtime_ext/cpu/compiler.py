@@ -11,7 +11,8 @@ import tvm
 
 from runtime_ext.cpu.kernels.build import build_kernel
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.cpu.machine_code import link, object_code
+from runtime_ext.cpu.linker import link
+from runtime_ext.cpu.machine_code import object_code
 from runtime_ext.cpu.tilings import other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache

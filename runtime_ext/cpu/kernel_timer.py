@@ -17,7 +17,8 @@ import tvm
 from runtime_ext.cpu.device import random_buffers
 from runtime_ext.cpu.kernels.build import build_kernel
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.cpu.machine_code import link, object_code
+from runtime_ext.cpu.linker import link
+from runtime_ext.cpu.machine_code import object_code
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.kernels.spec import Contraction
 from tvm_ios.files.atomic import temporary_folder

@@ -12,6 +12,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from runtime_ext.allocated import allocated_if_empty
+from runtime_ext.cpu.linker import link
 from runtime_ext.module_copies import with_main
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
@@ -45,7 +46,7 @@ def compile_tvm_build(
     built = relax.build(lowered, target=target)
     _require_room(path.parent, module)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
-        built.export_library(str(path), workspace_dir=str(folder))
+        built.export_library(str(path), fcompile=link, workspace_dir=str(folder))
 
 
 def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:

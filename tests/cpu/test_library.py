@@ -138,9 +138,10 @@ def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     kernels = KernelCompiler(host_target(), 2, tmp_path)
     unit = kernels.compile({"a": UnitSource(convolution(), NHWC2)})["a"]
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setitem(sys.modules, "ziglang", None)
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.delenv("CC", raising=False)
-    with refused(UserError, "g++"):
+    with refused(UserError, "g++", "tvm-ios[linker]"):
         kernels.function(unit.code.calls[0].symbol)
 
 

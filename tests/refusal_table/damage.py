@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -310,6 +311,7 @@ def no_toolkit() -> None:
 
 
 def no_compiler() -> None:
-    """Let no program be found, and no kernel be there already."""
+    """Let no program be found, nor the package with a linker, and no kernel be there already."""
     cache("empty")()
     os.environ["PATH"] = "/nowhere"
+    sys.modules["ziglang"] = None  # type: ignore[assignment]

@@ -1,0 +1,81 @@
+"""Link object files into shared libraries, by a C++ compiler or by the package ziglang."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from tvm_ios.errors import UserError
+
+INSTALL = "install g++ (Debian, Ubuntu: apt-get install g++) or run `pip install 'tvm-ios[linker]'`"
+#: In the order in which TVM looks, too, unless CXX or CC names one.
+_COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
+#: Without the options zig links its checks of undefined behaviour in.
+_ZIG = (sys.executable, "-m", "ziglang", "cc", "-O2", "-fno-sanitize=undefined")
+
+
+def find_linker() -> tuple[str, ...] | None:
+    """The command that links, without its arguments, or None if there is none.
+
+    It is what the environment variable ``CXX`` or ``CC`` names, or the first C++ compiler in
+    ``PATH``, or else the one in the Python package ``ziglang`` (the extra ``linker``).
+
+    Raises
+    ------
+    UserError
+        If the variable names no program.
+    """
+    if chosen := os.environ.get("CXX") or os.environ.get("CC"):
+        if path := shutil.which(chosen):
+            return (path,)
+        raise UserError(
+            f"{chosen!r} (of CXX or CC) is not in PATH: unset CXX and CC, or name one that exists"
+        )
+    if path := next(filter(None, map(shutil.which, _COMPILERS)), None):
+        return (path,)
+    return _ZIG if find_spec("ziglang") is not None else None
+
+
+def link(
+    path: str | os.PathLike[str],
+    objects: Sequence[str | os.PathLike[str]],
+    options: Sequence[str] = (),
+) -> None:
+    """Link object files into a shared library; without any it is empty.
+
+    It may be given as ``fcompile`` to TVM's ``export_library``.
+
+    Parameters
+    ----------
+    path
+        The library to write.
+    objects
+        Object files, or C sources.
+    options
+        Further options of the compiler.
+
+    Raises
+    ------
+    UserError
+        If there is no compiler, or it fails; says why.
+    """
+    command = find_linker()
+    if command is None:
+        raise UserError(f"kernels are linked by a C++ compiler and there is none: {INSTALL}")
+    files = list(map(os.fspath, objects)) or ["-xc", os.devnull]
+    arguments = ["-shared", "-fPIC", "-o", os.fspath(path), *options, *files, "-lm"]
+    failure = f"the kernels cannot be linked into {os.fspath(path)}"
+    try:
+        process = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, errors="replace"
+        )
+    except OSError as error:
+        raise UserError(f"{failure}: {error}") from error
+    if process.returncode:
+        lines = [line for line in process.stderr.splitlines() if line.strip()]
+        reason = lines[0] if lines else f"{command[0]} ends with exit code {process.returncode}"
+        raise UserError(f"{failure}: {reason}")
