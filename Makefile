@@ -16,7 +16,7 @@ RELAY_TESTS := $(RELAY)/bin/relay-python -m pytest tests/relay $(SIDE_BY_SIDE)
 HAS_RELAY_BASE := $(shell $(RELAY_BASE) -c "print('yes')" 2>/dev/null)
 RELAY_LEFT_OUT := @echo "left out: tests/relay, which need CPython 3.11 (RELAY_BASE=/path/to/python3.11)"
 
-.PHONY: docs site demo docs tune-demo test test-all test-torch relay-env lint bench clean
+.PHONY: docs site demo tune-demo test test-all test-torch relay-env lint bench wheels clean
 
 # A tuning log holds for an instruction-set level and a number of lanes.
 THIS_MACHINE := $(BIN)/python -c "from runtime_ext.machine.this_machine import available_lanes as lanes, \
@@ -63,6 +63,10 @@ site: docs $(RELAY_STAMP)
 bench: $(STAMP)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet -e ".[torch]"
 	$(BIN)/python benchmarks/run_all.py $(if $(LANES),--lanes $(LANES))
+
+# The distributions of both projects, in dist/: sdists, and wheels for this architecture.
+wheels: $(STAMP)
+	$(BIN)/python -m release.wheels dist
 
 clean:
 	rm -rf $(VENV) $(RELAY) build out

@@ -10,9 +10,6 @@ from __future__ import annotations
 def __getattr__(name: str) -> str:
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import metadata
+    from tvm_ios.distributions import installed_versions
 
-    try:
-        return metadata.version("tvm-ios")
-    except metadata.PackageNotFoundError:
-        return "not installed"
+    return next(iter(installed_versions().values()), "not installed")

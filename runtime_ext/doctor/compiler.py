@@ -9,6 +9,7 @@ from pathlib import Path
 
 from runtime_ext.cpu.linker import INSTALL, find_linker, link
 from runtime_ext.doctor.check import Check, Status
+from tvm_ios.distributions import only_runs
 from tvm_ios.errors import UserError
 
 _SOURCE = "int answer(void) { return 42; }\n"
@@ -17,8 +18,10 @@ _SOURCE = "int answer(void) { return 42; }\n"
 def check_compiler() -> Iterator[Check]:
     """Whether a compiler is found, and makes a shared library that can be loaded.
 
-    Without any, executables run; what makes new ones does not.
+    Without any, executables run and none are made. Where nothing makes any, none is looked for.
     """
+    if only_runs():
+        return
     try:
         command = find_linker()
     except UserError as error:

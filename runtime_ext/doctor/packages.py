@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from runtime_ext.doctor.check import Check, Status
+from tvm_ios.distributions import COMPLETE, RUNTIME, installed_versions
 
-_OURS = "tvm-ios"
+_USES = {
+    COMPLETE: "makes, tunes, runs and explains executables",
+    RUNTIME: "runs, times and explains executables; `pip install tvm-ios` instead makes them",
+}
 
 
 def check_python() -> Iterator[Check]:
@@ -31,22 +35,21 @@ def check_python() -> Iterator[Check]:
 
 def check_packages() -> Iterator[Check]:
     """tvm-ios itself, what it requires, and what its extras would."""
-    try:
-        version, texts = metadata.version(_OURS), metadata.requires(_OURS) or []
-    except metadata.PackageNotFoundError:
+    versions = installed_versions()
+    if not versions:
         yield Check(
-            _OURS,
+            COMPLETE,
             Status.WARNING,
             "runs from its source and is not installed: the versions it needs are not known",
             "run `pip install -e .` in the folder of its source",
         )
         return
-    yield Check(_OURS, Status.OK, version)
+    yield from _ours(versions)
     optional: dict[str, list[str]] = {}
-    for requirement in map(Requirement, texts):
+    for requirement in map(Requirement, metadata.requires(_ours_name()) or []):
         if _applies(requirement, ""):
             yield _required(requirement)
-        elif requirement.name != _OURS:
+        elif requirement.name != COMPLETE:
             extras = [
                 extra for extra in _metadata("Provides-Extra") if _applies(requirement, extra)
             ]
@@ -54,6 +57,26 @@ def check_packages() -> Iterator[Check]:
     for text, extras in optional.items():
         if extras:
             yield _optional(Requirement(text), extras)
+
+
+def _ours(versions: Mapping[str, str]) -> Iterator[Check]:
+    for name, version in versions.items():
+        use = f"{version}: {_USES[name]}"
+        yield Check(name, Status.OK, use)
+    if len(versions) > 1:
+        alike = len(set(versions.values())) == 1
+        yield Check(
+            "distributions",
+            Status.WARNING if alike else Status.PROBLEM,
+            f"{COMPLETE} and {RUNTIME} are both installed and own the same files"
+            + ("" if alike else ", of two versions"),
+            f"run `pip uninstall {RUNTIME}`, then "
+            f"`pip install --force-reinstall --no-deps {COMPLETE}`",
+        )
+
+
+def _ours_name() -> str:
+    return next(iter(installed_versions()), COMPLETE)
 
 
 def _required(requirement: Requirement) -> Check:
@@ -104,6 +127,6 @@ def _version(name: str) -> str | None:
 
 def _metadata(key: str) -> list[str]:
     try:
-        return [str(value) for value in metadata.metadata(_OURS).get_all(key) or []]
+        return [str(value) for value in metadata.metadata(_ours_name()).get_all(key) or []]
     except metadata.PackageNotFoundError:
         return []

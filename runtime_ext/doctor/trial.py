@@ -1,4 +1,4 @@
-"""A trial run of all compiled code: ``python -m runtime_ext.doctor.trial``.
+"""A trial run of compiled code: ``python -m runtime_ext.doctor.trial STEP...``.
 
 It runs in a process of its own, because what is broken here may end the process. Each step
 prints one line of JSON when it is done.
@@ -7,18 +7,22 @@ prints one line of JSON when it is done.
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable
+from typing import Any
 
 
 def main() -> None:
-    """Run the steps; a failed one does not keep the next from running."""
+    """Run the steps that are named; a failed one does not keep the next from running."""
     steps: dict[str, Callable[[], str]] = {
         "tvm": _tvm,
         "native executor": _executor,
         "kernel": _kernel,
+        "program": _program,
     }
-    for name, step in steps.items():
+    for name in sys.argv[1:]:
+        step = steps[name]
         print(json.dumps({"begin": name}), flush=True)
         try:
             line = {"step": name, "detail": step()}
@@ -84,6 +88,38 @@ def _kernel() -> str:
     if not error < 1e-3:
         raise ArithmeticError(f"its result differs by {error}")
     return f"compiled, and right on {lanes} lanes"
+
+
+def _program() -> str:
+    """A tile of Python on each lane, where there is nothing to compile a kernel with."""
+    import numpy as np
+    import tvm_ffi
+
+    from runtime_ext.execution.session import Session
+    from runtime_ext.machine.this_machine import available_lanes
+    from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
+
+    lanes = available_lanes()
+    rows = BufferType((lanes, 16))
+
+    def negate(source: tvm_ffi.Tensor, result: tvm_ffi.Tensor, begin: int, end: int) -> None:
+        np.from_dlpack(result)[begin:end] = -np.from_dlpack(source)[begin:end]
+
+    program = Program(
+        lanes=tuple((Launch(0, (0, 1), lane, lane + 1, 0),) for lane in range(lanes)),
+        kernels=("negate",),
+        buffers=(Buffer("x", rows, Role.INPUT), Buffer("y", rows, Role.OUTPUT)),
+        units=("negate",),
+        uses=(KernelUse(lanes, 2, (1,)),),
+    )
+    session: Any = Session(program, {"negate": negate}, {})
+    inputs = session.random_inputs(0)
+    session.run(**inputs)
+    same = np.array_equal(session.get_output("y"), -inputs["x"])
+    session.close()
+    if not same:
+        raise ArithmeticError("its result differs")
+    return f"right on {lanes} lanes"
 
 
 if __name__ == "__main__":

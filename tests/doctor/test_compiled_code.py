@@ -49,3 +49,22 @@ def test_a_broken_tvm(
     assert detail in checks["tvm"].detail
     assert "pip install" in checks["tvm"].remedy
     assert checks["kernel"].status is Status.PROBLEM
+
+
+def test_the_runtime_needs_no_tvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tvm").mkdir()
+    (tmp_path / "tvm" / "__init__.py").write_text("raise ImportError('not for running')\n")
+    before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *before]))
+    monkeypatch.setattr(compiled_code, "only_runs", lambda: True)
+    checks = found()
+    assert list(checks) == ["native executor", "program"]
+    assert {check.status for check in checks.values()} == {Status.OK}, checks
+
+
+def test_without_a_linker_no_kernel_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_code, "find_linker", lambda: None)
+    checks = found()
+    assert checks["tvm"].status is Status.OK
+    assert checks["kernel"].status is Status.WARNING
+    assert "tvm-ios[linker]" in checks["kernel"].remedy

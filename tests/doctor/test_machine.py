@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runtime_ext.doctor import processor, surroundings
+from runtime_ext.doctor import compiler, processor, surroundings
 from runtime_ext.doctor.check import Check, Status
 from runtime_ext.doctor.compiler import check_compiler
 from runtime_ext.doctor.examine import examine
@@ -65,6 +65,12 @@ def test_without_a_compiler_executables_still_run(monkeypatch: Patch) -> None:
     assert check.status is Status.WARNING
     assert "executables run" in check.detail
     assert "tvm-ios[linker]" in check.remedy
+
+
+def test_what_only_runs_needs_no_compiler(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(compiler, "only_runs", lambda: True)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert not list(check_compiler())
 
 
 def test_a_compiler_that_is_named_but_is_not_there(monkeypatch: Patch) -> None:

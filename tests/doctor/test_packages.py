@@ -48,7 +48,7 @@ def test_pins_that_hold(installed: Path) -> None:
     checks = found()
     assert list(checks) == ["tvm-ios", "needed", "loose", "runner"]
     assert {check.status for check in checks.values()} == {Status.OK}
-    assert checks["tvm-ios"].detail == "9.8"
+    assert checks["tvm-ios"].detail.startswith("9.8: makes")
     assert checks["runner"].detail == "1.20 (extra bench)"
 
 
@@ -69,6 +69,26 @@ def test_an_extra_that_is_not_installed_is_fine(installed: Path) -> None:
     check = found()["runner"]
     assert check.status is Status.OK
     assert "pip install 'tvm-ios[bench]'" in check.detail
+
+
+def test_the_runtime_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["Metadata-Version: 2.1", "Name: tvm-ios-runtime", "Version: 9.8"]
+    add(tmp_path, "tvm-ios-runtime", "9.8", [*lines, "Requires-Dist: needed>=1"])
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    checks = found()
+    assert list(checks) == ["tvm-ios-runtime", "needed"]
+    assert "runs, times and explains" in checks["tvm-ios-runtime"].detail
+    assert checks["needed"].status is Status.PROBLEM
+
+
+@pytest.mark.parametrize(("version", "status"), [("9.8", Status.WARNING), ("9.7", Status.PROBLEM)])
+def test_both_distributions_are_one_too_many(version: str, status: Status, installed: Path) -> None:
+    assert "distributions" not in found()
+    add(installed, "tvm-ios-runtime", version)
+    check = found()["distributions"]
+    assert check.status is status
+    assert "pip uninstall tvm-ios-runtime" in check.remedy
+    assert ("two versions" in check.detail) == (version != "9.8")
 
 
 def test_running_from_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
