@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,8 +71,13 @@ def instruction_level() -> str:
     Raises
     ------
     UserError
-        If it has none.
+        If it has none, or is of another architecture.
     """
+    if platform.machine() != "x86_64":
+        raise UserError(
+            "kernels are made for x86-64 with SSE 4.2 or better; "
+            f"this machine is {platform.machine()}"
+        )
     for level, flags in LEVELS.items():
         if flags <= host_flags():
             return level

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import shutil
 import sys
 from pathlib import Path
@@ -100,6 +101,13 @@ def test_processors(level: str | None, status: Status, monkeypatch: Patch) -> No
     assert check.status is status
     assert level is None or level in check.detail
     assert bool(check.remedy) == (status is not Status.OK)
+
+
+def test_another_architecture_is_named(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    (check,) = check_processor()
+    assert check.status is Status.PROBLEM
+    assert "this machine is aarch64" in check.detail
 
 
 def quota_files(folder: Path, version: int, quota: str) -> Path:
