@@ -20,7 +20,7 @@ from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.comparison import compare_schedulers
 from tvm_ios.memory.footprint import Counting
-from tvm_ios.memory.operators import with_biases
+from tvm_ios.memory.operators import with_activations, with_biases
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.zoo import MEMORY_NETWORKS
 
@@ -80,13 +80,16 @@ def _graph(name: str, tensors: list[Tensor], operators: list[Operator]) -> OpGra
     return OpGraph(name, tuple(operators), tuple(tensors), (0,), outputs)
 
 
-def measured(graph: OpGraph, names: list[str], limit: float) -> Iterator[dict[str, Any]]:
-    for in_place in (False, True):
+def measured(operators: OpGraph, names: list[str], limit: float) -> Iterator[dict[str, Any]]:
+    graph = with_biases(operators)
+    for in_place, fused in ((False, False), (True, False), (False, True)):
+        graph = with_activations(operators) if fused else graph
         for row in compare_schedulers(graph, Counting(in_place), names, limit):
             ordered = row.ordered
             yield {
                 "model": graph.name,
                 "in_place": in_place,
+                "activations_fused": fused,
                 "name": row.name,
                 "peak_kib": ordered.peak / 1024,
                 "bound_kib": ordered.bound / 1024,
@@ -108,21 +111,21 @@ def main() -> None:
     given = parser.parse_args()
     for model in given.networks or (() if given.random else MEMORY_NETWORKS):
         print(f"== {model}", flush=True)
-        rows = measured(with_biases(load_operators(model)), list(MEMORY_SCHEDULERS), given.limit)
+        rows = measured(load_operators(model), list(MEMORY_SCHEDULERS), given.limit)
         rows = [{**row, "model": model} for row in rows]
-        update_result("memory", rows, "model", "in_place", "name")
+        update_result("memory", rows, "model", "in_place", "activations_fused", "name")
     if not given.networks:
         graphs = [*map(random_dag, range(given.dags)), *map(random_nas, range(given.nas))]
         for graph in graphs:
             print(f"== {graph.name}", flush=True)
             rows = list(measured(graph, ["rpo", "optimal"], given.limit))
-            update_result("memory_random", rows, "model", "in_place", "name")
+            update_result("memory_random", rows, "model", "in_place", "activations_fused", "name")
     for result in ("memory", "memory_random"):
         _print(result)
 
 
 def _print(result: str) -> None:
-    table = Table("network", "in place", "scheduler", "peak KiB", "arena KiB", "bound KiB")
+    table = Table("network", "in place", "fused", "scheduler", "peak KiB", "arena KiB", "bound KiB")
     for column in ("gap", "seconds", "operators", "fused", "proof"):
         table.add_column(column)
     for row in read_figures(result):
@@ -130,6 +133,7 @@ def _print(result: str) -> None:
         table.add_row(
             row["model"],
             "yes" if row["in_place"] else "no",
+            "yes" if row["activations_fused"] else "no",
             row["name"],
             *(f"{size:,.1f}" for size in sizes),
             f"{row['peak_kib'] / row['bound_kib'] - 1:.1%}",

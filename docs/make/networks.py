@@ -1,4 +1,4 @@
-"""Makes ``docs/networks.md`` of ``results/optimize.json``; ``--check`` only compares."""
+"""Makes ``docs/networks.md`` of results and of published counts; ``--check`` only compares."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tvm_ios.zoo.published import PUBLISHED, PublishedCount
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "networks.md"
 RESULT = ROOT / "benchmarks" / "results" / "optimize.json"
+SEARCHES = ROOT / "benchmarks" / "results" / "networks.json"
 
 _HEADER = """# The networks
 
@@ -27,6 +30,27 @@ where the network ends in a softmax).
 |---|---|---|---|---|---|---|
 """
 
+_PUBLISHED = """
+## As published
+
+What publications and their authors' code count, and `tests/zoo/test_published_counts.py` counts again
+(`tvm_ios/zoo/published.py`). *Exactly* is so; otherwise the number was rounded, or the last column
+says why it differs.
+
+| network | counted | published | within | source | why |
+|---|---|---|---|---|---|
+"""
+
+_SEARCHES = """
+## Searches
+
+Seconds of a core that `tvm-ios stats` and `tvm-ios schedule --cost v100` take from the start of the
+process on, and what the schedule saves on the described V100 (`python benchmarks/networks.py`).
+
+| network | units | blocks | policy | stats s | schedule s | sequential ms | scheduled ms |
+|---|---|---|---|---|---|---|---|
+"""
+
 
 def page() -> str:
     """The page, made of the result file."""
@@ -36,7 +60,24 @@ def page() -> str:
         processor=machine["processor"], lanes=machine["lanes"], date=machine["date"]
     )
     rows = sorted(result["figures"], key=lambda row: (row["model"].startswith("light_"),))
-    return header + "".join(map(_row, rows))
+    table = header + "".join(map(_row, rows))
+    return table + _PUBLISHED + "".join(map(_published_row, PUBLISHED)) + _searches()
+
+
+def _published_row(row: PublishedCount) -> str:
+    within = f"{row.within:.1%}" if row.within else "exactly"
+    cells = (f"`{row.network}`", row.quantity, f"{row.value:,}", within, row.source, row.note)
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _searches() -> str:
+    rows = json.loads(SEARCHES.read_text())["figures"]
+    return _SEARCHES + "".join(
+        f"| `{row['model']}` | {row['units']:,} | {row['blocks']} | {row['policy']} "
+        f"| {row['stats_seconds']:.0f} | {row['schedule_seconds']:.0f} "
+        f"| {row['sequential_ms']:.3f} | {row['latency_ms']:.3f} |\n"
+        for row in rows
+    )
 
 
 def _row(row: dict[str, Any]) -> str:

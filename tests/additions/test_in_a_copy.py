@@ -31,7 +31,7 @@ def build_two_convolutions(seed: int = 0) -> Any:
     features = net.concat([net.conv(net.input, 8, 3), net.conv(net.input, 8, 1)])
     return net.finish(net.dense(net.global_avg_pool(net.relu(features)), 10), (1, 10))
 '''
-NETWORK_LINE = '_enter("small.two_convolutions", "two_convolutions", 16, (5, 2), "two, for tests")'
+NETWORK_LINE = 'enter("small.two_convolutions", "two_convolutions", 16, (5, 2), "two, for tests")'
 
 POLICY = '''
 from tvm_ios.policies.policy import Found, Policy, Request
@@ -148,7 +148,7 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     """A network, a policy, a device, a memory hierarchy, a command and a check of ``doctor``."""
     whole = Copy(tmp_path_factory.mktemp("whole"))
     whole.add_file("tvm_ios/zoo/small/two_convolutions.py", NETWORK)
-    ports = '_enter("small.ports", "several_outputs"'
+    ports = 'enter("small.ports", "several_outputs"'
     whole.add_line("tvm_ios/zoo/catalogue.py", ports, NETWORK_LINE)
     whole.add_file("tvm_ios/policies/one_by_one.py", POLICY)
     whole.add_line("tvm_ios/policies/registry.py", '    "memory"', POLICY_LINE)

@@ -32,15 +32,43 @@ def test_every_scheduler_has_a_row(options: tuple[str, ...]) -> None:
 
 
 def test_rewriting_frees_parts_of_a_concatenation_early() -> None:
-    peaks: list[float] = []
-    for options in ((), ("--rewrite",)):
-        result = tvm_ios(
-            "memory", "unet", "--scheduler", "serenity", "--in-place", "--json", *options
-        ).json
-        (row,) = result["schedulers"]
-        peaks.append(row["peak_kib"])
-    assert peaks == [2048, 1536]
-    assert tvm_ios("memory", MODEL, "--units", "--rewrite").code == 2
+    options = ("--scheduler", "serenity", "--in-place", "--json")
+    (row,) = tvm_ios("memory", "unet", *options).json["schedulers"]
+    (rewritten,) = tvm_ios("memory", "unet", *options, "--rewrite").json["schedulers"]
+    assert (row["peak_kib"], row["peak_before_rewriting_kib"]) == (2048, None)
+    assert (rewritten["peak_kib"], rewritten["peak_before_rewriting_kib"]) == (1536, 2048)
+    table = tvm_ios("memory", "unet", *options[:-1], "--rewrite").stdout
+    assert "not rewritten" in table
+    assert "1,536" in table
+    assert "2,048" in table
+
+
+@pytest.mark.parametrize("option", ["--rewrite", "--fuse-activations"])
+def test_units_run_as_they_are(option: str) -> None:
+    outcome = tvm_ios("memory", MODEL, "--units", option)
+    assert outcome.code == 2
+    assert option in outcome.stderr
+    assert "leave out --units" in outcome.stderr
+
+
+def test_activations_may_be_part_of_what_they_follow() -> None:
+    plain, fused = (
+        tvm_ios("memory", MODEL, "--scheduler", "optimal", "--json", *options).json["schedulers"][0]
+        for options in ((), ("--fuse-activations",))
+    )
+    assert fused["operators"] < plain["operators"]
+    assert fused["peak_kib"] <= plain["peak_kib"]
+
+
+def test_parts_of_fusion_ilp_may_be_left_out() -> None:
+    options = ("--solver", "scip", "--no-pruning", "--no-fusion", "--parts", "2")
+    given = ("--scheduler", "rpo,fusion-ilp", "--rpo-from", "outputs", "--time-limit", "2")
+    rows = tvm_ios("memory", "lstm_small", *given, *options, "--json").json["schedulers"]
+    assert rows[1]["fused_operators"] == rows[1]["operators"]
+    assert rows[1]["peak_kib"] <= rows[0]["peak_kib"]
+    outcome = tvm_ios("memory", MODEL, "--scheduler", "rpo", "--no-fusion")
+    assert outcome.code == 2
+    assert "only fusion-ilp reads" in outcome.stderr
 
 
 def test_people_get_a_table_and_bars() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.memory.golden import GOLDEN, facts
+from tests.memory.golden import COUNTS, GOLDEN, facts
 from tvm_ios.zoo import MEMORY_NETWORKS
 
 KNOWN = json.loads(GOLDEN.read_text())
@@ -16,7 +16,7 @@ FAST = ("hrnet_w18_small_v1", "randwire_small_1")
 def test_all_networks_are_there_and_proven() -> None:
     assert tuple(KNOWN) == MEMORY_NETWORKS
     for network in KNOWN.values():
-        for count in ("separate", "in_place"):
+        for count in COUNTS:
             peaks = network[count]
             assert peaks["proven"]
             assert peaks["bound"] == peaks["optimal"] <= peaks["rpo"]

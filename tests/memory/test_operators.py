@@ -10,13 +10,14 @@ from tests.fast_run import examples
 from tests.memory.random_graphs import problems
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.arena import plan_order
-from tvm_ios.memory.operators import with_biases
+from tvm_ios.memory.operators import with_activations, with_biases
 from tvm_ios.memory.orders import reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.program.arena.planner import PlannedMemory
 from tvm_ios.zoo.cells.nasnet_a import build_nasnet_cell
 from tvm_ios.zoo.small.ports import build_several_outputs
+from tvm_ios.zoo.writing.network import ImageNetwork
 
 
 def test_only_biases_are_joined() -> None:
@@ -28,6 +29,24 @@ def test_only_biases_are_joined() -> None:
         "conv2d+bias_add",
         "dense+bias_add",
     }
+
+
+def test_an_activation_goes_with_what_it_alone_reads() -> None:
+    """Relu reads a sum alone; the second one reads what another operator reads too."""
+    net = ImageNetwork("activations", 0, (4, 6, 6))
+    shared = net.conv(net.input, 4, 3, bias=True)
+    total = net.relu(net.add(shared, net.relu(shared)))
+    joined = with_activations(graph_from_onnx(net.finish(total.value, (1, 4, 6, 6))))
+    assert [op.kind for op in joined.operators] == ["conv2d+bias_add", "relu", "add+relu"]
+
+
+def test_an_activation_of_an_input_or_of_an_output_stays_alone() -> None:
+    net = ImageNetwork("ends", 0, (4, 6, 6))
+    seen = net.conv(net.relu(net.input), 4, 3)
+    last = net.relu(seen)
+    model = net.finish_all({"seen": (seen.value, (1, 4, 6, 6)), "last": (last.value, (1, 4, 6, 6))})
+    joined = with_activations(graph_from_onnx(model))
+    assert [op.kind for op in joined.operators] == ["relu", "conv2d", "relu"]
 
 
 def test_a_convolution_that_is_read_without_its_bias_stays_alone() -> None:

@@ -34,6 +34,10 @@ LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
     [
         "inception_block",
         "lstm_small",
+        "lstm_gates_small",
+        "seq2seq_small",
+        "deepspeech2_small",
+        "conformer_small",
         "nasnet_cell",
         "squeezenet",
         "several_outputs",
@@ -43,7 +47,8 @@ LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
             pytest.param(name, marks=pytest.mark.slow)
             for name in zoo.names()
             if zoo.describe(name).input_shapes.get("input", (0,))[-1] > 200
-            or name in ("resnext29", "transformer")
+            or name in ("resnext29", "transformer", "bert_128", "conformer")
+            if zoo.describe(name).units < 1000
         ),
     ],
 )

@@ -16,6 +16,18 @@ LARGE = {
     "randwire",
     "inception_v3",
     "resnext29",
+    "resnext29_branches",
+    "resnext101_branches",
+    "vgg16",
+    "alexnet",
+    "lstm_tc_gates",
+    "deepspeech2",
+    "seq2seq",
+    "vit_base",
+    "bert_128",
+    "bert_256",
+    "bert_384",
+    "bert_512",
 }
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import onnx
 import pytest
 
 from tests.refusals import refused
+from tests.zoo.test_published_counts import parameters
 from tvm_ios import zoo
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.graph import graph_from_onnx
@@ -19,6 +19,10 @@ SMALL = (
     "nasnet_cell",
     "lstm_small",
     "squeezenet",
+    "lstm_gates_small",
+    "seq2seq_small",
+    "deepspeech2_small",
+    "conformer_small",
     "transformer_small",
     "unet",
     "two_inputs",
@@ -31,17 +35,6 @@ def digest(model: Any) -> str:
     return hashlib.sha256(model.SerializeToString()).hexdigest()
 
 
-def parameters(model: Any) -> int:
-    """Trainable numbers: all floats but the statistics of batch norms."""
-    return sum(
-        math.prod(tensor.dims)
-        for tensor in model.graph.initializer
-        if tensor.data_type == onnx.TensorProto.FLOAT
-        and tensor.dims
-        and not tensor.name.endswith((".mean", ".var"))
-    )
-
-
 def run(model: Any, seed: int) -> Array:
     ort = pytest.importorskip("onnxruntime")
     options = ort.SessionOptions()
@@ -49,7 +42,7 @@ def run(model: Any, seed: int) -> Array:
     session = ort.InferenceSession(model.SerializeToString(), options)
     rng = np.random.default_rng(seed)
     inputs = {
-        port.name: rng.integers(0, 50, port.shape)
+        port.name: rng.integers(0, 2 if port.name == "segments" else 50, port.shape)
         if port.type == "tensor(int64)"
         else rng.standard_normal(port.shape, dtype=np.float32)
         for port in session.get_inputs()
@@ -68,8 +61,8 @@ def check_network(name: str) -> None:
     }
     assert shapes == description.input_shapes
     one, two = run(model, 1), run(model, 2)
-    # The test's, CIFAR's or ImageNet's classes; a probability; or two for each pixel.
-    assert one.shape in ((1, 10), (1, 1000), (1, 1), (1, 2, 128, 128))
+    (output,) = (port for port in model.graph.output if port.name == "output")
+    assert one.shape == tuple(d.dim_value for d in output.type.tensor_type.shape.dim)
     assert np.isfinite(one).all()
     largest = np.abs(one).max()
     assert one.size == 1 or one.std() > 0.1 * largest
@@ -94,44 +87,9 @@ def test_the_seed_decides_every_byte(name: str) -> None:
     assert first != digest(zoo.build(name, 6))
 
 
-@pytest.mark.parametrize(
-    ("name", "count"),
-    [
-        # From the papers' reference implementations, classifiers of 1000 classes.
-        ("inception_v3", 23_834_568),
-        ("resnet50", 25_557_032),
-        ("densenet121", 7_978_856),
-        ("mobilenet_v2", 3_504_872),
-        ("vit_tiny", 5_717_416),
-        ("mobilenet_v3", 5_483_032),
-        ("efficientnet_b0", 5_288_548),
-        ("shufflenet_v2", 2_278_604),
-        # SqueezeNet 1.0, and the four convolutions of the complex bypass.
-        (
-            "squeezenet",
-            1_248_424 + sum(i * o + o for i, o in ((96, 128), (128, 256), (256, 384), (384, 512))),
-        ),
-    ],
-)
-def test_parameters_are_as_published(name: str, count: int) -> None:
-    assert parameters(zoo.build(name)) == count
-
-
-@pytest.mark.slow
-def test_parameters_of_large_networks() -> None:
-    assert parameters(zoo.build("nasnet_a")) == pytest.approx(88.75e6, rel=1e-3)
-    assert parameters(zoo.build("nasnet_a_cifar")) == pytest.approx(3.3e6, rel=0.03)
-    assert parameters(zoo.build("randwire")) == pytest.approx(61.5e6, rel=0.03)
-    assert parameters(zoo.build("nasnet_a_mobile")) == pytest.approx(5.3e6, rel=0.01)
-    assert parameters(zoo.build("amoebanet_a")) == pytest.approx(5.1e6, rel=0.02)
-    assert parameters(zoo.build("amoebanet_a_cifar")) == pytest.approx(3.2e6, rel=0.03)
-    assert parameters(zoo.build("darts")) == pytest.approx(4.7e6, rel=0.01)
-    assert parameters(zoo.build("darts_cifar")) == pytest.approx(3.3e6, rel=0.02)
-    assert parameters(zoo.build("randwire_small_1")) == pytest.approx(5.6e6, rel=0.03)
-    assert parameters(zoo.build("hrnet_w18_small_v1")) == pytest.approx(13.19e6, rel=1e-3)
-    assert parameters(zoo.build("hrnet_w18_small_v2")) == pytest.approx(15.60e6, rel=1e-3)
-    assert parameters(zoo.build("hrnet_w32")) == pytest.approx(41.23e6, rel=1e-3)
-    assert parameters(zoo.build("resnext29")) == pytest.approx(68.16e6, rel=1e-3)
+def test_squeezenet_has_the_convolutions_of_the_complex_bypass() -> None:
+    bypass = sum(i * o + o for i, o in ((96, 128), (128, 256), (256, 384), (384, 512)))
+    assert parameters(zoo.build("squeezenet")) == 1_248_424 + bypass
 
 
 def test_work_is_as_published() -> None:
@@ -147,8 +105,8 @@ def test_work_is_as_published() -> None:
 
 def test_an_unknown_network_names_the_known_ones() -> None:
     for look_up in (zoo.build, zoo.describe):
-        with refused(KeyError, "'alexnet'", "inception_v3, squeezenet"):
-            look_up("alexnet")
+        with refused(KeyError, "'lenet'", "inception_v3, squeezenet"):
+            look_up("lenet")
 
 
 @pytest.mark.parametrize("extent", range(7, 12))

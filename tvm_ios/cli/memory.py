@@ -26,6 +26,7 @@ from tvm_ios.cli.output import (
 )
 from tvm_ios.cli.search_options import bytes_of, names_in, require_known
 from tvm_ios.files.byte_sizes import kib
+from tvm_ios.memory.options import Direction, Solver
 
 if TYPE_CHECKING:
     from tvm_ios.graph.op_graph import OpGraph
@@ -37,7 +38,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 PAGE = HelpPage(
     (
         "tvm-ios memory darts",
-        "tvm-ios memory hrnet_w32 --scheduler rpo,optimal --in-place --plot memory.svg",
+        "tvm-ios memory hrnet_w32_256 --scheduler rpo,optimal --fuse-activations --plot memory.svg",
         "tvm-ios memory model.onnx --budget 4M",
     ),
     "`tvm-ios schedule --memory-budget` finds the fastest schedule that fits.",
@@ -66,9 +67,30 @@ def memory(
         bool,
         typer.Option("--zero-copy-concat", help="What is concatenated lies in the result."),
     ] = False,
+    fuse_activations: Annotated[
+        bool,
+        typer.Option("--fuse-activations", help="Activations go with what makes their input."),
+    ] = False,
     rewrite: Annotated[
         bool,
         typer.Option("--rewrite", help="First split what convolves a concatenation (SERENITY)."),
+    ] = False,
+    rpo_from: Annotated[
+        Direction,
+        typer.Option(help="Where the search of reverse post-order begins.", show_choices=True),
+    ] = "inputs",
+    parts: Annotated[
+        int | None,
+        typer.Option(min=1, help="Parts of fusion-ilp's partition, at most; else of 40 nodes."),
+    ] = None,
+    solver: Annotated[
+        Solver | None, typer.Option(help="Of fusion-ilp's integer programs; cp-sat by default.")
+    ] = None,
+    no_pruning: Annotated[
+        bool, typer.Option("--no-pruning", help="fusion-ilp keeps what the topology decides.")
+    ] = False,
+    no_fusion: Annotated[
+        bool, typer.Option("--no-fusion", help="fusion-ilp orders operators that are not fused.")
     ] = False,
     budget: Annotated[
         str | None,
@@ -95,7 +117,8 @@ def memory(
     from tvm_ios.memory.comparison import best_of, compare_schedulers
     from tvm_ios.memory.fitting import require_fit
     from tvm_ios.memory.footprint import Counting
-    from tvm_ios.memory.operators import with_biases
+    from tvm_ios.memory.operators import with_activations, with_biases
+    from tvm_ios.memory.options import SchedulerOptions
     from tvm_ios.memory.published.identity_rewriting import rewrite_concatenations
     from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
     from tvm_ios.models.source import ModelSource
@@ -108,34 +131,44 @@ def memory(
     allowed = bytes_of(budget, "--budget")
     if plot is not None:
         require_picture(plot)
-    if units and rewrite:
+    for given, option in ((rewrite, "--rewrite"), (fuse_activations, "--fuse-activations")):
+        if units and given:
+            raise typer.BadParameter(
+                "units run as they are: leave out --units", param_hint=f"'{option}'"
+            )
+    options = SchedulerOptions(rpo_from, parts, solver or "cp-sat", not no_pruning, not no_fusion)
+    if "fusion-ilp" not in names and options != SchedulerOptions(rpo_from):
         raise typer.BadParameter(
-            "units run as they are: leave out --units", param_hint="'--rewrite'"
+            "only fusion-ilp reads --parts, --solver, --no-pruning and --no-fusion: add it",
+            param_hint="'--scheduler'",
         )
     source = ModelSource(model, shapes=input_shapes(shape), batch=batch)
+    ordered = with_activations if fuse_activations else with_biases
+    rewritten: OpGraph | None = None
     if units:
         graph, end = units_and_tail(source)
     else:
-        graph, end = operators_and_tail(source)
-        graph = with_biases(rewrite_concatenations(graph) if rewrite else graph)
+        operators, end = operators_and_tail(source)
+        graph = ordered(operators)
+        rewritten = ordered(rewrite_concatenations(operators)) if rewrite else None
     tail = end and end.sentence
     tell_tail(tail)
+    counting = Counting(in_place, zero_copy_concat)
     with progress_bars() as update:
-        rows = compare_schedulers(
-            graph,
-            Counting(in_place, zero_copy_concat),
-            names,
-            time_limit,
-            update,
-        )
+        rows = compare_schedulers(graph, counting, names, time_limit, update, options)
+        before = None
+        if rewritten is not None:
+            before = rows
+            graph = rewritten
+            rows = compare_schedulers(graph, counting, names, time_limit, update, options)
     best = best_of(rows)
     require_fit(graph.name, best.arena, max(row.ordered.bound for row in rows), allowed)
     if plot is not None:
         _plot(rows, best, allowed, plot)
     if as_json:
-        print_json({**_json(graph, rows, best), "tail": tail})
+        print_json({**_json(graph, rows, best, before), "tail": tail})
     else:
-        _print(graph, rows, best, allowed)
+        _print(graph, rows, best, before, allowed)
 
 
 def _curves(rows: tuple[ScheduledMemory, ...], best: ScheduledMemory) -> list[ScheduledMemory]:
@@ -153,8 +186,12 @@ def _plot(
 
 
 def _json(
-    graph: OpGraph, rows: tuple[ScheduledMemory, ...], best: ScheduledMemory
+    graph: OpGraph,
+    rows: tuple[ScheduledMemory, ...],
+    best: ScheduledMemory,
+    before: tuple[ScheduledMemory, ...] | None,
 ) -> dict[str, Any]:
+    unchanged = {row.name: row.ordered.peak / 1024 for row in before or ()}
     return {
         "model": graph.name,
         "schedulers": [
@@ -167,6 +204,7 @@ def _json(
                 "fused_operators": row.ordered.fused_operators,
                 "proof": row.ordered.proven,
                 "bound_kib": row.ordered.bound / 1024,
+                "peak_before_rewriting_kib": unchanged.get(row.name),
             }
             for row in rows
         ],
@@ -176,14 +214,21 @@ def _json(
 
 
 def _print(
-    graph: OpGraph, rows: tuple[ScheduledMemory, ...], best: ScheduledMemory, budget: int | None
+    graph: OpGraph,
+    rows: tuple[ScheduledMemory, ...],
+    best: ScheduledMemory,
+    before: tuple[ScheduledMemory, ...] | None,
+    budget: int | None,
 ) -> None:
+    unchanged = {row.name: kib(row.ordered.peak) for row in before or ()}
     table = Table(
         "scheduler", "peak KiB", "arena KiB", "seconds", "operators", "fused", "proof",
         title=escape(graph.name),
     )  # fmt: skip
-    for column in table.columns[1:-1]:
-        column.justify = "right"
+    if unchanged:
+        table.add_column("not rewritten: peak KiB")
+    for column in table.columns[1:]:
+        column.justify = "left" if column.header == "proof" else "right"
     for row in rows:
         ordered = row.ordered
         table.add_row(
@@ -194,6 +239,7 @@ def _print(
             str(ordered.operators),
             str(ordered.fused_operators),
             "optimal" if ordered.proven else f"at least {kib(ordered.bound)}",
+            *([unchanged[row.name]] if unchanged else []),
             style="bold green" if row is best else "",
         )
     out = console()

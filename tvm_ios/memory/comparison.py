@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.arena import plan_order
 from tvm_ios.memory.footprint import Counting, Footprints
+from tvm_ios.memory.options import DEFAULT, SchedulerOptions
 from tvm_ios.memory.orders import MemoryOrder
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
@@ -43,6 +44,7 @@ def compare_schedulers(
     names: Sequence[str],
     time_limit: float,
     progress: Progress | None = None,
+    options: SchedulerOptions = DEFAULT,
 ) -> tuple[ScheduledMemory, ...]:
     """Run memory schedulers on a graph.
 
@@ -58,11 +60,13 @@ def compare_schedulers(
         Seconds of each.
     progress
         Called after each.
+    options
+        What each scheduler reads of them is its own.
     """
     problem = memory_problem(graph, counting)
     rows: list[ScheduledMemory] = []
     for done, name in enumerate(names, start=1):
-        ordered = MEMORY_SCHEDULERS[name](problem, time_limit)
+        ordered = MEMORY_SCHEDULERS[name](problem, time_limit, options)
         footprints = problem.footprints(ordered.order)
         rows.append(ScheduledMemory(name, ordered, footprints, plan_order(problem, ordered.order)))
         if progress is not None:

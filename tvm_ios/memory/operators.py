@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm_ios.graph.op_graph import OpGraph, bits
-from tvm_ios.graph.operators import ANCHORS
+from tvm_ios.graph.operators import ACTIVATIONS, ANCHORS
 from tvm_ios.graph.units import form_units
 
 
@@ -14,6 +14,30 @@ def with_biases(graph: OpGraph) -> OpGraph:
     stay alone. Members are numbers of operators in ``graph``.
     """
     return form_units(graph, _anchors_with_biases)
+
+
+def with_activations(graph: OpGraph) -> OpGraph:
+    """The graph with biases, and with every activation in the operator that makes what it reads.
+
+    Kernels of convolutions, dense layers and sums apply an activation to what they write, if
+    nothing else reads what is not activated. Members are numbers of operators in ``graph``.
+    """
+    return form_units(graph, _anchors_with_activations)
+
+
+def _anchors_with_activations(graph: OpGraph) -> list[list[int]]:
+    group_of = {op: group for group in _anchors_with_biases(graph) for op in group}
+    for op, described in enumerate(graph.operators):
+        if described.kind not in ACTIVATIONS:
+            continue
+        read = described.inputs[0]
+        maker = graph.producer[read]
+        if maker is None or graph.consumers[read] != (op,) or read in graph.outputs:
+            continue
+        if len(graph.operators[maker].outputs) == 1:
+            group_of[maker].append(op)
+            group_of[op] = group_of[maker]
+    return list({id(group): group for group in group_of.values()}.values())
 
 
 def _anchors_with_biases(graph: OpGraph) -> list[list[int]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm_ios.graph.op_graph import bits
+from tvm_ios.memory.options import Direction
 from tvm_ios.memory.precedence import Precedence
 from tvm_ios.memory.problem import MemoryProblem
 
@@ -50,30 +52,38 @@ class Answer:
     bound: int
 
 
-def reverse_post_order(graph: Precedence) -> tuple[int, ...]:
+def reverse_post_order(graph: Precedence, begin: Direction = "inputs") -> tuple[int, ...]:
     """The order in which deep-learning compilers commonly run a graph, of operators or of nodes.
 
     A depth-first search that starts at operators without predecessors and follows consumers, both
     in the order of their numbers; an operator is left after all that read from it, and the order
-    of leaving is turned round.
+    of leaving is turned round. From the outputs the search follows what is read instead, and the
+    order of leaving is the order.
     """
+    if begin == "inputs":
+        return tuple(reversed(_post_order(graph.predecessors, graph.successors)))
+    return tuple(_post_order(graph.successors, graph.predecessors))
+
+
+def _post_order(behind: Sequence[int], ahead: Sequence[int]) -> list[int]:
+    """The order of leaving of a depth-first search from the nodes that have none behind them."""
     left: list[int] = []
     seen = 0
-    for root in range(len(graph)):
-        if graph.predecessors[root]:
+    for root in range(len(behind)):
+        if behind[root]:
             continue
         seen |= 1 << root
-        path = [(root, bits(graph.successors[root]))]
+        path = [(root, bits(ahead[root]))]
         while path:
-            operator, readers = path[-1]
-            fresh = next((reader for reader in readers if not seen >> reader & 1), None)
+            node, further = path[-1]
+            fresh = next((other for other in further if not seen >> other & 1), None)
             if fresh is None:
-                left.append(operator)
+                left.append(node)
                 path.pop()
             else:
                 seen |= 1 << fresh
-                path.append((fresh, bits(graph.successors[fresh])))
-    return tuple(reversed(left))
+                path.append((fresh, bits(ahead[fresh])))
+    return left
 
 
 def largest_need(problem: MemoryProblem) -> int:

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 from tvm_ios.memory.exact.optimal import schedule_optimal
+from tvm_ios.memory.options import DEFAULT, SchedulerOptions
 from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.memory.published.fusion_ilp import schedule_fusion_ilp
 from tvm_ios.memory.published.hmcos import schedule_hmcos
 from tvm_ios.memory.published.serenity import schedule_serenity
 
-#: Finds an order of a problem within about so many seconds.
-MemoryScheduler = Callable[[MemoryProblem, float], MemoryOrder]
+
+class MemoryScheduler(Protocol):
+    """Finds an order of a problem within about so many seconds."""
+
+    def __call__(
+        self, problem: MemoryProblem, time_limit: float, options: SchedulerOptions = DEFAULT
+    ) -> MemoryOrder:
+        """Find it."""
+        ...
 
 
-def schedule_rpo(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
+def schedule_rpo(
+    problem: MemoryProblem, time_limit: float, options: SchedulerOptions = DEFAULT
+) -> MemoryOrder:
     """Reverse post-order, which compilers commonly run; it needs no time limit."""
     del time_limit
     begin = time.perf_counter()
-    order = reverse_post_order(problem)
+    order = reverse_post_order(problem, options.rpo_from)
     peak, bound = problem.footprints(order).peak, largest_need(problem)
     seconds = time.perf_counter() - begin
     return MemoryOrder(order, peak, bound, peak == bound, seconds, len(problem), len(problem))

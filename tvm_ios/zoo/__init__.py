@@ -3,7 +3,7 @@
 Weights are seeded and He-scaled, batch norms are non-trivial, so that outputs vary with the
 input and between classes; the topologies are the published ones.
 
-- catalogue: a line for each network
+- catalogue: a line for each network; registry: what is known of them
 - writing: what networks are written with
 - images: convolutional networks; cells: of cells that were searched, and of random wirings
 - sequences: recurrent networks, transformers and recommendation
@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tvm_ios.zoo.catalogue import MEMORY_NETWORKS, NETWORKS, Description
+from tvm_ios.zoo.catalogue import MEMORY_NETWORKS
+from tvm_ios.zoo.registry import NETWORKS, Description
 
 __all__ = ["MEMORY_NETWORKS", "Description", "build", "describe", "names"]
 

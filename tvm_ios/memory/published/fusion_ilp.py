@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 
 from tvm_ios.memory.exact.fusion import fuse
+from tvm_ios.memory.fused_graph import unfused
+from tvm_ios.memory.options import DEFAULT, SchedulerOptions
 from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.memory.published.ilp import solve_order
@@ -14,7 +16,9 @@ from tvm_ios.memory.published.partition import partition
 _PART = 40
 
 
-def schedule_fusion_ilp(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
+def schedule_fusion_ilp(
+    problem: MemoryProblem, time_limit: float, options: SchedulerOptions = DEFAULT
+) -> MemoryOrder:
     """Fuse, divide, and order by integer programming where the peak lies.
 
     The other parts keep reverse post-order. When a part has been ordered and the peak then lies
@@ -26,12 +30,15 @@ def schedule_fusion_ilp(problem: MemoryProblem, time_limit: float) -> MemoryOrde
         The problem, of any size.
     time_limit
         Seconds, after which the best order so far is returned.
+    options
+        How many parts, and which of fusion and pruning are left out, with which solver.
     """
     begin = time.perf_counter()
     until = begin + time_limit
-    graph = fuse(problem, until)
-    start = reverse_post_order(graph)
-    ends = partition(graph, max(1, -(-len(graph) // _PART)), start)
+    graph = fuse(problem, until) if options.fusion else unfused(problem)
+    start = reverse_post_order(graph, options.rpo_from)
+    parts = max(1, -(-len(graph) // _PART)) if options.parts is None else options.parts
+    ends = partition(graph, parts, start)
     lows = [0, *ends][: len(ends)]
     pieces = [
         tuple(n for n in start if (high & ~low) >> n & 1)
@@ -44,7 +51,7 @@ def schedule_fusion_ilp(problem: MemoryProblem, time_limit: float) -> MemoryOrde
         worst = max(range(len(peaks)), key=peaks.__getitem__)
         if worst in solved or peaks[worst] <= bound:
             break
-        answer = solve_order(graph, lows[worst], ends[worst], pieces[worst], until, bound)
+        answer = solve_order(graph, lows[worst], ends[worst], pieces[worst], until, bound, options)
         solved.add(worst)
         pieces[worst], peaks[worst] = answer.nodes, answer.peak
         if len(pieces) == 1:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import time
 
+from tvm_ios.memory.options import DEFAULT, SchedulerOptions
 from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.memory.published.hierarchy import Hierarchy, hierarchy
 from tvm_ios.memory.published.soft_budget import soft_budget
 
 
-def schedule_hmcos(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
+def schedule_hmcos(
+    problem: MemoryProblem, time_limit: float, options: SchedulerOptions = DEFAULT
+) -> MemoryOrder:
     """Order groups of sequences; ungroup the one where the peak lies; repeat while the peak falls.
 
     Parameters
@@ -23,10 +26,12 @@ def schedule_hmcos(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
         The problem, of any size.
     time_limit
         Seconds, after which the best order so far is returned.
+    options
+        Where the first order, reverse post-order, begins.
     """
     begin = time.perf_counter()
     bound = largest_need(problem)
-    order = reverse_post_order(problem)
+    order = reverse_post_order(problem, options.rpo_from)
     peak, nodes = problem.footprints(order).peak, len(problem)
     level: Hierarchy | None = hierarchy(problem, begin + time_limit)
     last: int | None = None

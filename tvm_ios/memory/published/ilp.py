@@ -1,4 +1,4 @@
-"""The integer program solved by CP-SAT."""
+"""The integer program solved by CP-SAT, or by SCIP."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.fused_graph import FusedGraph
+from tvm_ios.memory.options import DEFAULT, SchedulerOptions
 from tvm_ios.memory.orders import Answer
 from tvm_ios.memory.published.integer_program import IntegerProgram, integer_program
 from tvm_ios.solvers.cp_sat import solve_by_cp_sat
@@ -20,6 +21,7 @@ def solve_order(
     start: Sequence[int],
     until: float,
     bound: int = 0,
+    options: SchedulerOptions = DEFAULT,
 ) -> Answer:
     """Order some nodes with the smallest peak by integer programming.
 
@@ -35,14 +37,18 @@ def solve_order(
         When to stop at the latest, by :func:`time.perf_counter`.
     bound
         Bytes that no order is below.
+    options
+        Which solver, and whether the program is pruned.
     """
     peak = graph.peak_from(low, start)
-    seconds = until - time.perf_counter()
-    if bound >= peak or seconds <= 0:
+    if bound >= peak or until <= time.perf_counter():
         return Answer(tuple(start), peak, min(bound, peak))
-    program = integer_program(graph, low, high, bound, peak)
+    program = integer_program(graph, low, high, bound, peak, options.pruning)
     hint = {program.x[node, step] for step, node in enumerate(start)}
-    values, least = _solve(program, hint, seconds)
+    # To write it down takes its time too, unpruned more than to solve it.
+    seconds = max(0.0, until - time.perf_counter())
+    solve = _solve if options.solver == "cp-sat" else _solve_by_scip
+    values, least = solve(program, hint, seconds)
     least_peak = min(peak, max(bound, least * program.unit))
     if values is None:
         return Answer(tuple(start), peak, least_peak)
@@ -88,3 +94,29 @@ def _solve(
     # The objective is a whole number: the bound may be rounded up.
     least = math.ceil(solver.best_objective_bound - 1e-6)
     return [solver.value(variable) for variable in variables], least
+
+
+def _solve_by_scip(
+    program: IntegerProgram, hint: set[int], seconds: float
+) -> tuple[Sequence[int] | None, int]:
+    """The same as :func:`_solve`, by branch and bound on linear programs."""
+    from ortools.linear_solver.python import model_builder
+
+    model = model_builder.Model()
+    peak = model.new_int_var(program.lowest, program.highest, "peak")
+    variables = [peak, *(model.new_bool_var(f"{v}") for v in range(1, program.variables))]
+    for chosen in program.exactly_one:
+        model.add(sum(variables[v] for v in chosen) == 1)
+    for row, bound in program.rows:
+        terms = sum(coefficient * variables[v] for v, coefficient in row.items())
+        model.add(terms <= bound)
+    for x in program.x.values():
+        model.add_hint(variables[x], x in hint)
+    model.minimize(peak)
+    solver = model_builder.Solver("scip")
+    solver.set_time_limit_in_seconds(seconds)
+    status = solver.solve(model)
+    if status not in (model_builder.SolveStatus.OPTIMAL, model_builder.SolveStatus.FEASIBLE):
+        return None, program.lowest
+    least = math.ceil(solver.best_objective_bound - 1e-6)
+    return [round(solver.value(variable)) for variable in variables], least

@@ -68,7 +68,7 @@ class IntegerProgram:
 
 
 def integer_program(
-    graph: FusedGraph, low: int, high: int, bound: int, peak: int
+    graph: FusedGraph, low: int, high: int, bound: int, peak: int, pruning: bool = True
 ) -> IntegerProgram:
     """Write down the order of some nodes as an integer program.
 
@@ -80,8 +80,11 @@ def integer_program(
         The states where orders begin and end: bit sets of executed nodes.
     bound, peak
         Bytes that no order is below, and of a known order.
+    pruning
+        Whether to leave out what the topology decides (constraints 7 to 10); without it each node
+        has a variable in every step, and what is left out is not fixed either.
     """
-    return _Writer(graph, low, high).write(bound, peak)
+    return _Writer(graph, low, high, pruning).write(bound, peak)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +100,16 @@ class _Saving:
 class _Writer:
     """An integer program under construction."""
 
-    def __init__(self, graph: FusedGraph, low: int, high: int) -> None:
+    def __init__(self, graph: FusedGraph, low: int, high: int, pruning: bool) -> None:
         self.graph, self.low, self.within = graph, low, high & ~low
         self.nodes = list(bits(self.within))
         self.steps = range(len(self.nodes))
         #: The first and the last step of each node.
-        self.first = {u: (graph.ancestors[u] & self.within).bit_count() for u in self.nodes}
-        after = {u: (graph.descendants[u] & self.within).bit_count() for u in self.nodes}
+        before, after = (
+            {u: (sets[u] & self.within).bit_count() if pruning else 0 for u in self.nodes}
+            for sets in (graph.ancestors, graph.descendants)
+        )
+        self.first = before
         self.last = {u: len(self.nodes) - 1 - after[u] for u in self.nodes}
 
     def write(self, bound: int, peak: int) -> IntegerProgram:
@@ -172,8 +178,10 @@ class _Writer:
             if writers == [u]:
                 continue
             for t in range(self.first[u], self.last[u] + 1):
-                if t in y and not shared:
-                    program.at_most(0, (1, [program.x[u, t]]), (-1, [y[t]]))
+                if not shared:
+                    # Where nothing can be stored yet nothing can be read; topology says it too.
+                    kept = [y[t]] if t in y else []
+                    program.at_most(0, (1, [program.x[u, t]]), (-1, kept))
         if shared or stays:
             # From the first that writes to the last that uses it.
             for t, variable in y.items():

@@ -11,12 +11,15 @@ from collections import deque
 
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.memory.fused_graph import unfused
-from tvm_ios.memory.orders import MemoryOrder, largest_need
+from tvm_ios.memory.options import DEFAULT, SchedulerOptions
+from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem, is_live
 from tvm_ios.memory.published.soft_budget import soft_budget
 
 
-def schedule_serenity(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
+def schedule_serenity(
+    problem: MemoryProblem, time_limit: float, options: SchedulerOptions = DEFAULT
+) -> MemoryOrder:
     """Order each part between two cuts by itself.
 
     Parameters
@@ -24,16 +27,20 @@ def schedule_serenity(problem: MemoryProblem, time_limit: float) -> MemoryOrder:
     problem
         The problem, of any size; without cuts, some 30 parallel operators already take too long.
     time_limit
-        Seconds. What is not ordered by then keeps the order of Kahn's algorithm, whose peak is
-        the first budget.
+        Seconds. What is not ordered by then keeps the order whose peak is the first budget: of
+        Kahn's algorithm, as published, or reverse post-order if that needs less.
+    options
+        Where reverse post-order begins.
     """
     begin = time.perf_counter()
     until = begin + time_limit
-    graph, kahn = unfused(problem), kahn_order(problem)
+    graph = unfused(problem)
+    starts = (kahn_order(problem), reverse_post_order(problem, options.rpo_from))
+    start = min(starts, key=lambda order: problem.footprints(order).peak)
     order: list[int] = []
     low, bound = 0, largest_need(problem)
     for state in single_tensor_cuts(problem):
-        part = [operator for operator in kahn if (state & ~low) >> operator & 1]
+        part = [operator for operator in start if (state & ~low) >> operator & 1]
         answer = soft_budget(graph, low, part, until)
         order += answer.nodes
         bound = max(bound, graph.live(low) + answer.bound)

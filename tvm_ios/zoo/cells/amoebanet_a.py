@@ -18,9 +18,9 @@ _REDUCTION = genotype(
 def build_amoebanet_a(seed: int = 0) -> Any:
     """AmoebaNet-A (4, 50): input (1, 3, 224, 224), output (1, 1000) logits.
 
-    The reduction cells have 25, 50, 100 and 200 filters.
+    The stem's cells have 12 and 25 filters, the normal cells 50, 100 and 200.
     """
-    return build_for_imagenet("amoebanet_a", seed, _NORMAL.normal, _REDUCTION.reduction, 25)
+    return build_for_imagenet("amoebanet_a", seed, _NORMAL.normal, _REDUCTION.reduction, 50)
 
 
 def build_amoebanet_a_cifar(seed: int = 0) -> Any:

@@ -1,26 +1,59 @@
-"""DARTS, second order (Liu et al., 2019): for ImageNet and for CIFAR."""
+"""DARTS, second order (Liu et al., 2019): for ImageNet and for CIFAR, as its authors wrote it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tvm_ios.zoo.cells.genotype import genotype
-from tvm_ios.zoo.cells.stacking import build_for_cifar, build_for_imagenet
+from tvm_ios.zoo.cells.genotype import CellGenotype, genotype
+from tvm_ios.zoo.cells.stacking import classify
+from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
-_NORMAL = genotype("sep3 0, sep3 1; sep3 0, sep3 1; sep3 1, skip 0; skip 0, dil3 2", (2, 3, 4, 5))
-_REDUCTION = genotype(
-    "max3 0, max3 1; skip 2, max3 1; max3 0, skip 2; skip 2, max3 1", (2, 3, 4, 5)
-)
+#: The stride of two takes the pixel before, not the one behind.
+_POOL_PADDING = (1, 1, 1, 1)
 
 
 def build_darts(seed: int = 0) -> Any:
-    """DARTS of 48 channels: input (1, 3, 224, 224), output (1, 1000) logits.
+    """DARTS of 14 cells, 48 channels: input (1, 3, 224, 224), output (1, 1000) logits.
 
-    The reduction cells have 24, 48, 96 and 192 filters.
+    Three convolutions of 3x3/2 come first; the first cell reads the results of the last two.
     """
-    return build_for_imagenet("darts", seed, _NORMAL.normal, _REDUCTION.reduction, 24)
+    net = ImageNetwork("darts", seed, (3, 224, 224))
+    x = net.batch_norm(net.conv(net.input, 24, 3, 2, _POOL_PADDING))
+    before = net.batch_norm(net.conv(net.relu(x), 48, 3, 2, _POOL_PADDING))
+    now = net.batch_norm(net.conv(net.relu(before), 48, 3, 2, _POOL_PADDING))
+    return classify(net, _cells(net, before, now, 14, 48), 1000, rectified=False)
 
 
 def build_darts_cifar(seed: int = 0) -> Any:
-    """DARTS for CIFAR (20 cells, 36 channels): input (1, 3, 32, 32), output (1, 10) logits."""
-    return build_for_cifar("darts_cifar", seed, _NORMAL.normal, _REDUCTION.reduction, 36)
+    """DARTS of 20 cells, 36 channels: input (1, 3, 32, 32), output (1, 10) logits."""
+    net = ImageNetwork("darts_cifar", seed, (3, 32, 32))
+    stem = net.batch_norm(net.conv(net.input, 3 * 36, 3))
+    return classify(net, _cells(net, stem, stem, 20, 36), 10, rectified=False)
+
+
+def _cells(net: ImageNetwork, before: Feature, now: Feature, count: int, filters: int) -> Feature:
+    """So many cells, of which those after a third and after two thirds double the filters."""
+    for number in range(count):
+        append = _NORMAL.normal
+        if number in (count // 3, 2 * count // 3):
+            filters *= 2
+            append = _REDUCTION.reduction
+        with net.scope(f"cell{number}"):
+            before, now = now, append(net, now, before, filters)
+    return now
+
+
+def _factorised_reduction(net: ImageNetwork, x: Feature, filters: int) -> Feature:
+    """Halves of the filters from the even pixels and from the odd ones."""
+    x = net.relu(x)
+    even = net.conv(x, filters // 2, 1, 2, "valid")
+    odd = net.conv(net.without_first_pixels(x), filters - filters // 2, 1, 2, "valid")
+    return net.batch_norm(net.concat([even, odd]))
+
+
+def _cell(text: str) -> CellGenotype:
+    return genotype(text, (2, 3, 4, 5), _factorised_reduction, _POOL_PADDING)
+
+
+_NORMAL = _cell("sep3 0, sep3 1; sep3 0, sep3 1; sep3 1, skip 0; skip 0, dil3 2")
+_REDUCTION = _cell("max3 0, max3 1; skip 2, max3 1; max3 0, skip 2; skip 2, max3 1")

@@ -7,37 +7,41 @@ from typing import Any
 
 from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
-#: Appends a cell of so many filters, which reads the tensor now and the one before.
-NormalCell = Callable[[ImageNetwork, Feature, Feature, int], Feature]
-#: The first cell of a network may be one, and has no tensor before.
-ReductionCell = Callable[[ImageNetwork, Feature, Feature | None, int], Feature]
+#: Appends a cell of so many filters, which reads the tensor now and the one before. The first cell
+#: of a network has no tensor before; its operations read the tensor now unsqueezed instead.
+AppendedCell = Callable[[ImageNetwork, Feature, Feature | None, int], Feature]
+#: Makes a tensor of so many channels at half the resolution.
+Halving = Callable[[ImageNetwork, Feature, int], Feature]
 
 
 def build_for_imagenet(
-    name: str, seed: int, normal: NormalCell, reduction: ReductionCell, filters: int
+    name: str, seed: int, normal: AppendedCell, reduction: AppendedCell, filters: int
 ) -> Any:
     """A network of 16 cells: input (1, 3, 224, 224), output (1, 1000) logits.
 
-    A stem of 3x3/2 with 32 filters, two reduction cells, and three times four normal cells with
-    a reduction cell between them. Each reduction cell has twice the filters of the one before;
-    the first one has ``filters``.
+    A stem of 3x3/2 with 32 filters, unpadded, two reduction cells of a quarter and a half of the
+    filters, and three times four normal cells, of ``filters`` at first; between them reduction
+    cells, which double the filters (as the networks of Zoph et al. were published in TF-Slim).
     """
     net = ImageNetwork(name, seed, (3, 224, 224))
-    before = net.batch_norm(net.conv(net.input, 32, 3, stride=2))
-    with net.scope("reduction0"):
-        now = reduction(net, before, None, filters)
-    for group in range(1, 4):
-        filters *= 2
-        with net.scope(f"reduction{group}"):
-            before, now = now, reduction(net, now, before, filters)
+    before = net.batch_norm(net.conv(net.input, 32, 3, stride=2, padding="valid"))
+    with net.scope("stem0"):
+        now = reduction(net, before, None, filters // 4)
+    with net.scope("stem1"):
+        before, now = now, reduction(net, now, before, filters // 2)
+    for group in range(3):
         for number in range(4):
-            with net.scope(f"cell{group * 4 + number - 4}"):
+            with net.scope(f"cell{group * 4 + number}"):
                 before, now = now, normal(net, now, before, filters)
-    return _classify(net, now, 1000)
+        if group < 2:
+            filters *= 2
+            with net.scope(f"reduction{group}"):
+                before, now = now, reduction(net, now, before, filters)
+    return classify(net, now, 1000)
 
 
 def build_for_cifar(
-    name: str, seed: int, normal: NormalCell, reduction: ReductionCell, filters: int
+    name: str, seed: int, normal: AppendedCell, reduction: AppendedCell, filters: int
 ) -> Any:
     """A network of 20 cells: input (1, 3, 32, 32), output (1, 10) logits.
 
@@ -45,7 +49,7 @@ def build_for_cifar(
     cell between them, which doubles the filters.
     """
     net = ImageNetwork(name, seed, (3, 32, 32))
-    before = now = net.batch_norm(net.conv(net.input, 3 * filters, 3))
+    before, now = None, net.batch_norm(net.conv(net.input, 3 * filters, 3))
     for group in range(3):
         for number in range(6):
             with net.scope(f"cell{group * 6 + number}"):
@@ -54,7 +58,7 @@ def build_for_cifar(
             filters *= 2
             with net.scope(f"reduction{group}"):
                 before, now = now, reduction(net, now, before, filters)
-    return _classify(net, now, 10)
+    return classify(net, now, 10)
 
 
 def squeeze(net: ImageNetwork, x: Feature, filters: int) -> Feature:
@@ -62,20 +66,36 @@ def squeeze(net: ImageNetwork, x: Feature, filters: int) -> Feature:
     return net.batch_norm(net.conv(net.relu(x), filters, 1))
 
 
-def adjust(net: ImageNetwork, before: Feature, now: Feature, filters: int) -> Feature:
-    """The tensor before, at this cell's channels and resolution."""
-    if before.height == now.height:
-        return squeeze(net, before, filters)
-    return factorised_reduction(net, before, filters)
+def fit(net: ImageNetwork, x: Feature, filters: int) -> Feature:
+    """A tensor at the cell's channels, if it has others."""
+    return x if x.channels == filters else net.batch_norm(net.conv(x, filters, 1))
 
 
 def factorised_reduction(net: ImageNetwork, x: Feature, filters: int) -> Feature:
-    """A tensor at half its resolution: a half of the channels from each of two shifts."""
-    halves = [
-        net.conv(net.avg_pool(path, 1, 2, "valid"), filters // 2, 1)
-        for path in (net.relu(x), net.shift(net.relu(x)))
-    ]
-    return net.batch_norm(net.concat(halves))
+    """A tensor at half its resolution: a half of the filters from each of two shifts.
+
+    Of an odd number the second has one more.
+    """
+    rectified = net.relu(x)
+    first = net.conv(net.avg_pool(rectified, 1, 2, "valid"), filters // 2, 1)
+    shifted = net.avg_pool(net.shift(rectified), 1, 2, "valid")
+    second = net.conv(shifted, filters - filters // 2, 1)
+    return net.batch_norm(net.concat([first, second]))
+
+
+def adjust(
+    net: ImageNetwork,
+    before: Feature | None,
+    now: Feature,
+    filters: int,
+    halving: Halving = factorised_reduction,
+) -> Feature:
+    """The tensor before, at this cell's channels and resolution; if there is none, that now."""
+    if before is None:
+        return now
+    if before.height == now.height:
+        return squeeze(net, before, filters)
+    return halving(net, before, filters)
 
 
 def separable(net: ImageNetwork, x: Feature, filters: int, kernel: int, stride: int = 1) -> Feature:
@@ -86,6 +106,7 @@ def separable(net: ImageNetwork, x: Feature, filters: int, kernel: int, stride: 
     return x
 
 
-def _classify(net: ImageNetwork, x: Feature, classes: int) -> Any:
-    x = net.dropout(net.global_avg_pool(net.relu(x)))
-    return net.finish(net.dense(x, classes), (1, classes))
+def classify(net: ImageNetwork, x: Feature, classes: int, rectified: bool = True) -> Any:
+    """The model: a dense layer on the mean of all pixels, rectified or not, is its end."""
+    x = net.global_avg_pool(net.relu(x) if rectified else x)
+    return net.finish(net.dense(net.dropout(x), classes), (1, classes))

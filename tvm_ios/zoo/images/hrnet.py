@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm_ios.zoo.writing.network import Feature, ImageNetwork
@@ -15,6 +15,8 @@ class _Shape:
 
     Attributes
     ----------
+    size
+        Height and width of the image.
     stem
         Blocks and filters of the bottlenecks before the branches.
     channels
@@ -25,29 +27,59 @@ class _Shape:
         How many exchanges the stages of two, three and four branches have.
     """
 
+    size: int
     stem: tuple[int, int]
     channels: tuple[int, int, int, int]
     blocks: int
     modules: tuple[int, int, int]
 
 
+_W18_SMALL_V1 = _Shape(224, (1, 32), (16, 32, 64, 128), 2, (1, 1, 1))
+_W18_SMALL_V2 = _Shape(224, (2, 64), (18, 36, 72, 144), 2, (1, 3, 2))
+_W32 = _Shape(224, (4, 64), (32, 64, 128, 256), 4, (1, 4, 3))
+
+
 def build_hrnet_w18_small_v1(seed: int = 0) -> Any:
     """HRNet-W18-C-Small-v1: input (1, 3, 224, 224), output (1, 1000) logits."""
-    return _build("hrnet_w18_small_v1", seed, _Shape((1, 32), (16, 32, 64, 128), 2, (1, 1, 1)))
+    return _build("hrnet_w18_small_v1", seed, _W18_SMALL_V1)
 
 
 def build_hrnet_w18_small_v2(seed: int = 0) -> Any:
     """HRNet-W18-C-Small-v2: input (1, 3, 224, 224), output (1, 1000) logits."""
-    return _build("hrnet_w18_small_v2", seed, _Shape((2, 64), (18, 36, 72, 144), 2, (1, 3, 2)))
+    return _build("hrnet_w18_small_v2", seed, _W18_SMALL_V2)
 
 
 def build_hrnet_w32(seed: int = 0) -> Any:
     """HRNet-W32-C: input (1, 3, 224, 224), output (1, 1000) logits."""
-    return _build("hrnet_w32", seed, _Shape((4, 64), (32, 64, 128, 256), 4, (1, 4, 3)))
+    return _build("hrnet_w32", seed, _W32)
+
+
+def build_hrnet_w18_small_v1_256(seed: int = 0) -> Any:
+    """The same for images of 256 x 256, with a narrow stem."""
+    return _build("hrnet_w18_small_v1_256", seed, _narrow(_W18_SMALL_V1))
+
+
+def build_hrnet_w18_small_v2_256(seed: int = 0) -> Any:
+    """The same for images of 256 x 256, with a narrow stem."""
+    return _build("hrnet_w18_small_v2_256", seed, _narrow(_W18_SMALL_V2))
+
+
+def build_hrnet_w32_256(seed: int = 0) -> Any:
+    """The same for images of 256 x 256, with a narrow stem."""
+    return _build("hrnet_w32_256", seed, _narrow(_W32))
+
+
+def _narrow(shape: _Shape) -> _Shape:
+    """For larger images, with bottlenecks of 32 filters before the branches.
+
+    Their peak memory with activations fused is the one that "Memory-aware Scheduling for Complex
+    Wired Networks" has in table II; that of the published stems of 64 filters is larger.
+    """
+    return replace(shape, size=256, stem=(shape.stem[0], 32))
 
 
 def _build(name: str, seed: int, shape: _Shape) -> Any:
-    net = ImageNetwork(name, seed, (3, 224, 224))
+    net = ImageNetwork(name, seed, (3, shape.size, shape.size))
     x = net.input
     for _ in range(2):
         x = _conv(net, x, 64, 3, 2)

@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.zoo.writing.model_writer import ModelWriter
-
-#: ``"same"`` pads as TensorFlow does (the odd pixel below and to the right), ``"valid"`` not at
-#: all; four numbers are top, left, bottom, right.
-Padding = str | tuple[int, int, int, int]
+from tvm_ios.zoo.writing.padding import Padding, pads_of
 
 #: Activations of a normal signal: the mean square that they leave of it, and their attributes.
 _ACTIVATIONS: dict[str, tuple[float, Mapping[str, float]]] = {
@@ -75,7 +72,7 @@ class ImageNetwork(ModelWriter):
         kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
         strides = (stride, stride) if isinstance(stride, int) else stride
         window = ((kernel[0] - 1) * dilation + 1, (kernel[1] - 1) * dilation + 1)
-        pads = _pads(padding, x, window, strides)
+        pads = pads_of(padding, (x.height, x.width), window, strides)
         fan_in = x.channels // groups * kernel[0] * kernel[1]
         scale = math.sqrt(1.0 / x.moment / fan_in)
         name = self._fresh("conv")
@@ -183,7 +180,7 @@ class ImageNetwork(ModelWriter):
         ceil_mode: bool = False,
     ) -> Feature:
         """Max pooling over square windows."""
-        pads = _pads(padding, x, (kernel, kernel), (stride, stride))
+        pads = pads_of(padding, (x.height, x.width), (kernel, kernel), (stride, stride))
         attributes: dict[str, Any] = {"kernel_shape": (kernel, kernel), "pads": pads}
         attributes |= {"strides": (stride, stride), "ceil_mode": int(ceil_mode)}
         name = self._fresh("max_pool")
@@ -191,7 +188,7 @@ class ImageNetwork(ModelWriter):
 
     def avg_pool(self, x: Feature, kernel: int, stride: int, padding: Padding = "same") -> Feature:
         """Average pooling over square windows; padding does not count."""
-        pads = _pads(padding, x, (kernel, kernel), (stride, stride))
+        pads = pads_of(padding, (x.height, x.width), (kernel, kernel), (stride, stride))
         attributes: dict[str, Any] = {"kernel_shape": (kernel, kernel), "pads": pads}
         attributes |= {"strides": (stride, stride), "count_include_pad": 0}
         name = self._fresh("avg_pool")
@@ -202,13 +199,29 @@ class ImageNetwork(ModelWriter):
         name = self._fresh("shift")
         pads = self._weight(f"{name}.pads", np.array([0, 0, 0, 0, 0, 0, 1, 1], np.int64))
         padded = self._op("Pad", f"{name}.pad", [x.value, pads])
-        limits = ([1, 1], [x.height + 1, x.width + 1], [2, 3])
+        larger = replace(x, value=padded, height=x.height + 1, width=x.width + 1)
+        return self._without_first_pixels(f"{name}.slice", larger)
+
+    def zero_channels(self, x: Feature, count: int) -> Feature:
+        """So many channels of zeros before the channels, and as many behind them."""
+        name = self._fresh("zero_channels")
+        widths = np.array([0, count, 0, 0, 0, count, 0, 0], np.int64)
+        value = self._op("Pad", name, [x.value, self._weight(f"{name}.pads", widths)])
+        return replace(x, value=value, channels=x.channels + 2 * count)
+
+    def without_first_pixels(self, x: Feature) -> Feature:
+        """Drop the first row and column."""
+        return self._without_first_pixels(self._fresh("crop"), x)
+
+    def _without_first_pixels(self, name: str, x: Feature) -> Feature:
+        limits = ([1, 1], [x.height, x.width], [2, 3])
         labels = ("starts", "ends", "axes")
         bounds = [
             self._weight(f"{name}.{label}", np.array(limit, np.int64))
             for label, limit in zip(labels, limits, strict=True)
         ]
-        return replace(x, value=self._op("Slice", f"{name}.slice", [padded, *bounds]))
+        value = self._op("Slice", name, [x.value, *bounds])
+        return replace(x, value=value, height=x.height - 1, width=x.width - 1)
 
     def first_channels(self, x: Feature, channels: int) -> Feature:
         """The first of the channels; all of them are no operator."""
@@ -254,14 +267,20 @@ class ImageNetwork(ModelWriter):
         """All but the batch into one axis."""
         return self._op("Flatten", self._fresh("flatten"), [x.value], {"axis": 1})
 
-    def dense(self, x: Feature, classes: int) -> Any:
-        """Flatten, then a fully connected layer with bias."""
+    def hidden(self, x: Feature, features: int) -> Feature:
+        """A fully connected layer, rectified: a feature map of one pixel, without its two axes."""
+        value = self._op("Relu", self._fresh("relu"), [self.dense(x, features)])
+        return Feature(value, features, 1, 1, 0.5)
+
+    def dense(self, x: Feature, classes: int, bias: bool = True) -> Any:
+        """Flatten, then a fully connected layer."""
         flat = self.flatten(x)
         features = x.channels * x.height * x.width
         name = self._fresh("dense")
         weight = self._normal((classes, features), math.sqrt(1.0 / features))
         inputs = [flat, self._weight(f"{name}.weight", weight)]
-        inputs.append(self._weight(f"{name}.bias", self._normal((classes,), 0.1)))
+        if bias:
+            inputs.append(self._weight(f"{name}.bias", self._normal((classes,), 0.1)))
         return self._op("Gemm", name, inputs, {"transB": 1})
 
     def _spatial(
@@ -285,17 +304,3 @@ class ImageNetwork(ModelWriter):
         value = self._op(op_type, name, inputs, attributes)
         moment = 1.0 if op_type == "Conv" else x.moment
         return Feature(value, channels, extents[0], extents[1], moment)
-
-
-def _pads(
-    padding: Padding, x: Feature, window: tuple[int, int], strides: tuple[int, int]
-) -> tuple[int, int, int, int]:
-    if isinstance(padding, tuple):
-        return padding
-    if padding == "valid":
-        return (0, 0, 0, 0)
-    total = [
-        max(0, (-(-extent // stride) - 1) * stride + k - extent)
-        for extent, k, stride in zip((x.height, x.width), window, strides, strict=True)
-    ]
-    return (total[0] // 2, total[1] // 2, total[0] - total[0] // 2, total[1] - total[1] // 2)

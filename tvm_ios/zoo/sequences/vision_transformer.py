@@ -1,4 +1,4 @@
-"""ViT-Tiny with patches of 16 pixels (Dosovitskiy et al., 2021; Touvron et al., 2021)."""
+"""ViT with patches of 16 pixels (Dosovitskiy et al., 2021; Touvron et al., 2021)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ _PATCH, _CLASSES = 16, 1000
 
 def build_vit_tiny(seed: int = 0) -> Any:
     """Twelve layers, width 192, three heads: image (1, 3, 224, 224), output (1, 1000) logits."""
-    size = EncoderSize(layers=12, tokens=(224 // _PATCH) ** 2 + 1, width=192, heads=3)
-    net = _VisionTransformer("vit_tiny", seed, size)
+    return _build("vit_tiny", seed, width=192, heads=3)
+
+
+def build_vit_base(seed: int = 0) -> Any:
+    """Twelve layers, width 768, twelve heads: image (1, 3, 224, 224), output (1, 1000) logits."""
+    return _build("vit_base", seed, width=768, heads=12)
+
+
+def _build(name: str, seed: int, width: int, heads: int) -> Any:
+    size = EncoderSize(layers=12, tokens=(224 // _PATCH) ** 2 + 1, width=width, heads=heads)
+    net = _VisionTransformer(name, seed, size)
     x = net.patches(net.new_input("input", (1, 3, 224, 224)))
     for layer in range(size.layers):
         with net.scope(f"layer{layer}"):
