@@ -33,9 +33,9 @@ where the network ends in a softmax).
 _PUBLISHED = """
 ## As published
 
-What publications and their authors' code count, and `tests/zoo/test_published_counts.py` counts again
-(`tvm_ios/zoo/published.py`). *Exactly* is so; otherwise the number was rounded, or the last column
-says why it differs.
+What publications and their authors' code count, from `tvm_ios/zoo/published.py`;
+`tests/zoo/test_published_counts.py` counts it again. *Exactly* is so; otherwise the number was
+rounded, or the last column says why it differs.
 
 | network | counted | published | within | source | why |
 |---|---|---|---|---|---|
@@ -71,6 +71,8 @@ def _published_row(row: PublishedCount) -> str:
 
 
 def _searches() -> str:
+    if not SEARCHES.exists():
+        return ""
     rows = json.loads(SEARCHES.read_text())["figures"]
     return _SEARCHES + "".join(
         f"| `{row['model']}` | {row['units']:,} | {row['blocks']} | {row['policy']} "
