@@ -12,41 +12,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <numeric>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-namespace ffi = tvm::ffi;
+#include "tensors.h"
 
 namespace {
-
-struct Heap {
-  void AllocData(DLTensor* tensor) {
-    tensor->data = std::calloc(std::max<std::size_t>(ffi::GetDataSize(*tensor), 1), 1);
-    if (tensor->data == nullptr) throw std::bad_alloc();
-  }
-  void FreeData(DLTensor* tensor) { std::free(tensor->data); }
-};
-
-// Zeros of the shape and type that the module says.
-ffi::Tensor MakeTensor(const ffi::Map<ffi::String, ffi::Any>& info) {
-  return ffi::Tensor::FromNDAlloc(Heap(), info["shape"].cast<ffi::Shape>(),
-                                  ffi::StringToDLDataType(info["dtype"].cast<ffi::String>()),
-                                  DLDevice{kDLCPU, 0});
-}
-
-std::streamsize Bytes(const ffi::Tensor& tensor) {
-  return static_cast<std::streamsize>(ffi::GetDataSize(tensor.numel(), tensor.dtype()));
-}
-
-bool IsFloat32(const ffi::Tensor& tensor) {
-  return tensor.dtype().code == kDLFloat && tensor.dtype().bits == 32;
-}
 
 void ReadRaw(const std::string& path, const ffi::Tensor& tensor) {
   const std::streamsize bytes = Bytes(tensor);
@@ -55,14 +30,6 @@ void ReadRaw(const std::string& path, const ffi::Tensor& tensor) {
   if (file.gcount() != bytes || file.peek() != EOF) {
     throw std::runtime_error(path + " does not hold " + std::to_string(bytes) + " bytes");
   }
-}
-
-void FillRandom(const ffi::Tensor& tensor) {
-  if (!IsFloat32(tensor)) return;
-  std::mt19937 generator(0);
-  std::normal_distribution<float> normal;
-  float* const data = static_cast<float*>(tensor.data_ptr());
-  std::generate(data, data + tensor.numel(), [&] { return normal(generator); });
 }
 
 void PrintTop5(const ffi::Tensor& tensor) {
@@ -86,7 +53,8 @@ void RunModel(int argc, char** argv) {
   const auto inputs = call("get_num_inputs").cast<std::int64_t>();
   for (std::int64_t i = 0; i < inputs; ++i) {
     const auto info = call("input_info", i).cast<ffi::Map<ffi::String, ffi::Any>>();
-    const ffi::Tensor value = MakeTensor(info);
+    const ffi::Tensor value =
+        Zeros(info["shape"].cast<ffi::Shape>(), info["dtype"].cast<ffi::String>());
     if (i == 0 && argc > 2) {
       ReadRaw(argv[2], value);
     } else {
@@ -100,11 +68,7 @@ void RunModel(int argc, char** argv) {
   const auto output = call("get_output", 0).cast<ffi::Tensor>();
   std::printf("%s: %ld values\n", name.c_str(), static_cast<long>(output.numel()));
   if (IsFloat32(output)) PrintTop5(output);
-  if (argc > 3) {
-    std::ofstream file(argv[3], std::ios::binary);
-    file.write(static_cast<const char*>(output.data_ptr()), Bytes(output));
-    if (!file.flush()) throw std::runtime_error(std::string("cannot write ") + argv[3]);
-  }
+  if (argc > 3) WriteRaw(argv[3], output);
 
   // Twenty samples, each the mean of five runs.
   const auto samples = call("benchmark", 5, 20).cast<ffi::Array<double>>();

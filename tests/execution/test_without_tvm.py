@@ -16,6 +16,7 @@ import pytest
 import tvm
 from tvm.script import tirx as T
 
+from runtime_ext.deployment.adding import NewEntry, add_entry
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
@@ -96,6 +97,30 @@ def test_it_is_explained(site: Path, saved: Path) -> None:
     explanation: dict[str, Any] = json.loads(done.stdout)
     assert explanation["lanes"] == 2
     assert explanation["peak"]["gflops"] > 0
+
+
+def test_it_is_told_of(site: Path, saved: Path) -> None:
+    done = command(site, "info", saved)
+    assert done.returncode == 0, done.stderr
+    assert "x86-64-v2" in done.stdout
+
+
+def test_a_deployment_is_served(site: Path, executable: Executable, tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    add_entry(app, "chain", "0" * 64, NewEntry(executable, "sequential"))
+    write_arrays(tmp_path / "x.npz", {"image": IMAGE})
+    code = (
+        "import numpy as np; from runtime_ext.deployment.deployment import load_program; "
+        "from runtime_ext.execution.runtime_module import load_module; "
+        "x = np.load(sys.argv[2])['image']; s = load_program(sys.argv[1]).session(); "
+        "m = load_module(sys.argv[1]); s.run(image=x); m.run(image=x); "
+        "assert (s.get_output(0) == m.get_output(0)).all(); np.save(sys.argv[3], m.get_output(0))"
+    )
+    done = python(site, code, app, tmp_path / "x.npz", tmp_path / "y.npy")
+    assert done.returncode == 0, done.stderr
+    session = executable.session()
+    session.run(image=IMAGE)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), session.get_output())
 
 
 def test_what_needs_more_says_what(site: Path) -> None:

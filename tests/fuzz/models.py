@@ -56,7 +56,7 @@ def small_network(channels: int = 4) -> Any:
 
 
 def write_sound_files(folder: Path) -> None:
-    """``model.onnx``, ``graph.json``, ``schedule.json`` and the folder ``executable``."""
+    """``model.onnx``, ``graph.json``, ``schedule.json``; folders ``executable``, ``deployment``."""
     import json
 
     import tvm
@@ -65,6 +65,8 @@ def write_sound_files(folder: Path) -> None:
     from relay_passes.relax.importer import import_onnx
     from runtime_ext.build import build
     from tvm_ios.models.load import load_graph, load_onnx
+
+    from .deployments import write_sound_deployment
 
     path = folder / "model.onnx"
     onnx.save(small_network(), path)
@@ -75,3 +77,4 @@ def write_sound_files(folder: Path) -> None:
     )
     build(module, lanes=2, name="small").save(folder / "executable")
     shutil.copyfile(folder / "executable" / "schedule.json", folder / "schedule.json")
+    write_sound_deployment(folder / "executable", folder / "deployment")

@@ -26,6 +26,7 @@ from tvm_ios.models.load import load_graph
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Strategy
 
+from .deployments import deployment
 from .mutators import (
     Random,
     damage_bytes,
@@ -164,6 +165,7 @@ TARGETS: dict[str, Target] = {
     "onnx": onnx_file,
     "executable": executable,
     "module": module,
+    "deployment": deployment,
     "schedule": schedule_file,
     "graph": graph_file,
     "log": log_file,

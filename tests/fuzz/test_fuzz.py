@@ -40,8 +40,8 @@ def test_a_few(sound: Path) -> None:
 
 @pytest.mark.slow
 def test_two_thousand_models_schedules_and_executables(sound: Path) -> None:
-    chosen = ("onnx", "schedule", "executable", "module")
-    many = [(chosen[i % 4], 1_000_000 + i) for i in range(8000)]
+    chosen = ("onnx", "schedule", "executable", "module", "deployment")
+    many = [(chosen[i % 5], 1_000_000 + i) for i in range(10000)]
     report = run_cases(many, sound)
     assert not report.failures, "\n".join(report.failures)
     assert sum(report.counts.values()) == len(many)

@@ -15,10 +15,12 @@ import pytest
 import tvm
 from tvm.script import tirx as T
 
+from runtime_ext.deployment.deployment import load_deployment
 from runtime_ext.execution.executable import Executable
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
 from runtime_ext.native_library import native_library_path
+from tests.deployment.rows_model import add_rows, expected
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role, Wait
 
@@ -56,7 +58,7 @@ def with_a_large_temporary(
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("cmake") is None:
         pytest.skip("there is no cmake")
     build = tmp_path_factory.mktemp("build")
@@ -70,6 +72,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ["cmake", *map(str, [*command, *where])], capture_output=True, text=True, timeout=600
         )
         assert done.returncode == 0, done.stdout + done.stderr
+    return build
+
+
+@pytest.fixture(scope="module")
+def program(build: Path) -> Path:
     return build / "run_model"
 
 
@@ -107,7 +114,7 @@ def compiled(function: Any, path: Path) -> Path:
     return path
 
 
-def run(program: Path, *arguments: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def run(program: Path, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
     # Nothing of this process's Python is in its environment.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TVM"))}
     environment |= more
@@ -176,3 +183,44 @@ def test_kernels_that_need_tvms_runtime_say_so(
     folder = Path(tvm.__file__).parent / "lib"
     done = run(program, tmp_path / "model", LD_PRELOAD=str(folder / "libtvm_runtime.so"))
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    app = tmp_path_factory.mktemp("deployed") / "app"
+    add_rows(app, 1)
+    add_rows(app, 4)
+    return app
+
+
+def test_a_deployment_serves_every_batch_without_python(
+    build: Path, app: Path, tmp_path: Path
+) -> None:
+    rows = (1, 3, 4, 2)
+    shapes = [f"image:{n}x4" for n in rows]
+    done = run(build / "run_deployment", "-o", tmp_path, app, *shapes)
+    assert (done.returncode, done.stderr) == (0, "")
+    loaded, *lines = done.stdout.splitlines()
+    assert loaded.startswith("2 programs, loaded in ")
+    session = load_deployment(app).session()
+    for run_number, n in enumerate(rows):
+        image, result = (
+            np.fromfile(tmp_path / f"{run_number}.{name}.raw", "float32").reshape(n, 4)
+            for name in ("image", "result")
+        )
+        np.testing.assert_array_equal(result, expected(image))
+        session.run(image=image)
+        assert lines[run_number].startswith(f"image:{n}x4: {session.entry.id}, first ")
+
+
+def test_shapes_that_no_program_serves_are_told(build: Path, app: Path) -> None:
+    done = run(build / "run_deployment", app, "image:5x4", "x:1", "image:2x4")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "image:5x4: no program takes image:5x4; there are those for image:1x4; "
+        "image:4x4 or fewer rows",
+        "x:1: there is no input 'x'; there are: image",
+    ]
+    assert "image:2x4: " in done.stdout
+    assert run(build / "run_deployment", app).returncode == 2
+    assert "there is no executable" in run(build / "run_deployment", app / "x", "x:1").stderr
