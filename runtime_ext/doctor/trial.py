@@ -103,7 +103,7 @@ def _program() -> str:
     rows = BufferType((lanes, 16))
 
     def negate(source: tvm_ffi.Tensor, result: tvm_ffi.Tensor, begin: int, end: int) -> None:
-        np.from_dlpack(result)[begin:end] = -np.from_dlpack(source)[begin:end]
+        np.from_dlpack(result)[begin:end] = np.negative(np.from_dlpack(source)[begin:end])
 
     program = Program(
         lanes=tuple((Launch(0, (0, 1), lane, lane + 1, 0),) for lane in range(lanes)),
@@ -115,7 +115,7 @@ def _program() -> str:
     session: Any = Session(program, {"negate": negate}, {})
     inputs = session.random_inputs(0)
     session.run(**inputs)
-    same = np.array_equal(session.get_output("y"), -inputs["x"])
+    same = np.array_equal(session.get_output("y"), np.negative(inputs["x"]))
     session.close()
     if not same:
         raise ArithmeticError("its result differs")
