@@ -105,7 +105,20 @@ class Search:
         result = self._results[key]
         if not priced or result.schedule.latencies or Offer.PROGRAMS in policy.needs:
             return result
-        return replace(result, schedule=self._priced(result.schedule))
+        return replace(result, schedule=self.priced(result.schedule))
+
+    def priced(self, schedule: Schedule) -> Schedule:
+        """A schedule with the seconds that its stages take by these costs, if they tell them."""
+        units, model, measuring = self.problem.units, self.costs.stages, self.costs.measuring
+        if measuring is not None:
+            # Groups share the lanes by the latencies of their units.
+            measuring.bounds(self._progress)
+            latencies = measuring.latencies(units, schedule.stages)
+        elif model is not None:
+            latencies = (model.stage_latency(units, stage) for stage in schedule.stages)
+        else:
+            return schedule
+        return replace(schedule, latencies=tuple(latencies))
 
     def front(self, policy: str | Policy) -> tuple[FrontPoint, ...]:
         """The trades of latency for memory, the fastest first.
@@ -151,18 +164,6 @@ class Search:
 
     def _noted(self, policy: Policy, schedule: Schedule) -> Schedule:
         return replace(schedule, policy=policy.name, device=self.costs.device)
-
-    def _priced(self, schedule: Schedule) -> Schedule:
-        units, model, measuring = self.problem.units, self.costs.stages, self.costs.measuring
-        if measuring is not None:
-            # Groups share the lanes by the latencies of their units.
-            measuring.bounds(self._progress)
-            latencies = measuring.latencies(units, schedule.stages)
-        elif model is not None:
-            latencies = (model.stage_latency(units, stage) for stage in schedule.stages)
-        else:
-            return schedule
-        return replace(schedule, latencies=tuple(latencies))
 
 
 def require_fit(policy: Policy, costs: Costs, limits: Limits) -> None:

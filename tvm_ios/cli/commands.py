@@ -24,6 +24,7 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "memory": "Order the operators of a model for the least peak memory.",
         "explain": "Say what bounds an executable, block by block, and what would help.",
         "bench": "Optimise models and time them beside peers on as many threads.",
+        "sweep": "Search models x batches x shapes x devices x policies, and cross what is found.",
         "doctor": "Look at this installation and machine, and say what to do about what is wrong.",
         "tune": "Find faster kernels for a model on this machine, and keep them in a log.",
         "bundle": "Compile a model here, to search, verify and measure it on a machine without a "

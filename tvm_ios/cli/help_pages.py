@@ -80,11 +80,15 @@ PANELS: Mapping[str, str] = MappingProxyType(
             (
                 *("lanes", "log", "against", "verify", "reference", "with_tvm"),
                 *("repeat", "rounds", "seconds", "warm_up", "compare", "rtol", "atol"),
+                *("address", "workers"),
             ),
             "Running and measuring",
         ),
         **dict.fromkeys(
-            ("output", "plot", "keep", "resume", "compact", "launches", "as_json", "debug"),
+            (
+                *("output", "table_format", "plot", "keep", "resume", "compact", "launches"),
+                *("as_json", "debug"),
+            ),
             "Output",
         ),
     }

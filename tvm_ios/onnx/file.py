@@ -37,25 +37,11 @@ def read_onnx(path: Path) -> Any:
     FileNotFoundError
         If there is no such file.
     """
-    if path.is_dir():
-        raise ModelError(f"{path} is not a valid ONNX model: it is a folder")
-    size = path.stat().st_size
-    if not path.is_file() or size == 0:
-        raise ModelError(f"{path} is not a valid ONNX model: it is empty")
-    if size > LARGEST:
-        raise ModelError(_too_large(path, size))
-    try:
-        model: Any = _onnx.load(str(path), load_external_data=False)
-    except OSError:
-        raise
-    except Exception as error:  # protobuf's own error types are private
-        raise ModelError(
-            f"{path} is not a valid ONNX model: it is truncated, or of another format"
-        ) from error
+    model = _without_weights(path)
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"{path} is not a valid ONNX model: it holds no graph")
     _require_known_operators(path, model)
-    _require_external_data(path, model, size)
+    _require_external_data(path, model)
     try:
         # By path: a model in memory is checked only below the limit of protobuf.
         _onnx.checker.check_model(str(path))
@@ -66,12 +52,43 @@ def read_onnx(path: Path) -> Any:
     return model
 
 
+def weight_files(path: Path) -> tuple[str, ...]:
+    """The names of the files beside an ``.onnx`` file that hold weights of it, sorted.
+
+    Raises
+    ------
+    ModelError, FileNotFoundError
+        As :func:`read_onnx`.
+    """
+    model = _without_weights(path)
+    return tuple(sorted({_location(tensor) for tensor in _tensors(model)} - {""}))
+
+
 def input_shapes(model: Any) -> dict[str, list[int]]:
     """The static shapes of the inputs; TVM's importers read an extent of 0 as an unknown one."""
     return {
         value.name: [extent.dim_value for extent in value.type.tensor_type.shape.dim]
         for value in model.graph.input
     }
+
+
+def _without_weights(path: Path) -> Any:
+    """The model of a file, with those weights alone that lie in it."""
+    if path.is_dir():
+        raise ModelError(f"{path} is not a valid ONNX model: it is a folder")
+    size = path.stat().st_size
+    if not path.is_file() or size == 0:
+        raise ModelError(f"{path} is not a valid ONNX model: it is empty")
+    if size > LARGEST:
+        raise ModelError(_too_large(path, size))
+    try:
+        return _onnx.load(str(path), load_external_data=False)
+    except OSError:
+        raise
+    except Exception as error:  # protobuf's own error types are private
+        raise ModelError(
+            f"{path} is not a valid ONNX model: it is truncated, or of another format"
+        ) from error
 
 
 def _require_known_operators(path: Path, model: Any) -> None:
@@ -104,8 +121,9 @@ def _require_known_operators(path: Path, model: Any) -> None:
                 ) from error
 
 
-def _require_external_data(path: Path, model: Any, size: int) -> None:
+def _require_external_data(path: Path, model: Any) -> None:
     """Weights in files of their own: there, whole, and inside the model's folder."""
+    size = path.stat().st_size
     folder = Path(os.path.realpath(path.parent))
     for tensor in _tensors(model):
         if not external_data_helper.uses_external_data(tensor):
@@ -138,6 +156,13 @@ def _require_external_data(path: Path, model: Any, size: int) -> None:
         size += length
     if size > LARGEST:
         raise ModelError(_too_large(path, size))
+
+
+def _location(tensor: Any) -> str:
+    """Where a tensor's data lie beside the model; empty if they are in it."""
+    if not external_data_helper.uses_external_data(tensor):
+        return ""
+    return next((e.value for e in tensor.external_data if e.key == "location"), "")
 
 
 def _tensors(model: Any) -> Iterator[Any]:

@@ -1,0 +1,240 @@
+"""What a task is, in all that its result depends on, and the key that tells this from any other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tvm_ios import zoo
+from tvm_ios.costs import named as cost_registry
+from tvm_ios.devices import device as devices
+from tvm_ios.errors import ModelError
+from tvm_ios.extensions import extensions
+from tvm_ios.onnx.file import weight_files
+from tvm_ios.policies import registry as policies
+from tvm_ios.sweep.tasks import (
+    FLEET,
+    HERE,
+    MemoryTask,
+    SearchTask,
+    Task,
+    TaskLimits,
+    Workload,
+    is_measured,
+)
+
+#: Raised when equal content would give another result.
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task as a worker gets it.
+
+    Attributes
+    ----------
+    key
+        Equal for tasks of equal content, and for no others.
+    content
+        What is to be done, as plain data.
+    files
+        The files that the content speaks of, by the names that it has for them.
+    needs
+        The key of the job whose schedule it takes, if it takes one.
+    holds
+        The device that it has for itself, if any: ``here`` or ``fleet:KEY``.
+    """
+
+    key: str
+    content: Mapping[str, Any]
+    files: Mapping[str, Path]
+    needs: str | None = None
+    holds: str | None = None
+
+
+def versions(*packages: str) -> dict[str, str | None]:
+    """The versions that results depend on; None for what is not installed."""
+    return {name: _version(name) for name in ("tvm-ios", "apache-tvm", *packages)}
+
+
+class Jobs:
+    """Makes jobs of tasks, and reads each file once.
+
+    Parameters
+    ----------
+    folder
+        Where relative paths begin.
+    limits
+        How far each task goes.
+    machine
+        What measured tasks of the device ``here`` run on, in words.
+    """
+
+    def __init__(self, folder: Path, limits: TaskLimits, machine: str) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._machine = machine
+        self._models: dict[str, _Named] = {}
+        self._devices: dict[str, _Named] = {}
+        self._stamps: dict[Path, tuple[int, int]] = {}
+
+    def job(self, task: Task) -> Job:
+        """The job of a task.
+
+        Raises
+        ------
+        OSError
+            If a file is gone.
+        UserError
+            If the file of a device is none.
+        """
+        model = self._model(task.workload)
+        content: dict[str, Any] = {
+            "model": model.content,
+            "batch": task.workload.batch,
+            "shapes": {name: list(shape) for name, shape in task.workload.shapes},
+        }
+        if isinstance(task, MemoryTask):
+            limit = 30.0 if self._limits.time_limit is None else self._limits.time_limit
+            content |= {"kind": "memory", "scheduler": task.scheduler, "time_limit": limit}
+            return _job({**content, "versions": versions()}, model.files)
+        device = self._device(task.device)
+        packages = dict.fromkeys(filter(None, (_package(cost_registry.GROUP, task.device),)))
+        content |= {"device": device.content, "max_block": self._limits.max_block}
+        if is_measured(task.device):
+            content |= {
+                "time_limit": self._limits.time_limit,
+                "max_measurements": self._limits.max_measurements,
+                "lanes": self._limits.lanes,
+            }
+        needs = None
+        if isinstance(task, SearchTask):
+            if package := _package(policies.GROUP, task.policy):
+                packages[package] = None
+            pruning = list(task.pruning)
+            content |= {"kind": "search", "policy": task.policy, "pruning": pruning}
+        else:
+            needs = self.job(task.search).key
+            content |= {"kind": "crossing", "schedule": needs}
+        content["versions"] = versions(*packages)
+        holds = task.device if is_measured(task.device) else None
+        return _job(content, {**model.files, **device.files}, needs, holds)
+
+    def changed(self, job: Job) -> Path | None:
+        """A file of a job that is no more what the job's key says; None if all are."""
+        return next((p for p in job.files.values() if _stamp(p) != self._stamps[p]), None)
+
+    def _model(self, workload: Workload) -> _Named:
+        name = workload.model
+        if name not in self._models:
+            in_zoo = name in zoo.names()
+            named = _Named({"name": name}) if in_zoo else _model_files(self._folder / name)
+            self._models[name] = self._stamped(named)
+        return self._models[name]
+
+    def _device(self, name: str) -> _Named:
+        if name not in self._devices:
+            self._devices[name] = self._stamped(self._described(name))
+        return self._devices[name]
+
+    def _stamped(self, named: _Named) -> _Named:
+        self._stamps |= {path: _stamp(path) for path in named.files.values()}
+        return named
+
+    def _described(self, name: str) -> _Named:
+        if name == HERE:
+            return _Named({"name": name, "machine": self._machine})
+        if name.startswith(FLEET) or _package(cost_registry.GROUP, name):
+            return _Named({"name": name})
+        path = self._folder / name
+        is_file = name.endswith(".json")
+        figures = repr(devices.load_device(str(path) if is_file else name)).encode()
+        content = {"name": path.name if is_file else name}
+        content["sha256"] = hashlib.sha256(figures).hexdigest()
+        return _Named(content, {file_name(content): path} if is_file else {})
+
+
+def file_name(content: Mapping[str, str]) -> str:
+    """What the files of a job call one that its content describes."""
+    return f"{content['sha256']}/{content['name']}"
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What content says of a model or a device, and the files that it is in."""
+
+    content: Mapping[str, str]
+    files: Mapping[str, Path] = field(default_factory=dict[str, Path])
+
+
+def _job(
+    content: Mapping[str, Any],
+    files: Mapping[str, Path],
+    needs: str | None = None,
+    holds: str | None = None,
+) -> Job:
+    text = json.dumps([_VERSION, _nameless(content)], sort_keys=True)
+    return Job(hashlib.sha256(text.encode()).hexdigest()[:32], content, files, needs, holds)
+
+
+def _nameless(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Content without the names of files, which may change."""
+    return {
+        key: value["sha256"] if isinstance(value, dict) and "sha256" in value else value
+        for key, value in content.items()
+    }
+
+
+def _model_files(path: Path) -> _Named:
+    """A model's file, and those beside it that hold its weights."""
+    beside: dict[str, Path] = {}
+    if path.suffix == ".onnx":
+        # What is wrong with a file the task says, and the others go on.
+        with suppress(ModelError):
+            beside = {name: path.parent / name for name in weight_files(path)}
+    folder = path.parent.resolve()
+    beside = {
+        name: file
+        for name, file in beside.items()
+        if file.is_file() and file.resolve().is_relative_to(folder)
+    }
+    digests = [_digest(file) for file in (path, *beside.values())]
+    digest = hashlib.sha256("".join(digests).encode()).hexdigest()
+    content = {"name": path.name, "sha256": digest}
+    files = {f"{digest}/{name}": file for name, file in beside.items()}
+    return _Named(content, {file_name(content): path, **files})
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """What changes with a file; nothing of one that is gone."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _package(group: str, name: str) -> str | None:
+    """The distribution that adds a name to a group of entry points; None for what is ours."""
+    entry = extensions(group).get(name)
+    return None if entry is None or entry.dist is None else entry.dist.name
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

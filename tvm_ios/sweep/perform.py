@@ -1,0 +1,131 @@
+"""One task, from its content to its result: plain data in, plain data out."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tvm_ios.api.units import operators_and_tail
+from tvm_ios.contest.rules import SECOND_CHOICE
+from tvm_ios.errors import UserError
+from tvm_ios.ios.stage_memory import stages_peak
+from tvm_ios.memory.comparison import compare_schedulers
+from tvm_ios.memory.footprint import Counting
+from tvm_ios.memory.operators import with_biases
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.search import Search
+from tvm_ios.sweep.crossing import crossed
+from tvm_ios.sweep.searches import search_of, source_of
+
+#: The result's schedule, which is no column of tables.
+SCHEDULE = "schedule"
+
+_SEQUENTIAL = "sequential"
+
+
+def perform(
+    content: Mapping[str, Any], files: Mapping[str, Path], schedule: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Do a task.
+
+    Parameters
+    ----------
+    content, files
+        As of :class:`tvm_ios.sweep.content.Job`.
+    schedule
+        What the task that it needs has found, as JSON has it.
+
+    Returns
+    -------
+    dict
+        By column the result: milliseconds, KiB, counts; and under :data:`SCHEDULE` the schedule.
+
+    Raises
+    ------
+    UserError
+        If it cannot be done; one sentence says why.
+    """
+    return _KINDS[content["kind"]](content, files, schedule)
+
+
+def _search(
+    content: Mapping[str, Any], files: Mapping[str, Path], _: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    searching = search_of(content, files)
+    search = searching.search
+    found = search.find(content["policy"], priced=True)
+    result = _cost(search, found.schedule)
+    searching.end()
+    counted = found.statistics
+    return {
+        **result,
+        "search_seconds": None if counted is None else counted.seconds,
+        "states": None if counted is None else counted.states,
+        "transitions": None if counted is None else counted.transitions,
+        "stages_measured": None if counted is None else counted.stages_measured,
+        "complete": counted is None or counted.complete,
+        SCHEDULE: found.schedule.to_json(search.problem.units),
+    }
+
+
+def _crossing(
+    content: Mapping[str, Any], files: Mapping[str, Path], schedule: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    assert schedule is not None
+    searching = search_of(content, files)
+    result = _cost(searching.search, crossed(schedule, searching.search))
+    searching.end()
+    return result
+
+
+def _cost(search: Search, schedule: Schedule) -> dict[str, Any]:
+    """What a schedule takes: its stages, and where programs can run its program."""
+    units = search.problem.units
+    schedule.validate(units)
+    result: dict[str, Any] = {
+        "graph_batch": units.batch,
+        "units": len(units),
+        "stages": len(schedule.stages),
+        "latency_ms": schedule.latency * 1e3 if schedule.latencies else None,
+        "memory_kib": stages_peak(units, schedule.stages) / 1024,
+    }
+    if (programs := search.costs.programs) is None:
+        return result
+    if refusal := programs.refusal(schedule):
+        raise UserError(refusal)
+    schedules = {"program": schedule, _SEQUENTIAL: search.find(_SEQUENTIAL).schedule}
+    if schedules["program"].content == schedules[_SEQUENTIAL].content:
+        del schedules[_SEQUENTIAL]
+    samples = programs.contest(schedules, SECOND_CHOICE, lambda _: None)
+    ours = samples["program"]
+    pairs = zip(ours, samples.get(_SEQUENTIAL, ours), strict=True)
+    return {
+        **result,
+        "program_ms": statistics.median(ours) * 1e3,
+        "to_sequential": statistics.median(a / b for a, b in pairs),
+    }
+
+
+def _memory(
+    content: Mapping[str, Any], files: Mapping[str, Path], _: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    graph = with_biases(operators_and_tail(source_of(content, files))[0])
+    name, limit = content["scheduler"], content["time_limit"]
+    (row,) = compare_schedulers(graph, Counting(), (name,), limit)
+    return {
+        "graph_batch": graph.batch,
+        "units": len(graph),
+        "peak_kib": row.ordered.peak / 1024,
+        "bound_kib": row.ordered.bound / 1024,
+        "arena_kib": row.arena.plan.nbytes / 1024,
+        "proof": row.ordered.proven,
+        "search_seconds": row.ordered.seconds,
+    }
+
+
+_KINDS: Mapping[str, Callable[..., dict[str, Any]]] = MappingProxyType(
+    {"search": _search, "crossing": _crossing, "memory": _memory}
+)

@@ -1,0 +1,160 @@
+"""Tasks: what a sweep does, each by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+#: The device that is the machine on which measured tasks run.
+HERE = "here"
+#: What the name of a device begins with whose measurements are made by a tracker's servers.
+FLEET = "fleet:"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A model, and how it is read.
+
+    Attributes
+    ----------
+    model
+        A name of the zoo, or a file as the sweep's file names it.
+    batch
+        Another batch size; None for the model's own.
+    shapes
+        Inputs with dynamic dimensions, and their shapes.
+    """
+
+    model: str
+    batch: int | None = None
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @property
+    def shapes_text(self) -> str:
+        """The shapes as ``--shape`` takes them."""
+        return " ".join(f"{name}:{','.join(map(str, shape))}" for name, shape in self.shapes)
+
+    def __str__(self) -> str:
+        batch = "" if self.batch is None else f"batch {self.batch}"
+        return ", ".join(filter(None, (self.model, batch, self.shapes_text)))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTask:
+    """Search a schedule, and say what it takes.
+
+    Attributes
+    ----------
+    workload
+        What is scheduled.
+    device
+        A described device, :data:`HERE`, or :data:`FLEET` and a key.
+    policy
+        The policy's name.
+    pruning
+        The most units a group, and groups a stage.
+    """
+
+    workload: Workload
+    device: str
+    policy: str
+    pruning: tuple[int, int]
+
+    def __str__(self) -> str:
+        r, s = self.pruning
+        return f"{self.workload}, {self.device}, {self.policy}, r={r}, s={s}"
+
+
+@dataclass(frozen=True, slots=True)
+class CrossingTask:
+    """Say what the schedule of one task takes under the conditions of another one (IOS, table 3).
+
+    Attributes
+    ----------
+    search
+        The task whose schedule it is.
+    workload, device
+        With what, and where, it is to run.
+    """
+
+    search: SearchTask
+    workload: Workload
+    device: str
+
+    def __str__(self) -> str:
+        return f"the schedule of ({self.search}) for {self.workload}, {self.device}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTask:
+    """Order a model's operators for the least peak memory.
+
+    Attributes
+    ----------
+    workload
+        What is ordered.
+    scheduler
+        One of :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
+    """
+
+    workload: Workload
+    scheduler: str
+
+    def __str__(self) -> str:
+        return f"{self.workload}, {self.scheduler}"
+
+
+Task = SearchTask | CrossingTask | MemoryTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLimits:
+    """How far each task goes.
+
+    Attributes
+    ----------
+    max_block
+        The most units of a block.
+    time_limit
+        Seconds of a search that measures, and of a memory scheduler; None for no limit, for memory
+        schedulers 30 seconds.
+    max_measurements
+        Stages that a search measures, at most.
+    lanes
+        Threads of programs that are measured; None for all CPUs.
+    """
+
+    max_block: int = 40
+    time_limit: float | None = None
+    max_measurements: int = 400
+    lanes: int | None = None
+
+
+def is_measured(device: str) -> bool:
+    """Whether a device's times are measured, and not computed of its description."""
+    return device == HERE or device.startswith(FLEET)
+
+
+def columns_of(task: Task) -> dict[str, Any]:
+    """What tells a task from others in tables and files, the same columns for all kinds."""
+    search = task if isinstance(task, SearchTask) else None
+    made_for = None
+    if isinstance(task, CrossingTask):
+        search = made_for = task.search
+    return {
+        "kind": _KINDS[type(task)],
+        "model": task.workload.model,
+        "batch": task.workload.batch,
+        "shapes": task.workload.shapes_text,
+        "device": None if isinstance(task, MemoryTask) else task.device,
+        "policy": None if search is None else search.policy,
+        "r": None if search is None else search.pruning[0],
+        "s": None if search is None else search.pruning[1],
+        "scheduler": task.scheduler if isinstance(task, MemoryTask) else None,
+        "made_for_batch": None if made_for is None else made_for.workload.batch,
+        "made_for_shapes": None if made_for is None else made_for.workload.shapes_text,
+        "made_for_device": None if made_for is None else made_for.device,
+    }
+
+
+_KINDS: dict[type, str] = {SearchTask: "search", CrossingTask: "crossing", MemoryTask: "memory"}

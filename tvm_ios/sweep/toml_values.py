@@ -1,0 +1,91 @@
+"""Values of a TOML file, checked: what is wrong is one sentence that names the key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeGuard, TypeVar, cast
+
+from tvm_ios.errors import UserError
+
+T = TypeVar("T")
+
+
+class SweepError(UserError):
+    """A sweep that cannot be done as it is written; names the key and the value."""
+
+
+def table(value: Any, key: str, allowed: Collection[str]) -> Mapping[str, Any]:
+    """A table of allowed keys.
+
+    Raises
+    ------
+    SweepError
+        If it is something else, or has another key, of which the nearest allowed one is named.
+    """
+    if not isinstance(value, dict):
+        raise SweepError(f"{key} is {value!r}: write a table")
+    entries = cast(dict[str, Any], value)
+    for name in entries:
+        require_known(name, allowed, f"a key of {key}")
+    return entries
+
+
+def require_known(name: str, allowed: Collection[str], what: str) -> str:
+    """A name that is allowed.
+
+    Raises
+    ------
+    SweepError
+        If it is not; names the nearest one.
+    """
+    if name in allowed:
+        return name
+    near = difflib.get_close_matches(name, allowed, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"use {', '.join(allowed)}"
+    raise SweepError(f"{name!r} is not {what}: {hint}")
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    """Whether a value is a list, of anything."""
+    return isinstance(value, list)
+
+
+def list_of(
+    read: Callable[[Any, str], T], value: Any, key: str, *, repeated: bool = False
+) -> tuple[T, ...]:
+    """A list that has one value at least, and each one once unless it may be ``repeated``.
+
+    Raises
+    ------
+    SweepError
+        If it is something else.
+    """
+    if not is_list(value) or not value:
+        raise SweepError(f"{key} is {value!r}: write a list of one value or more")
+    values = tuple(read(item, key) for item in value)
+    for place, item in enumerate(values):
+        if not repeated and item in values[:place]:
+            raise SweepError(f"{key} has {value[place]!r} twice: leave out one")
+    return values
+
+
+def text(value: Any, key: str) -> str:
+    """A text that is not empty; raises SweepError."""
+    if not isinstance(value, str) or not value:
+        raise SweepError(f"{key} has {value!r}: write a name in quotation marks")
+    return value
+
+
+def count(value: Any, key: str) -> int:
+    """A number of at least 1; raises SweepError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SweepError(f"{key} has {value!r}: write whole numbers from 1 on")
+    return value
+
+
+def seconds(value: Any, key: str) -> float:
+    """A time above zero; raises SweepError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise SweepError(f"{key} is {value!r}: write seconds, above 0")
+    return float(value)
