@@ -7,8 +7,10 @@ import json
 import os
 import secrets
 import signal
+import socket
+import sys
 from collections.abc import Collection, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
 #: For the schedules that travel between tasks; models in files are not sent on one machine.
 _STORE_BYTES = 128 << 20
+#: How long a cluster has to take a connection.
+_ANSWER_SECONDS = 10.0
 
 
 @contextmanager
@@ -49,7 +53,8 @@ def on_ray(address: str, workers: int, devices: Collection[str]) -> Generator[Ru
     UserError
         If Ray is not installed, there is no such cluster, or it lacks a resource.
     """
-    with temporary_folder() as folder:
+    # What Ray tells of its workers is not what a command's stdout is for.
+    with temporary_folder() as folder, redirect_stdout(sys.stderr):
         ray = _connect(address, workers, devices, folder)
         try:
             yield _OnRay(ray, address, devices)
@@ -149,6 +154,8 @@ def _connect(address: str, workers: int, devices: Collection[str], folder: Path)
             "--address needs Ray, which is not installed: pip install 'tvm-ios[ray]', or leave it "
             "out to use processes of this machine"
         ) from error
+    if not local:
+        _require_listener(address)
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if local:
         options |= {
@@ -172,3 +179,14 @@ def _connect(address: str, workers: int, devices: Collection[str], folder: Path)
     # Ray takes SIGTERM for itself, and commands end in a sentence of their own.
     signal.signal(signal.SIGTERM, before)
     return ray
+
+
+def _require_listener(address: str) -> None:
+    """Refuse HOST:PORT where nothing listens: Ray tries it for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or "//" in address:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise UserError(f"there is no Ray cluster at {address}: {error}") from error

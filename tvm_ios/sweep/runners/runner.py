@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from tvm_ios.sweep.content import Job
 
 #: How often a task is begun whose worker is killed.
-ATTEMPTS = 4
+ATTEMPTS = 3
 
 
 class Runner(Protocol):
