@@ -16,6 +16,7 @@ import inspect
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,9 @@ from typing import Any
 from tvm_ios.cli.commands import SUMMARIES, help_page, load_command
 
 PAGE = Path(__file__).parents[1] / "commands.md"
+
+#: The file that the example of ``sweep`` takes.
+SWEEP = PAGE.parents[1] / "examples" / "sweep.toml"
 
 #: What is run for commands whose help page does not begin with what is to be shown.
 _OTHER_EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -38,6 +42,7 @@ _OTHER_EXAMPLES: dict[str, tuple[str, ...]] = {
     "memory": ("tvm-ios memory hrnet_w18_small_v1", "tvm-ios memory darts_cifar --budget 400K"),
     "bundle": ("tvm-ios bundle inception_block --arch x86-64-v3 --lanes 4 -o block.bundle -r 1",),
     "tune": ("tvm-ios tune inception_block --log log --trials 8",),
+    "sweep": ("tvm-ios sweep sweep.toml -o results",),
     "bench": (
         "tvm-ios bench inception_block --against onnxruntime,tvm --seconds 5 --max-measurements 20",
     ),
@@ -72,6 +77,7 @@ def main() -> None:
     kept = known_outputs(PAGE.read_text()) if sys.argv[1:] else {}
     parts = [INTRODUCTION]
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
+        shutil.copy(SWEEP, folder)
         for name in commands():
             earlier = {} if name in named else kept
             outputs = [earlier.get(line) or _run(line, Path(folder)) for line in EXAMPLES[name]]

@@ -58,6 +58,12 @@ pruning = [1, 4]
     )
 
 
+def test_the_example() -> None:
+    path = Path(__file__).parents[2] / "examples" / "sweep.toml"
+    # Two searches that are crossed for each of four conditions, each with two others.
+    assert len(expand(read_sweep(path))) == 8 + 8
+
+
 def test_crossings_differ_in_one_thing(tmp_path: Path) -> None:
     path = sweep_file(
         tmp_path,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeGuard, TypeVar, cast
 
-from tvm_ios.errors import UserError
+from tvm_ios.errors import UserError, nearest
 
 T = TypeVar("T")
 
@@ -41,9 +40,7 @@ def require_known(name: str, allowed: Collection[str], what: str) -> str:
     """
     if name in allowed:
         return name
-    near = difflib.get_close_matches(name, allowed, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"use {', '.join(allowed)}"
-    raise SweepError(f"{name!r} is not {what}: {hint}")
+    raise SweepError(f"{name!r} is not {what}: use {', '.join(allowed)}{nearest(name, allowed)}")
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
