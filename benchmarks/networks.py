@@ -19,8 +19,6 @@ NETWORKS = (
     *("hrnet_w18_small_v1_256", "hrnet_w18_small_v2_256", "hrnet_w32_256"),
     *("resnext29_branches", "deepspeech2", "seq2seq", "resnext101_branches", "lstm_tc_gates"),
 )
-#: Where IOS's dynamic program has blocks of too many parallel units.
-GREEDY = ("resnext101_branches", "lstm_tc_gates")
 
 
 def command(*arguments: str) -> tuple[dict[str, Any], float]:
@@ -34,15 +32,15 @@ def command(*arguments: str) -> tuple[dict[str, Any], float]:
     return json.loads(done.stdout), spent
 
 
-def measure(model: str, policy: str) -> dict[str, Any]:
+def measure(model: str) -> dict[str, Any]:
     stats, stats_seconds = command("stats", model)
     sequential, _ = command("schedule", model, "--cost", "v100", "--policy", "sequential")
-    scheduled, schedule_seconds = command("schedule", model, "--cost", "v100", "--policy", policy)
+    scheduled, schedule_seconds = command("schedule", model, "--cost", "v100")
     return {
         "model": model,
         "units": stats["total"]["operators"],
         "blocks": len(stats["blocks"]),
-        "policy": policy,
+        "policy": scheduled["policy"],
         "stats_seconds": stats_seconds,
         "schedule_seconds": schedule_seconds,
         "sequential_ms": sequential["latency_ms"],
@@ -54,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", default=NETWORKS, help="of the zoo")
     for model in parser.parse_args().networks:
-        row = measure(model, "greedy" if model in GREEDY else "ios-both")
+        row = measure(model)
         print(json.dumps(row), flush=True)
         update_result("networks", [row], "model")
 

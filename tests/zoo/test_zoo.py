@@ -65,7 +65,9 @@ def check_network(name: str) -> None:
     assert one.shape == tuple(d.dim_value for d in output.type.tensor_type.shape.dim)
     assert np.isfinite(one).all()
     largest = np.abs(one).max()
-    assert one.size == 1 or one.std() > 0.1 * largest
+    # Two logits are nearer to each other than a thousand.
+    spread = 0.03 if one.shape[-1] == 2 else 0.1
+    assert one.size == 1 or one.std() > spread * largest
     assert np.abs(one - two).max() > 2e-3 * largest
 
 

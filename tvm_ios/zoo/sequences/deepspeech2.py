@@ -33,7 +33,7 @@ def _build(name: str, seed: int, extents: tuple[int, int], layers: int, hidden: 
     for layer in range(layers):
         with net.scope(f"layer{layer}"):
             width = features if layer == 0 else hidden
-            sequence, _ = net.layer(sequence, net.cell_of_one_product(width, hidden), hidden)
+            sequence = net.layer(sequence, net.cell_of_one_product(width, hidden), hidden)
     logits = net.linear("characters", net.normalised(sequence, hidden), hidden, _CHARACTERS)
     return net.finish(logits, (x.height, _CHARACTERS))
 

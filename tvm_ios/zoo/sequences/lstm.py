@@ -42,7 +42,7 @@ def _build(name: str, seed: int, layers: int, steps: int, hidden: int) -> Any:
     sequence = net.steps(net.new_input("input", (steps, 1, hidden)), steps)
     for layer in range(layers):
         with net.scope(f"layer{layer}"):
-            sequence, _ = net.layer(sequence, net.cell_of_two_products(hidden, hidden), hidden)
+            sequence = net.layer(sequence, net.cell_of_two_products(hidden, hidden), hidden)
     return net.finish(net.linear("classifier", sequence[-1], hidden, _CLASSES), (1, _CLASSES))
 
 

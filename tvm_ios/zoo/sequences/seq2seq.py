@@ -11,7 +11,7 @@ def build_seq2seq(seed: int = 0) -> Any:
     """Input (100, 1, 128), output (1, 128), what the decoder makes in its last step.
 
     An encoder of 8 layers over 100 steps and a decoder of 4 layers over 30 steps, of hidden size
-    128. The decoder reads the memory of the encoder's last layer first and its own results then.
+    128. The decoder reads the encoder's last state first and its own results then.
     """
     return _build("seq2seq", seed, encoder=(8, 100), decoder=(4, 30), hidden=128)
 
@@ -27,11 +27,11 @@ def _build(
     net = RecurrentNetwork(name, seed)
     layers, steps = encoder
     sequence = net.steps(net.new_input("input", (steps, 1, hidden)), steps)
-    x = sequence[0]
     for layer in range(layers):
         with net.scope(f"encoder{layer}"):
             cell = net.cell_of_one_product(hidden, hidden)
-            sequence, x = net.layer(sequence, cell, hidden)
+            sequence = net.layer(sequence, cell, hidden)
+    x = sequence[-1]
     layers, steps = decoder
     with net.scope("decoder"):
         cells = [net.cell_of_one_product(hidden, hidden) for _ in range(layers)]

@@ -38,15 +38,15 @@ class RecurrentNetwork(ModelWriter):
         weight, bias = self._linear_weights(name, features, results)
         return self._op("Gemm", name, [x, weight, bias], {"transB": 1})
 
-    def layer(self, sequence: Sequence[Any], cell: Cell, hidden: int) -> tuple[list[Any], Any]:
-        """The state of one layer at every step, from zeros on, and its memory after the last."""
+    def layer(self, sequence: Sequence[Any], cell: Cell, hidden: int) -> list[Any]:
+        """The state of one layer at every step, from zeros on."""
         state, memory = self.zeros("state", hidden), self.zeros("memory", hidden)
         states: list[Any] = []
         for step, x in enumerate(sequence):
             with self.scope(f"step{step}"):
                 state, memory = cell(x, state, memory)
             states.append(state)
-        return states, memory
+        return states
 
     def layers_by_step(self, cells: Sequence[Cell], hidden: int) -> Callable[[int, Any], Any]:
         """A function of the number of a step and what is read in it: all layers, one by one.
