@@ -51,14 +51,14 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-# The documentation site, in docs/_build; a warning is an error.
+# The documentation site, in docs/_build/html; a warning is an error.
 docs: $(STAMP)
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 # The same with the notebooks' outputs: minutes, on a quiet machine. Relay's needs the other TVM.
 site: docs $(RELAY_STAMP)
 	$(RELAY)/bin/relay-python -m pytest -q --nbmake --overwrite docs/brought/tutorials_03_*.ipynb
-	$(BIN)/python -m sphinx -W --keep-going -q -E -D nb_execution_mode=auto -b html docs docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -q -E -D nb_execution_mode=auto -b html docs docs/_build/html
 
 bench: $(STAMP)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet -e ".[torch]"
