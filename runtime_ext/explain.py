@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import resource
 import statistics
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.cpu.peak import measured_peak
-from runtime_ext.cuda.event_graph import event_graph
-from runtime_ext.cuda.launch_graphs import launch_graph
-from runtime_ext.cuda.machine_code.launchable import read_kernels
 from runtime_ext.execution.executable import PACKAGES, Executable, load
-from runtime_ext.execution.executor import Span
 from runtime_ext.execution.foreign_build import ForeignBuild
-from runtime_ext.machine.hardware import last_level_cache
 from runtime_ext.native_errors import ExecutableError
-from tvm_ios.errors import UserError
+from runtime_ext.profiling import profile_here, profile_there
 from tvm_ios.explain.advice import advise
 from tvm_ios.explain.bounds import Peaks, Region, measure_region, split_blocks
 from tvm_ios.explain.hot_units import HotUnits, hot_units
-from tvm_ios.explain.tasks import find_work
-from tvm_ios.explain.timeline import Timeline, read_timeline
-from tvm_ios.measuring.timing_device import TimingDevice, timed
+from tvm_ios.explain.one_after_another import one_after_another
+from tvm_ios.explain.tasks import Work, find_work
+from tvm_ios.explain.timeline import Timeline
+from tvm_ios.measuring.timing_device import TimingDevice
 from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.program.program import Program
 from tvm_ios.schedule.first_difference import has_contraction
@@ -42,12 +35,20 @@ class Explanation:
 
     Attributes
     ----------
+    executable
+        What was run.
+    work
+        The tasks of its program.
     policy
         The policy that made its schedule.
     measured
         Latencies of the policies when the executable was made, in seconds, if it has them.
     names
         For each unit of the program its name and, in brackets, the kind of its operator.
+    kinds
+        For each unit the kind of its operator; empty where the executable does not say.
+    flops
+        Floating-point operations of each unit; None if the executable does not say.
     latency
         Median seconds of runs that were not profiled.
     disturbance
@@ -75,11 +76,20 @@ class Explanation:
         What runs after the program, a sentence; None where nothing does.
     device
         The timing device that it was timed on; None for this machine.
+    runs
+        All timelines.
+    sequential
+        The program of the same kernels one after another, and the timeline of its fastest run;
+        None if it was not asked for.
     """
 
+    executable: Executable
+    work: Work
     policy: str
     measured: Mapping[str, float]
     names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    flops: Sequence[int] | None
     latency: float
     disturbance: float
     preemptions: float
@@ -92,23 +102,19 @@ class Explanation:
     advice: tuple[str, ...]
     hot: tuple[HotUnits, ...]
     timeline: Timeline
-    tail: str | None = None
-    device: str | None = None
-
-
-@dataclass(frozen=True)
-class _Observed:
-    """Runs of a program, and how fast they could be; see :class:`Explanation`."""
-
-    runs: Sequence[Timeline]
-    samples: Sequence[float]
-    peaks: Peaks
-    preemptions: float = 0.0
-    device: str | None = None
+    tail: str | None
+    device: str | None
+    runs: tuple[Timeline, ...]
+    sequential: tuple[Work, Timeline] | None
 
 
 def explain(
-    path: Path, repeat: int = 40, seed: int = 0, device: TimingDevice | None = None
+    path: Path,
+    repeat: int = 40,
+    seed: int = 0,
+    device: TimingDevice | None = None,
+    *,
+    beside: bool = False,
 ) -> Explanation | ForeignBuild:
     """Profile an executable on random inputs, and account for its time.
 
@@ -125,6 +131,8 @@ def explain(
         Seed of the inputs.
     device
         What times it, in the place of this machine.
+    beside
+        Run the same kernels one after another, too.
 
     Raises
     ------
@@ -140,18 +148,25 @@ def explain(
     program = executable.program
     lanes = len(program.lanes)
     try:
-        names, flops, tunable = _units(program, executable.schedule)
+        kinds, flops, tunable = _units(program, executable.schedule)
         measured = measured_latencies(executable.notes)
     except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ExecutableError(f"{path} misstates its units ({error}); save it again") from error
     if PACKAGES[0] not in executable.packages:
         # AutoTVM tunes more of Relay's operators.
-        tunable = frozenset(range(len(names)))
+        tunable = frozenset(range(len(program.units)))
+    work = find_work(program)
+    rival = one_after_another(work) if beside else None
     seen = (
-        _run_here(executable, repeat, seed) if device is None else _time_there(executable, device)
+        profile_here(executable, repeat, seed, rival)
+        if device is None
+        else profile_there(executable, device, rival)
     )
     runs, peaks, latency = seen.runs, seen.peaks, statistics.median(seen.samples)
-    work = find_work(program)
+    names = tuple(
+        f"{name} ({kind})" if kind else name
+        for name, kind in zip(program.units, kinds, strict=True)
+    )
     blocks = split_blocks(work)
     all_units = tuple(range(len(program.units)))
     regions = [
@@ -165,9 +180,13 @@ def explain(
         if name in OURS
     )
     return Explanation(
+        executable=executable,
+        work=work,
         policy=policy,
         measured=measured,
         names=names,
+        kinds=kinds,
+        flops=flops,
         latency=latency,
         disturbance=latency / min(seen.samples),
         preemptions=seen.preemptions,
@@ -182,44 +201,11 @@ def explain(
         timeline=min(runs, key=lambda run: run.seconds),
         tail=None if executable.tail is None else executable.tail.sentence,
         device=seen.device,
+        runs=runs,
+        sequential=None
+        if rival is None
+        else (find_work(rival), min(seen.beside, key=lambda run: run.seconds)),
     )
-
-
-def _run_here(executable: Executable, repeat: int, seed: int) -> _Observed:
-    program = executable.program
-    # Before the runs, because it leaves the caches full of its own data.
-    peak = measured_peak(len(program.lanes))
-    peaks = Peaks(peak.gflops * 1e9, peak.gbps * 1e9, last_level_cache())
-    with closing(executable.program_session()) as session:
-        session.run(**session.random_inputs(seed))
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-        samples = session.benchmark(number=1, repeat=repeat)
-        preemptions = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - before
-        runs = [read_timeline(program, session.profile()) for _ in range(repeat)]
-    return _Observed(runs, samples, peaks, preemptions / repeat)
-
-
-def _time_there(executable: Executable, device: TimingDevice) -> _Observed:
-    program = executable.program
-    arch, kernels = (None, {}) if executable.arch is None else read_kernels(executable.kernels)
-    if arch != device.arch:
-        raise UserError(
-            f"the executable has code for {arch or executable.target}, and the device "
-            f"{device.name!r} takes {device.arch}: make one with tvm-ios optimize --device"
-        )
-    graph = launch_graph(program, kernels.__getitem__, device.arch, executable.constants)
-    said = timed(device, graph)
-    if not said.spans and graph.launches:
-        raise UserError(
-            f"the device {device.name!r} says how long programs take and not when their launches "
-            "run, without which there is nothing to explain"
-        )
-    nodes = event_graph(program).nodes
-    spans = [Span(n.lane, n.number, *span) for n, span in zip(nodes, said.spans, strict=True)]
-    # Nothing is known of its caches: what is moved once counts as held.
-    peaks = Peaks(device.gpu.peak_flops, device.gpu.bandwidth, 1 << 62)
-    name = f"{device.name} {device.version}"
-    return _Observed([read_timeline(program, spans)], said.samples, peaks, device=name)
 
 
 def measured_latencies(notes: Mapping[str, Any]) -> dict[str, float]:
@@ -230,13 +216,13 @@ def measured_latencies(notes: Mapping[str, Any]) -> dict[str, float]:
 def _units(
     program: Program, schedule: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], Sequence[int] | None, frozenset[int]]:
-    """Names of the program's units for people, their FLOPs, and those that can be tuned.
+    """The kinds of the program's units, their FLOPs, and those that can be tuned.
 
-    Where the schedule does not say, the FLOPs are None and all can be tuned.
+    Where the schedule does not say, kinds are empty, the FLOPs are None and all can be tuned.
     """
     everything = frozenset(range(len(program.units)))
     if "flops" not in schedule:
-        return program.units, None, everything
+        return ("",) * len(program.units), None, everything
     kinds: dict[str, str] = {}
     flops: dict[str, int] = {}
     tunable: dict[str, bool] = {}
@@ -248,10 +234,9 @@ def _units(
             kinds[name] = described["kind"]
             flops[name] = sum(schedule["flops"][unit] for unit in units)
             tunable[name] = has_contraction(described)
-    names = tuple(f"{name} ({kinds[name]})" if name in kinds else name for name in program.units)
     has_all = all(name in flops for name in program.units)
     return (
-        names,
+        tuple(kinds.get(name, "") for name in program.units),
         [flops[name] for name in program.units] if has_all else None,
         frozenset(n for n in everything if tunable.get(program.units[n], True)),
     )

@@ -55,7 +55,7 @@ def build_units(
         return [constant.value.numpy() for constant in units.constants[members[0]]]
 
     constant_outputs = {t: value.value.numpy() for t, value in units.constant_outputs.items()}
-    program, constants = lower_units(
+    lowered = lower_units(
         ModelUnits(graph, memory.parts, source, weights, constant_outputs),
         units,
         compiler,
@@ -64,13 +64,15 @@ def build_units(
         progress=progress,
     )
     # Lanes that run whole instances have a region of the arena each, which stays in their caches.
+    program = lowered.program
     plan = plan_lane_memory if UNROLLED_FROM in units.schedule else plan_memory
     return BuiltModel(
         program=program,
         memory=plan(program),
         kernels=compiler,
-        constants=constants,
+        constants=lowered.constants,
         inputs=ports(program, graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
         outputs=ports(program, graph, graph.outputs, units.output_names),
         schedule=units.schedule,
+        unit_notes=lowered.unit_notes,
     )

@@ -33,7 +33,7 @@ def bundled_program(
     for units in compiled_pieces(schedule.stages):
         # Of several forms the one that takes the least time is kept.
         timer.forms(units)
-    program, constants = lower_units(
+    lowered = lower_units(
         ModelUnits(
             graph,
             bundle.parts,
@@ -46,11 +46,12 @@ def bundled_program(
         lanes=backend.device.lanes,
         unit_latency=timer.unit_latency if timer.unit_latencies else None,
     )
+    program = lowered.program
     check_races(program)
     tensors = [tensor for _, tensor in bundle.outputs]
     return ModelProgram(
         program,
-        constants,
+        lowered.constants,
         plan_quickly(program),
         ports(program, graph, graph.inputs, bundle.inputs),
         ports(program, graph, tensors, (name for name, _ in bundle.outputs)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,11 +46,14 @@ class BuiltModel(ModelProgram):
         The module's schedule as plain data.
     packages
         As in :class:`runtime_ext.execution.executable.Executable`.
+    unit_notes
+        For units of the program, by name, what their code is; saved in the notes as ``units``.
     """
 
     kernels: BuiltKernels
     schedule: Mapping[str, Any]
     packages: tuple[str, ...] = PACKAGES
+    unit_notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Any])
 
     def session(self, **options: Any) -> Session:
         """A session; options as of :class:`runtime_ext.execution.session.Session`."""
@@ -88,7 +91,7 @@ class BuiltModel(ModelProgram):
             features=required_features(target) if arch is None else (),
             arch=arch,
             fingerprint=self.schedule["fingerprint"],
-            notes=notes or {},
+            notes={**(notes or {}), **({"units": self.unit_notes} if self.unit_notes else {})},
             packages=self.packages,
             tail=tail,
         )

@@ -16,7 +16,7 @@ from tvm_ios.program.arena.planner import PlannedMemory
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.lower import UnitLatency, lower_stages
 from tvm_ios.program.program import Part, Program
-from tvm_ios.program.program_builder import ConstantName, tensor_names
+from tvm_ios.program.program_builder import ConstantName, tensor_names, work_name
 from tvm_ios.progress import Steps
 from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.stage import Stage, Strategy
@@ -145,6 +145,25 @@ class UnitCodes(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class LoweredUnits:
+    """A program of compiled units.
+
+    Attributes
+    ----------
+    program
+        What the executor runs.
+    constants
+        Its constants by the names of their buffers.
+    unit_notes
+        For units of the program, by name, what is to be kept of their code.
+    """
+
+    program: Program
+    constants: dict[str, Array]
+    unit_notes: dict[str, dict[str, Any]]
+
+
 def lower_units(
     units: ModelUnits,
     schedule: Stages,
@@ -153,7 +172,7 @@ def lower_units(
     lanes: int,
     unit_latency: UnitLatency | None,
     progress: Steps | None = None,
-) -> tuple[Program, dict[str, Array]]:
+) -> LoweredUnits:
     """Compile the units of a schedule, and lower it.
 
     Parameters
@@ -170,11 +189,6 @@ def lower_units(
         As of :func:`tvm_ios.program.lower.lower_stages`.
     progress
         Called with kernels compiled and all of them.
-
-    Returns
-    -------
-    Program, dict
-        The program, and its constants by the names of their buffers.
 
     Raises
     ------
@@ -219,7 +233,8 @@ def lower_units(
         parts=units.parts,
         placements=schedule.placements,
     )
-    return program, constants
+    unit_notes = {work_name(graph, members): unit.notes for members, unit in compiled.items()}
+    return LoweredUnits(program, constants, unit_notes)
 
 
 def constant_outputs(graph: OpGraph, values: Mapping[int, Array]) -> dict[str, Array]:

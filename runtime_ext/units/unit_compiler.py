@@ -261,4 +261,5 @@ class UnitCompiler(ABC):
         key = kernel_key(repr((code, plan.constants)), self._target_name)
         is_library = any(isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)
         library = CUDNN if is_library else ""
-        return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned, library)
+        forms = tuple(type(kernel.spec).__name__.lower() for kernel in plan.kernels)
+        return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned, library, forms)

@@ -7,34 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from relay_passes.pipeline import apply_schedule, prepare
-from relay_passes.relax.importer import import_onnx
-from runtime_ext.build import build
 from runtime_ext.execution.executable import load
 from tests.cli.command_line import tvm_ios
-from tests.onnx_sketch import Sketch
+from tests.small_executable import save_small_executable
 from tvm_ios.explain.bounds import Bound
-from tvm_ios.schedule.schedule import Schedule
-from tvm_ios.schedule.stage import Stage, Strategy
 
 
 @pytest.fixture(scope="module")
 def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two merged convolutions, their sum, and a third: three units of the program."""
-    sketch = Sketch(1, 8, 12, 12)
-    left, right = (sketch.op("Relu", sketch.conv("x", 8, 16)) for _ in range(2))
-    last = sketch.conv(sketch.op("Add", left, right), 16, 4)
-    prepared = prepare(import_onnx(sketch.model(last)), "small")
-    stages = (
-        Stage(Strategy.MERGE, ((0,), (1,))),
-        *(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(2, len(prepared.units))),
-    )
-    schedule = Schedule(prepared.units.fingerprint, stages, policy="ios-merge")
-    path = tmp_path_factory.mktemp("explain") / "small"
-    build(apply_schedule(prepared, schedule), lanes=2).save(
-        path, {"policies": [{"policy": "sequential", "latency": 2e-3}]}
-    )
-    return path
+    return save_small_executable(tmp_path_factory.mktemp("explain") / "small")
 
 
 def test_json(executable: Path) -> None:
@@ -81,7 +62,11 @@ def test_the_table_names_blocks_bounds_and_kernels(executable: Path, tmp_path: P
     assert outcome.code == 0, outcome.stderr
     for word in ("ios-merge", "3 units on 2 lanes", "critical", "seen/bound", "GFLOP/s", "conv2d"):
         assert word in outcome.stdout
-    assert picture.read_text().startswith("<?xml")
+    drawn = picture.read_text()
+    assert drawn.startswith("<?xml")
+    # Matplotlib writes the text of each label as a comment.
+    for word in ("small: ios-merge on this machine", "warm runs", "lane 1", "convolution"):
+        assert word in drawn
 
 
 def test_an_executable_that_does_not_say_its_flops(executable: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fast_run import examples
-from tvm_ios.costs.contention import Launch, makespans
+from tvm_ios.costs.contention import Launch, launch_spans, makespans
 from tvm_ios.costs.kernel_estimate import KernelEstimate
 from tvm_ios.devices.device import DeviceDescription, load_device
 
@@ -70,6 +70,21 @@ def programs(draw: st.DrawFn) -> list[Launch]:
 def test_many_programs_at_once_are_as_one_event_after_another(several: list[list[Launch]]) -> None:
     expected = [simulated(program, DEVICE) for program in several]
     assert makespans(several, DEVICE).tolist() == pytest.approx(expected, rel=1e-9)
+
+
+@examples(40)
+@given(programs())
+def test_launches_end_when_one_event_after_another_says_so(program: list[Launch]) -> None:
+    spans = launch_spans(program, DEVICE)
+    assert len(spans) == len(program)
+    ends = [end for _, end in spans]
+    assert max(ends, default=0.0) == pytest.approx(simulated(program, DEVICE))
+    for launch, (begin, end) in zip(program, spans, strict=True):
+        assert begin <= end
+        ready = max((ends[source] for source in launch.after), default=0.0)
+        assert begin == pytest.approx(max(ready + launch.delay, launch.earliest))
+        # Alone on the device it takes no longer than here.
+        assert end - begin >= launch.kernel.seconds(DEVICE) * (1 - 1e-6)
 
 
 @examples(50)

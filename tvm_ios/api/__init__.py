@@ -10,6 +10,8 @@
     Load a model as operators, or as units.
 ``tune.py``, ``bundle.py``
     Tune a model's kernels; pack a model for other machines.
+``trace.py``, ``report.py``
+    A run for Perfetto; a page that shows an executable.
 ``tails.py``
     Whether a model that was cut in two computes the same.
 ``candidates.py``, ``contests.py``, ``located.py``, ``optimized.py``

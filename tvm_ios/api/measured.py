@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,7 +153,8 @@ def optimize(
         faster = faster_runtime(verdict, ours, files, options, report)
         notes = {
             "model": loaded.name,
-            "policies": [{"policy": r.policy, "latency": r.latency} for r in verdict.results],
+            "policies": [asdict(result) for result in verdict.results],
+            "confirmed": {name: asdict(ratio) for name, ratio in verdict.confirmed.items()},
             "kept": verdict.kept if faster is None else faster.runtime,
             "reference": verdict.reference,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,7 @@ def optimize_on_device(
     if output is not None:
         notes = {
             "model": loaded.name,
-            "policies": [{"policy": row.policy, "latency": row.latency} for row in rows],
+            "policies": [asdict(row) for row in rows],
             "kept": kept,
             "reference": reference,
             "timed_on": where,

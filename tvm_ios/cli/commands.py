@@ -23,6 +23,8 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "info": "Say what an executable is: inputs, outputs, target, lanes, versions, files.",
         "memory": "Order the operators of a model for the least peak memory.",
         "explain": "Say what bounds an executable, block by block, and what would help.",
+        "report": "Show an executable, or what a bundle found, on a page of HTML.",
+        "trace": "Write a run of an executable as a trace that Perfetto shows.",
         "bench": "Optimise models and time them beside peers on as many threads.",
         "sweep": "Search models x batches x shapes x devices x policies, and cross what is found.",
         "doctor": "Look at this installation and machine, and say what to do about what is wrong.",

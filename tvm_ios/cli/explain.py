@@ -39,7 +39,7 @@ def explain(
     ] = 40,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw one run, lanes over time, into this .svg or .png."),
+        typer.Option(help="Draw the fastest run, lanes over time, into this .svg or .png."),
     ] = None,
     device: DeviceName = None,
     as_json: Json = False,
@@ -57,7 +57,7 @@ def explain(
     from runtime_ext.execution.foreign_build import ForeignBuild
     from runtime_ext.explain import explain as find_out
     from tvm_ios.measuring.timing_device import open_timing_device
-    from tvm_ios.plot import plot_blocks, require_picture, save_picture
+    from tvm_ios.plot import plot_run, require_picture, save_picture
 
     refuse_models(executable)
     if plot is not None:
@@ -68,8 +68,18 @@ def explain(
         _print_foreign(executable, explanation, as_json)
         return
     if plot is not None:
-        blocks = [region.units for region in explanation.blocks]
-        save_picture(plot_blocks(explanation.timeline.steps, blocks), plot)
+        title = (
+            f"{executable.name}: {explanation.policy} on {explanation.device or 'this machine'}, "
+            f"{explanation.timeline.seconds * 1e3:.3f} ms (the fastest of {repeat} warm runs)"
+        )
+        drawn = plot_run(
+            explanation.timeline.steps,
+            explanation.work.program.units,
+            explanation.kinds,
+            [region.units for region in explanation.blocks],
+            title=title,
+        )
+        save_picture(drawn, plot)
     tell_tail(explanation.tail)
     if as_json:
         print_json(_json(explanation))
@@ -106,7 +116,7 @@ def _measured_text(measured: Mapping[str, float]) -> str:
 
 def _json(explanation: Explanation) -> dict[str, Any]:
     total, *blocks = [
-        {**_region_json(region, explanation.names), "advice": advice}
+        {**region.to_json(explanation.names), "advice": advice}
         for region, advice in zip(
             (explanation.total, *explanation.blocks), explanation.advice, strict=True
         )
@@ -139,25 +149,6 @@ def _json(explanation: Explanation) -> dict[str, Any]:
             }
             for row in explanation.hot
         ],
-    }
-
-
-def _region_json(region: Region, names: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "units": [names[unit] for unit in region.units],
-        "ms": region.seconds * 1e3,
-        "bounds_ms": {
-            bound.value.replace(" ", "_"): seconds * 1e3 for bound, seconds in region.bounds.items()
-        },
-        "bound": region.bound.value.replace(" ", "_"),
-        "ratio": region.ratio,
-        "busy": region.busy,
-        "waiting": region.waiting,
-        "launching": region.launching,
-        "launches": region.launches,
-        "flops": region.flops,
-        "bytes": region.nbytes,
-        "memory_bytes": region.memory_bytes,
     }
 
 

@@ -89,7 +89,8 @@ def schedule(
         Path | None, typer.Option("-o", "--output", help="Write the schedule as JSON.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the schedule into this .svg or .png.")
+        Path | None,
+        typer.Option(help="Draw units on their lanes over time into this .svg or .png."),
     ] = None,
     memory_budget: MemoryBudget = None,
     pareto: Annotated[
@@ -184,7 +185,7 @@ def schedule(
     if output is not None:
         result.schedule.save(output, graph)
     if plot is not None:
-        save_picture(plot_schedule(graph, result.schedule), plot)
+        save_picture(plot_schedule(graph, result.schedule, model=searching.costs.stages), plot)
     search = _statistics(result, module, searching.costs.measuring is not None)
     print_schedule(graph, result.schedule, cost, search, tail, as_json)
 

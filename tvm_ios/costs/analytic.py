@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from tvm_ios.costs.contention import Launch, makespans
+from tvm_ios.costs.contention import Launch, launch_spans, makespans
 from tvm_ios.costs.kernel_estimate import KernelEstimate, merged_kernel, unit_kernels
 from tvm_ios.costs.merged_work import merged_work
 from tvm_ios.devices.device import DeviceDescription
@@ -100,6 +101,31 @@ class AnalyticCost:
         self._remember(graph)
         return self._seconds[unit]
 
+    def stage_spans(self, graph: OpGraph, stage: Stage) -> list[tuple[int, float, float]]:
+        """When the units of a stage run that is not merged.
+
+        Returns
+        -------
+        list
+            For each unit its number and the begin and end of its kernels, in seconds from the
+            begin of the stage. The launches of the stage itself, its fork and join, come first.
+        """
+        self._remember(graph)
+        if len(stage.groups) == 1 and stage.strategy is Strategy.CONCURRENT:
+            ends = list(itertools.accumulate(self._seconds[unit] for unit in stage.units))
+            begins = [0.0, *ends[:-1]]
+            return list(zip(stage.units, begins, ends, strict=True))
+        program = self._program(graph, stage)
+        whole = self.stage_latency(graph, stage)
+        spans = launch_spans(program, self.device)
+        first = whole - max(end for _, end in spans)
+        units = (unit for unit in self._launch_order(stage) for _ in self._kernels[unit])
+        merged: dict[int, tuple[float, float]] = {}
+        for unit, (begin, end) in zip(units, spans, strict=True):
+            earlier = merged.get(unit, (begin, end))
+            merged[unit] = min(earlier[0], begin), max(earlier[1], end)
+        return [(unit, first + begin, first + end) for unit, (begin, end) in merged.items()]
+
     @property
     def veus(self) -> int:
         """On how many virtual execution units rTasks are placed."""
@@ -159,7 +185,7 @@ class AnalyticCost:
         launches: list[Launch] = []
         if stage.strategy is Strategy.CONCURRENT:
             host = self.device.host_overhead
-            for group in sorted(stage.groups, key=self._longest_first):
+            for group in self._groups_in_order(stage):
                 after: tuple[int, ...] = ()
                 for unit in group:
                     for kernel, delay in self._launched[unit]:
@@ -176,6 +202,15 @@ class AnalyticCost:
                 after = (len(launches) - 1,)
             last[unit] = len(launches) - 1
         return launches
+
+    def _groups_in_order(self, stage: Stage) -> list[tuple[int, ...]]:
+        return sorted(stage.groups, key=self._longest_first)
+
+    def _launch_order(self, stage: Stage) -> tuple[int, ...]:
+        """The units in the order in which :meth:`_program` has their kernels."""
+        if stage.strategy is Strategy.CO_SCHEDULE:
+            return stage.units
+        return tuple(unit for group in self._groups_in_order(stage) for unit in group)
 
     def _longest_first(self, group: tuple[int, ...]) -> tuple[float, list[int]]:
         return -sum([self._seconds[unit] for unit in group]), [self._classes[u] for u in group]

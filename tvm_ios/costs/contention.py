@@ -61,9 +61,30 @@ def makespans(programs: Sequence[Sequence[Launch]], device: DeviceDescription) -
     device
         Where they run.
     """
+    return _run(programs, device)[0]
+
+
+def launch_spans(
+    program: Sequence[Launch], device: DeviceDescription
+) -> tuple[tuple[float, float], ...]:
+    """When each launch of a program begins and ends, in seconds; parameters as above."""
+    ends = _run([program], device)[1].tolist()
+    return tuple(
+        (
+            max(launch.earliest, max((ends[a] for a in launch.after), default=0.0) + launch.delay),
+            end,
+        )
+        for launch, end in zip(program, ends, strict=True)
+    )
+
+
+def _run(
+    programs: Sequence[Sequence[Launch]], device: DeviceDescription
+) -> tuple[_Floats, _Floats]:
+    """When each program ends, and when each launch of all programs."""
     launches = list(itertools.chain.from_iterable(programs))
     if not launches:
-        return np.zeros(len(programs))
+        return np.zeros(len(programs)), np.zeros(0)
     program = np.repeat(np.arange(len(programs)), [len(program) for program in programs])
     kernels = [launch.kernel for launch in launches]
     blocks = np.array([kernel.blocks for kernel in kernels], np.float64)
@@ -78,7 +99,7 @@ def makespans(programs: Sequence[Sequence[Launch]], device: DeviceDescription) -
     def in_each(values: _Floats, its: _Integers) -> _Floats:
         return np.bincount(its, values, len(programs)).astype(np.float64)
 
-    left = np.ones(len(launches))
+    left, ends = np.ones(len(launches)), np.zeros(len(launches))
     now = np.zeros(len(programs))
     active = np.flatnonzero(awaited == 0)
     delay[active] = np.maximum(delay[active], earliest[active])
@@ -104,10 +125,11 @@ def makespans(programs: Sequence[Sequence[Launch]], device: DeviceDescription) -
         delay[active] = np.where(until - passed > _SHORTEST, delay[active] - passed, 0)
         left[running] -= passed[places] / seconds
         ended = running[left[running] <= _REST]
+        ends[ended] = now[program[ended]]
         freed = followers.freed_by(ended, awaited)
         delay[freed] = np.maximum(delay[freed], earliest[freed] - now[program[freed]])
         active = np.union1d(np.setdiff1d(active, ended, assume_unique=True), freed)
-    return now
+    return now, ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from tvm_ios.explain.intervals import common, length, union
 from tvm_ios.explain.memory_traffic import memory_traffic
@@ -101,6 +102,26 @@ class Region:
         """What was seen over the largest lower bound; at least one."""
         largest = self.bounds[self.bound]
         return self.seconds / largest if largest else 1.0
+
+    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
+        """Plain data, with times in milliseconds; ``names`` has the name of each unit."""
+        return {
+            "units": [names[unit] for unit in self.units],
+            "ms": self.seconds * 1e3,
+            "bounds_ms": {
+                bound.value.replace(" ", "_"): seconds * 1e3
+                for bound, seconds in self.bounds.items()
+            },
+            "bound": self.bound.value.replace(" ", "_"),
+            "ratio": self.ratio,
+            "busy": self.busy,
+            "waiting": self.waiting,
+            "launching": self.launching,
+            "launches": self.launches,
+            "flops": self.flops,
+            "bytes": self.nbytes,
+            "memory_bytes": self.memory_bytes,
+        }
 
 
 def split_blocks(work: Work) -> tuple[tuple[int, ...], ...]:

@@ -28,8 +28,8 @@ class Task:
         Symbol in the kernel library.
     launches
         Lane and place (among the lane's launches) of each.
-    buffers
-        The distinct buffers that it reads or writes.
+    arguments
+        The buffers that the kernel is given, in its order.
     needs
         The earlier tasks (by number) whose data it reads, or whose scratch it goes on with.
     """
@@ -37,8 +37,13 @@ class Task:
     unit: int
     kernel: str
     launches: tuple[tuple[int, int], ...]
-    buffers: tuple[int, ...]
+    arguments: tuple[int, ...]
     needs: frozenset[int]
+
+    @property
+    def buffers(self) -> tuple[int, ...]:
+        """The distinct buffers that it reads or writes."""
+        return tuple(dict.fromkeys(self.arguments))
 
 
 @dataclass(frozen=True)
@@ -202,4 +207,4 @@ class _Draft:
     def task(self, program: Program) -> Task:
         kernel = program.kernels[self.first.kernel]
         needs = frozenset(self.needs)
-        return Task(self.first.unit, kernel, tuple(self.places), self.buffers, needs)
+        return Task(self.first.unit, kernel, tuple(self.places), self.first.buffers, needs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tvm_ios.program.constant_transform import ParamTransform
 from tvm_ios.program.program import UnitCode
@@ -34,6 +35,8 @@ class CompiledUnit:
         Names of what a tuning log had for it.
     library
         The kernel library that it calls, which has to be where it runs; empty for none.
+    forms
+        What each kernel is, for people, such as ``contraction``; empty where nobody knows.
     """
 
     code: UnitCode
@@ -42,3 +45,10 @@ class CompiledUnit:
     kernels: tuple[str, ...]
     tuned: frozenset[str] = frozenset()
     library: str = ""
+    forms: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What is worth keeping beside a program, as plain data; what is empty is left out."""
+        notes = {"forms": list(self.forms), "tuned": sorted(self.tuned), "library": self.library}
+        return {name: value for name, value in notes.items() if value}

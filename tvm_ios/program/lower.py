@@ -132,10 +132,10 @@ def lower_stages(
             reject_misfit(graph, stage, placement, code, lanes)
             _emit_placed(builder, writer, stage_groups[0], placement)
         else:
-            teams = _teams(graph, stage, len(stage_groups), lanes, unit_latency)
+            teams = group_teams(graph, stage, len(stage_groups), lanes, unit_latency)
             for group, team in zip(stage_groups, teams, strict=True):
                 for units, unit_code in group:
-                    width = _width(units, len(team), unit_latency)
+                    width = team_width(units, len(team), unit_latency)
                     builder.emit(writer, units, unit_code, team[:width])
         if barriers:
             writer.barrier()
@@ -194,7 +194,7 @@ def _work_groups(
     return tuple(tuple(((unit,), code[unit]) for unit in group) for group in stage.groups)
 
 
-def _teams(
+def group_teams(
     graph: OpGraph, stage: Stage, groups: int, lanes: int, unit_latency: UnitLatency | None
 ) -> Sequence[tuple[int, ...]]:
     """For each group the lanes that it runs on."""
@@ -214,7 +214,7 @@ def _teams(
     )
 
 
-def _width(units: tuple[int, ...], team: int, unit_latency: UnitLatency | None) -> int:
+def team_width(units: tuple[int, ...], team: int, unit_latency: UnitLatency | None) -> int:
     """Lanes that a unit takes of its team: the fewest of those on which it is fastest."""
     unit, *others = units
     if unit_latency is None or others:

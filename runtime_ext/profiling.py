@@ -1,0 +1,139 @@
+"""Run an executable with the times of its launches, here or on a timing device."""
+
+from __future__ import annotations
+
+import resource
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from runtime_ext.cpu.peak import measured_peak
+from runtime_ext.cuda.event_graph import event_graph
+from runtime_ext.cuda.launch_graphs import launch_graph
+from runtime_ext.cuda.machine_code.launchable import read_kernels
+from runtime_ext.execution.executor import Span
+from runtime_ext.machine.hardware import last_level_cache
+from tvm_ios.errors import UserError
+from tvm_ios.explain.bounds import Peaks
+from tvm_ios.explain.timeline import Timeline, read_timeline
+from tvm_ios.measuring.timing_device import Timed, TimingDevice, timed
+from tvm_ios.program.arena.planner import plan_memory
+
+if TYPE_CHECKING:
+    from runtime_ext.execution.executable import Executable
+    from tvm_ios.program.program import Program
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Runs of a program, and how fast they could be.
+
+    Attributes
+    ----------
+    runs
+        Each profiled run.
+    samples
+        Seconds of runs that were not profiled; of a device those that it gives.
+    peaks
+        What the machine can do at most.
+    preemptions
+        Times in a run that the system stopped a lane to run something else.
+    device
+        The timing device; None for this machine.
+    beside
+        Runs of a second program, taken in turn with those of the first one.
+    """
+
+    runs: tuple[Timeline, ...]
+    samples: tuple[float, ...]
+    peaks: Peaks
+    preemptions: float = 0.0
+    device: str | None = None
+    beside: tuple[Timeline, ...] = ()
+
+
+def profile_here(
+    executable: Executable, repeat: int, seed: int, beside: Program | None = None
+) -> Profile:
+    """Profile an executable on this machine, on random inputs.
+
+    Parameters
+    ----------
+    executable
+        What to run.
+    repeat
+        Runs to time, and runs to profile.
+    seed
+        Seed of the inputs.
+    beside
+        Another program of the same kernels and buffers, whose runs are taken in turn. It has a
+        memory plan of its own.
+    """
+    program = executable.program
+    # Before the runs, because it leaves the caches full of its own data.
+    peak = measured_peak(len(program.lanes))
+    peaks = Peaks(peak.gflops * 1e9, peak.gbps * 1e9, last_level_cache())
+    with ExitStack() as opened:
+        session = opened.enter_context(closing(executable.program_session()))
+        inputs = session.random_inputs(seed)
+        session.run(**inputs)
+        other = None
+        if beside is not None:
+            variant = replace(executable, program=beside, plan=plan_memory(beside).plan)
+            other = opened.enter_context(closing(variant.program_session()))
+            other.run(**inputs)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+        samples = session.benchmark(number=1, repeat=repeat)
+        preemptions = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - before
+        runs: list[Timeline] = []
+        other_runs: list[Timeline] = []
+        for _ in range(repeat):
+            if other is not None and beside is not None:
+                other_runs.append(read_timeline(beside, other.profile()))
+                # What another program leaves in the caches is not this one's to pay for.
+                session.run()
+            runs.append(read_timeline(program, session.profile()))
+    return Profile(
+        tuple(runs), tuple(samples), peaks, preemptions / repeat, beside=tuple(other_runs)
+    )
+
+
+def profile_there(
+    executable: Executable, device: TimingDevice, beside: Program | None = None
+) -> Profile:
+    """Profile an executable on a timing device; parameters as of :func:`profile_here`.
+
+    Raises
+    ------
+    UserError
+        If it was compiled for something else than the device, or the device has no times of its
+        launches.
+    """
+    arch = executable.arch
+    if arch != device.arch:
+        raise UserError(
+            f"the executable has code for {arch or executable.target}, and the device "
+            f"{device.name!r} takes {device.arch}: make one with tvm-ios optimize --device"
+        )
+    run, said = _timed_run(executable, executable.program, device)
+    other = () if beside is None else (_timed_run(executable, beside, device)[0],)
+    # Nothing is known of its caches: what is moved once counts as held.
+    peaks = Peaks(device.gpu.peak_flops, device.gpu.bandwidth, 1 << 62)
+    name = f"{device.name} {device.version}"
+    return Profile((run,), tuple(said.samples), peaks, device=name, beside=other)
+
+
+def _timed_run(
+    executable: Executable, program: Program, device: TimingDevice
+) -> tuple[Timeline, Timed]:
+    _, kernels = read_kernels(executable.kernels)
+    graph = launch_graph(program, kernels.__getitem__, device.arch, executable.constants)
+    said = timed(device, graph)
+    if not said.spans and graph.launches:
+        raise UserError(
+            f"the device {device.name!r} says how long programs take and not when their launches "
+            "run, without which there is nothing to explain"
+        )
+    nodes = event_graph(program).nodes
+    spans = [Span(n.lane, n.number, *span) for n, span in zip(nodes, said.spans, strict=True)]
+    return read_timeline(program, spans), said

@@ -1,0 +1,28 @@
+"""A small executable with a merged stage, as ``optimize`` would save it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relay_passes.pipeline import apply_schedule, prepare
+from relay_passes.relax.importer import import_onnx
+from runtime_ext.build import build
+from tests.onnx_sketch import Sketch
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
+
+
+def save_small_executable(path: Path) -> Path:
+    """Two merged convolutions, their sum, and a third: three units of the program."""
+    sketch = Sketch(1, 8, 12, 12)
+    left, right = (sketch.op("Relu", sketch.conv("x", 8, 16)) for _ in range(2))
+    last = sketch.conv(sketch.op("Add", left, right), 16, 4)
+    prepared = prepare(import_onnx(sketch.model(last)), "small")
+    stages = (
+        Stage(Strategy.MERGE, ((0,), (1,))),
+        *(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(2, len(prepared.units))),
+    )
+    schedule = Schedule(prepared.units.fingerprint, stages, policy="ios-merge")
+    built = build(apply_schedule(prepared, schedule), lanes=2)
+    built.save(path, {"policies": [{"policy": "sequential", "latency": 2e-3}]})
+    return path

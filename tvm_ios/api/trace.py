@@ -1,0 +1,84 @@
+"""Traces of runs for Perfetto: of an executable, or of a session that runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_ios.errors import UserError
+from tvm_ios.explain.chrome_trace import TracedRun, chrome_trace
+from tvm_ios.explain.tasks import find_work
+from tvm_ios.explain.timeline import read_timeline
+from tvm_ios.files.atomic import write_atomically
+
+if TYPE_CHECKING:
+    from runtime_ext.execution.session import Session
+    from runtime_ext.explain import Explanation
+
+
+def trace_session(session: Session, path: Path | str) -> None:
+    """Run a session once more, on the inputs that it has, and write the trace of this run.
+
+    Parameters
+    ----------
+    session
+        Of an executable, or of a built model. Let it run before, so that it is warm.
+    path
+        The ``.json`` file, which ``ui.perfetto.dev`` opens.
+
+    Raises
+    ------
+    SessionError, KernelError
+        As of :meth:`runtime_ext.execution.session.Session.profile`.
+    OSError
+        If the file cannot be written.
+    """
+    run = read_timeline(session.program, session.profile())
+    traced = TracedRun("tvm-ios", find_work(session.program), run)
+    _write(Path(path), [traced], {})
+
+
+def trace_executable(explanation: Explanation, path: Path) -> None:
+    """Write the fastest profiled run of an executable and, if it was asked for, of its kernels
+    one after another.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    facts = {
+        "model": str(explanation.executable.notes.get("model", "")),
+        "policy": explanation.policy,
+        "device": explanation.device or "this machine",
+        "median_ms": explanation.latency * 1e3,
+    }
+    title = f"{explanation.policy}: {explanation.timeline.seconds * 1e3:.3f} ms"
+    runs = [TracedRun(title, explanation.work, explanation.timeline, explanation.kinds)]
+    if explanation.sequential is not None:
+        work, run = explanation.sequential
+        title = f"the same kernels one after another: {run.seconds * 1e3:.3f} ms"
+        runs.insert(0, TracedRun(title, work, run, explanation.kinds))
+    _write(path, runs, facts)
+
+
+def require_trace(path: Path) -> None:
+    """Find out before long work whether a trace can be written here.
+
+    Raises
+    ------
+    UserError
+        If its name does not end in ``.json``, by which viewers know it.
+    OSError
+        If it could not be written.
+    """
+    from tvm_ios.files.atomic import require_writable
+
+    if path.suffix != ".json":
+        raise UserError(f"{path} is no name of a trace: it must end in .json")
+    require_writable(path)
+
+
+def _write(path: Path, runs: list[TracedRun], facts: dict[str, object]) -> None:
+    write_atomically(path, json.dumps(chrome_trace(runs, facts)).encode())

@@ -1,0 +1,71 @@
+"""``tvm-ios report``: an executable on a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from tvm_ios.cli.executables import refuse_models
+from tvm_ios.cli.help_pages import HelpPage
+from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.search_options import DeviceName
+
+PAGE = HelpPage(
+    (
+        "tvm-ios report out/ -o page.html",
+        "tvm-ios report out/ --compare other/ -o both.html",
+        "tvm-ios report squeezenet.bundle",
+    ),
+    "open the page in a browser; `tvm-ios trace` writes the same runs for Perfetto.",
+)
+
+
+@reports_errors
+def report(
+    executable: Annotated[
+        Path,
+        typer.Argument(help="What `tvm-ios optimize -o` wrote, or a bundle that was run."),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The page.  [EXECUTABLE.html]")
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(help="Another executable or bundle, shown beside it.")
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Runs to profile; the fastest one is shown.")
+    ] = 40,
+    device: DeviceName = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show an executable, or what a bundle found, on a page of HTML.
+
+    The page needs no network. It has the graph of units with the stages and groups of the schedule;
+    a run on its lanes, below a run of the same kernels one unit after another; what waited for what;
+    the bytes in use; what bounds each block, and what would help; a table of units; and what each
+    policy came to. An executable runs on random inputs for it. Of a bundle the latencies are shown
+    that its machine measured.
+    """
+    from tvm_ios.api.report import bundle_document, executable_document, is_bundle, require_page
+    from tvm_ios.api.report import write_page
+    from tvm_ios.measuring.timing_device import open_timing_device
+
+    output = output or Path(f"{executable.with_suffix('').name or 'report'}.html")
+    require_page(output)
+    opened = None if device is None else open_timing_device(device)
+    documents = []
+    for path in (executable, *([] if compare is None else [compare])):
+        refuse_models(path)
+        documents.append(
+            bundle_document(path) if is_bundle(path) else executable_document(path, repeat, opened)
+        )
+    write_page(documents, output)
+    size = output.stat().st_size
+    if as_json:
+        print_json({"page": str(output), "bytes": size})
+    else:
+        console().print(f"{escape(str(output))}: {size / 1e6:.2f} MB; open it in a browser")

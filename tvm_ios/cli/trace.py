@@ -1,0 +1,61 @@
+"""``tvm-ios trace``: a run of an executable for Perfetto."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from tvm_ios.cli.executables import refuse_foreign, refuse_models
+from tvm_ios.cli.help_pages import HelpPage
+from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors, tell_tail
+from tvm_ios.cli.search_options import DeviceName
+
+PAGE = HelpPage(
+    ("tvm-ios trace out/ -o trace.json", "tvm-ios trace out/ -o trace.json --sequential"),
+    "open the file at ui.perfetto.dev, or in Chrome at chrome://tracing.",
+)
+
+
+@reports_errors
+def trace(
+    executable: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` wrote.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The .json file.")] = Path(
+        "trace.json"
+    ),
+    sequential: Annotated[
+        bool,
+        typer.Option("--sequential", help="Trace the same kernels one after another, too."),
+    ] = False,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Runs to profile; the fastest one is written.")
+    ] = 40,
+    device: DeviceName = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write a run of an executable as a trace that Perfetto shows.
+
+    Lanes are threads, launches are slices with the names of their units, and their operators as
+    category. Where a lane waited there is a slice, and an arrow comes from the launch that it waited
+    for. A counter has the bytes of the arena in use. Inputs are random.
+    """
+    from runtime_ext.explain import explain
+    from tvm_ios.api.trace import require_trace, trace_executable
+    from tvm_ios.measuring.timing_device import open_timing_device
+
+    refuse_models(executable)
+    require_trace(output)
+    opened = None if device is None else open_timing_device(device)
+    explanation = refuse_foreign(
+        executable, explain(executable, repeat, device=opened, beside=sequential)
+    )
+    trace_executable(explanation, output)
+    tell_tail(explanation.tail)
+    ms = explanation.timeline.seconds * 1e3
+    if as_json:
+        print_json({"trace": str(output), "latency_ms": ms})
+    else:
+        console().print(f"{escape(str(output))}: a run of {ms:.3f} ms; open it at ui.perfetto.dev")

@@ -1,0 +1,227 @@
+"""When the units of a schedule run, by what is known of their times: for pictures and reports.
+
+A device that is described simulates its stages (:meth:`AnalyticCost.stage_spans`). A schedule that
+was measured has the latencies of its stages and of its units alone on 1, 2, ... lanes: units are
+then laid on the lanes that lowering gives them, and the spans of a stage are stretched alike until
+the last one ends with it. What is neither has only its units' work, which takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isfinite
+from typing import Protocol, runtime_checkable
+
+from tvm_ios.costs.model import CostModel
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.lower import group_teams, recorded_latency, team_width
+from tvm_ios.rammer.rprogram import RProgram, simulated_spans
+from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.rkernel import RKernel
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
+
+
+class Basis(StrEnum):
+    """What the widths of spans rest on."""
+
+    SIMULATED = "simulated"
+    MEASURED = "measured stages, units in proportion"
+    WORK = "FLOPs and bytes, not time"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSpan:
+    """When some units run; times are seconds, or work where no times are known.
+
+    Attributes
+    ----------
+    units
+        One unit, or those that one merged operator computes.
+    first_row, last_row
+        The lanes or streams that it runs on.
+    begin, end
+        From the begin of the schedule on.
+    """
+
+    units: tuple[int, ...]
+    first_row: int
+    last_row: int
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class ScheduleSpans:
+    """When all units of a schedule run.
+
+    Attributes
+    ----------
+    spans
+        Stage by stage.
+    ends
+        When each stage ends.
+    rows
+        How many lanes or streams there are.
+    row_name
+        What a row is: a lane or a stream.
+    basis
+        What the widths rest on.
+    """
+
+    spans: tuple[UnitSpan, ...]
+    ends: tuple[float, ...]
+    rows: int
+    row_name: str
+    basis: Basis
+
+
+@runtime_checkable
+class SimulatingModel(CostModel, Protocol):
+    """A cost model that knows when in a stage its units run."""
+
+    def stage_spans(self, graph: OpGraph, stage: Stage) -> Sequence[tuple[int, float, float]]:
+        """Units with the begin and end of their kernels, in seconds from the stage's begin."""
+        ...
+
+
+def schedule_spans(
+    graph: OpGraph, schedule: Schedule, model: CostModel | None = None, lanes: int | None = None
+) -> ScheduleSpans:
+    """Lay out a schedule in time.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    schedule
+        A schedule of it.
+    model
+        The costs that it was found by, if they can simulate.
+    lanes
+        How many lanes it is for, where it does not say that itself.
+    """
+    if schedule.latencies and isinstance(model, SimulatingModel):
+        staged = [_simulated(graph, stage, model) for stage in schedule.stages]
+        return _one_after_another(staged, schedule.latencies, "stream", Basis.SIMULATED)
+    lanes = lanes or _lanes(schedule)
+    timed = bool(schedule.latencies) and _times_all(schedule)
+    staged = [
+        _on_lanes(graph, schedule, position, lanes, timed)
+        for position in range(len(schedule.stages))
+    ]
+    if not schedule.latencies:
+        lengths = [max((span.end for span in spans), default=0.0) for spans in staged]
+        return _one_after_another(staged, lengths, "lane", Basis.WORK)
+    staged = [
+        _stretched(spans, seconds)
+        for spans, seconds in zip(staged, schedule.latencies, strict=True)
+    ]
+    return _one_after_another(staged, schedule.latencies, "lane", Basis.MEASURED)
+
+
+def _one_after_another(
+    staged: Sequence[Sequence[UnitSpan]], lengths: Sequence[float], row_name: str, basis: Basis
+) -> ScheduleSpans:
+    at, ends, moved = 0.0, list[float](), list[UnitSpan]()
+    for spans, length in zip(staged, lengths, strict=True):
+        moved += [
+            UnitSpan(s.units, s.first_row, s.last_row, at + s.begin, at + s.end) for s in spans
+        ]
+        # What cannot run has no end; the picture goes on behind it.
+        at += length if isfinite(length) else 0.0
+        ends.append(at)
+    rows = 1 + max((span.last_row for span in moved), default=0)
+    return ScheduleSpans(tuple(moved), tuple(ends), rows, row_name, basis)
+
+
+def _simulated(graph: OpGraph, stage: Stage, model: SimulatingModel) -> list[UnitSpan]:
+    if stage.strategy is Strategy.MERGE:
+        seconds = model.stage_latency(graph, stage)
+        return [UnitSpan(stage.units, 0, 0, 0.0, seconds if isfinite(seconds) else 0.0)]
+    of_group = {unit: row for row, group in enumerate(stage.groups) for unit in group}
+    spans: list[UnitSpan] = []
+    free: list[float] = []
+    for unit, begin, end in sorted(model.stage_spans(graph, stage), key=lambda span: span[1]):
+        row = of_group[unit]
+        if stage.strategy is Strategy.CO_SCHEDULE:
+            # One persistent kernel has no streams: what runs at once stands in different rows.
+            row = next((r for r, until in enumerate(free) if until <= begin), len(free))
+            free[row : row + 1] = [end]
+        spans.append(UnitSpan((unit,), row, row, begin, end))
+    return spans
+
+
+def _on_lanes(
+    graph: OpGraph, schedule: Schedule, position: int, lanes: int, timed: bool
+) -> list[UnitSpan]:
+    """A stage as if nothing but its units took time."""
+    stage = schedule.stages[position]
+    if stage.strategy is Strategy.MERGE:
+        work = sum(_seconds(graph, schedule, unit, lanes, timed) for unit in stage.units)
+        return [UnitSpan(stage.units, 0, lanes - 1, 0.0, work)]
+    if stage.strategy is Strategy.CO_SCHEDULE and position in schedule.placements:
+        return _placed(graph, schedule, schedule.placements[position], lanes, timed)
+    recorded = recorded_latency(schedule.stages, schedule.unit_latencies, lanes) if timed else None
+    free = [0.0] * lanes
+    spans: list[UnitSpan] = []
+    teams = group_teams(graph, stage, len(stage.groups), lanes, recorded)
+    for group, team in zip(stage.groups, teams, strict=True):
+        for unit in group:
+            width = team_width((unit,), len(team), recorded)
+            begin = max(free[lane] for lane in team)
+            end = begin + _seconds(graph, schedule, unit, width, timed)
+            spans.append(UnitSpan((unit,), team[0], team[width - 1], begin, end))
+            for lane in team:
+                free[lane] = end
+    return spans
+
+
+def _placed(
+    graph: OpGraph, schedule: Schedule, placement: Placement, lanes: int, timed: bool
+) -> list[UnitSpan]:
+    """rTasks where they were placed; a unit's rTasks take alike, together what it takes alone."""
+    tasks: dict[int, dict[int, int]] = {}
+    for share in placement:
+        phases = tasks.setdefault(share.unit, {})
+        phases[share.phase] = max(phases.get(share.phase, 0), share.end)
+    kernels: dict[int, RKernel] = {}
+    for unit, phases in tasks.items():
+        seconds = _seconds(graph, schedule, unit, 1, timed)
+        each = tuple(seconds / len(phases) / count for count in phases.values())
+        kernels[unit] = RKernel("placed", tuple(phases.values()), each, seconds)
+    program = RProgram(tuple(tasks), kernels, placement, (0.0,) * lanes, {})
+    return [
+        UnitSpan((share.unit,), share.lane, share.lane, begin, end)
+        for share, begin, end in simulated_spans(graph, program)
+    ]
+
+
+def _stretched(spans: Sequence[UnitSpan], seconds: float) -> list[UnitSpan]:
+    """The same spans, the last of which ends after some seconds."""
+    longest = max((span.end for span in spans), default=0.0)
+    factor = seconds / longest if longest and isfinite(seconds) else 0.0
+    return [
+        UnitSpan(s.units, s.first_row, s.last_row, s.begin * factor, s.end * factor) for s in spans
+    ]
+
+
+def _seconds(graph: OpGraph, schedule: Schedule, unit: int, lanes: int, timed: bool) -> float:
+    if timed:
+        known = schedule.unit_latencies[unit]
+        return known[min(lanes, len(known)) - 1]
+    return (graph.operators[unit].flops + graph.operator_bytes(unit)) / lanes
+
+
+def _times_all(schedule: Schedule) -> bool:
+    return all(unit in schedule.unit_latencies for stage in schedule.stages for unit in stage.units)
+
+
+def _lanes(schedule: Schedule) -> int:
+    """The lanes that a schedule was made for; where it does not say, a row a group."""
+    measured = (len(seconds) for seconds in schedule.unit_latencies.values())
+    placed = (share.lane + 1 for shares in schedule.placements.values() for share in shares)
+    groups = (len(stage.groups) for stage in schedule.stages)
+    return max([*measured, *placed], default=0) or max(groups, default=1)

@@ -1,0 +1,54 @@
+"""The program that a schedule has to beat: the same kernels, one unit after another."""
+
+from __future__ import annotations
+
+from tvm_ios.explain.tasks import Work
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.lane_writer import LaneWriter
+from tvm_ios.program.program import Launch, Program, ProgramError
+from tvm_ios.program.regions import regions_of
+
+
+def one_after_another(work: Work) -> Program:
+    """Lower a program's own kernels again, each with its tiles spread over all lanes.
+
+    Units keep their order, buffers and code, so the outputs are the same bits: any partition of
+    a kernel's tiles gives them. What was merged stays merged.
+
+    Parameters
+    ----------
+    work
+        The program's tasks.
+
+    Raises
+    ------
+    ProgramError
+        If the program does not say which of their buffers its kernels write.
+    RaceError
+        If the order of the units is none that the data allow.
+    """
+    program = work.program
+    if not program.uses:
+        raise ProgramError("the program does not say what its kernels write: save it again")
+    kernels = {symbol: number for number, symbol in enumerate(program.kernels)}
+    regions = regions_of(program.buffers)
+    lanes = len(program.lanes)
+    writer = LaneWriter(lanes)
+    for task in sorted(work.tasks, key=lambda task: task.unit):
+        kernel = kernels[task.kernel]
+        use = program.uses[kernel]
+        width = max(1, min(lanes, use.tiles))
+        cuts = [use.tiles * lane // width for lane in range(width + 1)]
+        written = frozenset(use.writes)
+        places = range(use.arguments)
+        writer.phase(
+            [
+                (lane, Launch(kernel, task.arguments, cuts[lane], cuts[lane + 1], task.unit))
+                for lane in range(width)
+            ],
+            reads={r for p in places if p not in written for r in regions[task.arguments[p]]},
+            writes={r for p in written for r in regions[task.arguments[p]]},
+        )
+    lowered = Program(writer.lanes(), program.kernels, program.buffers, program.units, program.uses)
+    check_races(lowered)
+    return lowered

@@ -1,0 +1,54 @@
+"""Which launch let another lane go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_ios.explain.timeline import Timeline
+from tvm_ios.program.program import Program, Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A wait of a program, as it went in a run.
+
+    Attributes
+    ----------
+    lane, place
+        The launch that was waited for: its lane, and its place among the lane's launches.
+    by_lane, by_place
+        The launch that comes after the wait.
+    seconds
+        How long its lane had nothing to do for this wait; 0 if the launch had ended before.
+    """
+
+    lane: int
+    place: int
+    by_lane: int
+    by_place: int
+    seconds: float
+
+
+def awaited_launches(program: Program, run: Timeline) -> tuple[Awaited, ...]:
+    """The waits of a program that a launch follows, lane by lane, with what each cost in a run.
+
+    Waits for no launch, and for a lane's own launches, say nothing and are left out.
+    """
+    steps = {(step.lane, step.place): step for step in run.steps}
+    result: list[Awaited] = []
+    for lane, items in enumerate(program.lanes):
+        place = 0
+        before: list[Wait] = []
+        for item in items:
+            if isinstance(item, Wait):
+                if item.launches and item.lane != lane:
+                    before.append(item)
+                continue
+            after = steps[lane, place]
+            for wait in before:
+                source = steps[wait.lane, wait.launches - 1]
+                idle = max(0.0, min(source.end, after.ready) - after.free)
+                result.append(Awaited(wait.lane, wait.launches - 1, lane, place, idle))
+            before.clear()
+            place += 1
+    return tuple(result)

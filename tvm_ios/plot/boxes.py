@@ -1,0 +1,98 @@
+"""Boxes of units on rows, with as much of their names as fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+#: Width of a letter of 6 points, in points; boxes are labelled if some letters fit.
+_LETTER, _FEWEST = 3.7, 3
+#: Height of a letter, with what is between lines.
+_LINE = 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What is drawn of a unit: milliseconds from left to right, rows from below.
+
+    Attributes
+    ----------
+    name
+        What it is called.
+    colour
+        What it is filled with.
+    left, right
+        Where it begins and ends.
+    first_row, last_row
+        The rows that it covers.
+    hatch
+        Lines over it; empty for none.
+    """
+
+    name: str
+    colour: str
+    left: float
+    right: float
+    first_row: int
+    last_row: int
+    hatch: str = ""
+
+
+def draw_boxes(ax: Any, boxes: list[Box], rows: int, row_name: str, width: float) -> None:
+    """Draw boxes as wide as the time that they take, and name the rows.
+
+    Parameters
+    ----------
+    ax
+        Matplotlib axes.
+    boxes
+        What to draw.
+    rows
+        How many there are.
+    row_name
+        What one is, such as ``lane``.
+    width
+        The end of the axis, in milliseconds.
+    """
+    ax.set_xlim(0, width or 1)
+    ax.set_ylim(rows - 0.4, -0.6)
+    ax.set_yticks(range(rows), [f"{row_name} {row}" for row in range(rows)])
+    points = ax.get_figure().get_size_inches() * 72 * 0.9
+    for box in boxes:
+        across, height = box.right - box.left, box.last_row - box.first_row + 0.84
+        ax.broken_barh(
+            [(box.left, across)],
+            (box.first_row - 0.42, height),
+            facecolor=box.colour,
+            edgecolor="0.35",
+            linewidth=min(0.4, 0.05 * points[0] * across / (width or 1)),
+            hatch=box.hatch or None,
+        )
+        _label(ax, box, points[0] * across / (width or 1), 0.7 * points[1] * height / (rows + 0.2))
+
+
+def _label(ax: Any, box: Box, across: float, height: float) -> None:
+    """The last part of a name: upright in a narrow box, shortened, or left out."""
+    from matplotlib.patheffects import withStroke
+
+    name = box.name.rpartition("/")[2]
+    level = across >= _LETTER * min(len(name), _FEWEST + 2)
+    if not level and across < _LINE:
+        return
+    letters = int((across if level else height) / _LETTER)
+    if letters < _FEWEST:
+        return
+    shown = name if len(name) <= letters else f"{name[: letters - 1]}…"
+    ax.text(
+        (box.left + box.right) / 2,
+        (box.first_row + box.last_row) / 2,
+        shown,
+        ha="center",
+        va="center",
+        fontsize=6,
+        color="black",
+        rotation=0 if level else 90,
+        clip_on=True,
+        # Names over hatches can be read so.
+        path_effects=[withStroke(linewidth=1.5, foreground=box.colour)],
+    )

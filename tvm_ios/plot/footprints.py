@@ -1,0 +1,37 @@
+"""The memory of orders over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm_ios.plot.pictures import axes
+
+
+def plot_footprints(
+    curves: Mapping[str, Sequence[int]], *, budget: int | None = None, ax: Any = None
+) -> Any:
+    """Draw the memory of orders of one graph over time.
+
+    Parameters
+    ----------
+    curves
+        For each order its name and its stable footprints, in bytes.
+    budget
+        Bytes that there are, drawn as a line.
+    ax
+        Matplotlib axes to draw into; a new figure otherwise.
+    """
+    ax = axes(ax, (12, 3.2))
+    for name, footprints in curves.items():
+        kib = [nbytes / 1024 for nbytes in footprints]
+        label = f"{name}: at most {max(kib, default=0.0):,.0f} KiB"
+        line = ax.step(range(len(kib)), kib, where="mid", linewidth=1.0, label=label)[0]
+        ax.fill_between(range(len(kib)), kib, step="mid", alpha=0.15, color=line.get_color())
+    if budget is not None:
+        ax.axhline(budget / 1024, color="0.3", linestyle=":", label=f"budget: {budget / 1024:,.0f}")
+    ax.set_ylim(0)
+    ax.set_xlabel("operators executed")
+    ax.set_ylabel("KiB")
+    ax.legend(fontsize=8)
+    return ax

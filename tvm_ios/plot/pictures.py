@@ -1,0 +1,55 @@
+"""Axes to draw into, and the files of pictures."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.errors import UserError
+from tvm_ios.files.atomic import require_writable, write_atomically
+
+
+def require_picture(path: Path) -> None:
+    """Find out before long work whether a picture can be drawn and written here.
+
+    Raises
+    ------
+    UserError
+        If it has another name than pictures have, or matplotlib is not installed.
+    OSError
+        If it could not be written.
+    """
+    if path.suffix not in (".svg", ".png"):
+        raise UserError(f"{path} cannot be drawn: its name must end in .svg or .png")
+    require_writable(path)
+    pyplot()
+
+
+def save_picture(ax: Any, path: Path) -> None:
+    """Write the figure of some axes, whole or not at all."""
+    drawn = io.BytesIO()
+    ax.figure.savefig(drawn, format=path.suffix[1:], dpi=150)
+    write_atomically(path, drawn.getvalue())
+
+
+def axes(ax: Any, size: tuple[float, float]) -> Any:
+    """The axes that were given, or those of a new figure of a size in inches.
+
+    Raises
+    ------
+    UserError
+        If matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    return pyplot().subplots(figsize=size, layout="constrained")[1]
+
+
+def pyplot() -> Any:
+    """Matplotlib's ``pyplot``; raises as :func:`axes`."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise UserError("pictures need matplotlib: pip install 'tvm-ios[notebook]'") from error
+    return pyplot

@@ -1,0 +1,131 @@
+"""What a page shows, as plain data.
+
+A document has ``units`` with their stage, group and block, ``edges`` between them, ``runs`` (when
+units ran on which rows, what waited for what, and the bytes in use), ``blocks`` with their bounds
+and advice, ``policies`` with what each came to, and ``facts`` of the machine and the model. Times
+are milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tvm_ios.costs.stage_spans import ScheduleSpans
+from tvm_ios.explain.arena_use import arena_use
+from tvm_ios.explain.tasks import Work
+from tvm_ios.explain.timeline import Timeline
+from tvm_ios.explain.waits import awaited_launches
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.graph.operator_families import family_of
+from tvm_ios.schedule.stage import Stage
+
+#: Decimals of milliseconds: 10 ns.
+_DECIMALS = 5
+
+
+def run_document(title: str, work: Work, run: Timeline) -> dict[str, Any]:
+    """A run that was measured, or that a device timed launch by launch.
+
+    Parameters
+    ----------
+    title
+        What was run.
+    work
+        The program's tasks.
+    run
+        When its launches ran.
+    """
+    number = {(step.lane, step.place): place for place, step in enumerate(run.steps)}
+    return {
+        "title": title,
+        "ms": _ms(run.seconds),
+        "row": "lane",
+        "rows": run.lanes,
+        "spans": [[s.unit, s.lane, s.lane, _ms(s.begin), _ms(s.end)] for s in run.steps],
+        "waits": [
+            [number[w.lane, w.place], number[w.by_lane, w.by_place], _ms(w.seconds)]
+            for w in awaited_launches(work.program, run)
+        ],
+        "arena": [[_ms(second), nbytes] for second, nbytes in arena_use(work, run)],
+    }
+
+
+def staged_document(title: str, spans: ScheduleSpans) -> dict[str, Any]:
+    """A schedule laid out by what is known of its stages and units, where no run was seen."""
+    return {
+        "title": f"{title} ({spans.basis.value})",
+        "ms": _ms(spans.ends[-1]) if spans.ends else 0.0,
+        "row": spans.row_name,
+        "rows": spans.rows,
+        "spans": [
+            [unit, s.first_row, s.last_row, _ms(s.begin), _ms(s.end)]
+            for s in spans.spans
+            for unit in s.units
+        ],
+        "waits": [],
+        "arena": [],
+    }
+
+
+def graph_document(
+    graph: OpGraph,
+    kinds: Sequence[str],
+    stages: Sequence[Stage],
+    blocks: Sequence[Iterable[int]],
+    of_schedule: Mapping[str, Sequence[int]],
+) -> dict[str, Any]:
+    """Units with their place in the schedule, and the tensors between them.
+
+    Parameters
+    ----------
+    graph
+        The units as they run.
+    kinds
+        For each the kind of its operator.
+    stages
+        The stages of the schedule.
+    blocks
+        The units of each block.
+    of_schedule
+        For each unit, by name, the units of the schedule that it computes: several where they are
+        merged, none where it stands in no stage.
+    """
+    place = {
+        unit: (number, stage.strategy.value, group_number)
+        for number, stage in enumerate(stages)
+        for group_number, group in enumerate(stage.groups)
+        for unit in group
+    }
+    block_of = {unit: number for number, units in enumerate(blocks) for unit in units}
+    units: list[dict[str, Any]] = []
+    for number, (op, kind) in enumerate(zip(graph.operators, kinds, strict=True)):
+        scheduled = of_schedule.get(op.name, ())
+        stage, strategy, group = (
+            place.get(scheduled[0], (None, "", 0)) if scheduled else (None, "", 0)
+        )
+        units.append(
+            {
+                "name": op.name,
+                "kind": kind,
+                "family": family_of(kind).value,
+                "stage": stage,
+                "strategy": strategy,
+                "group": group,
+                "block": block_of.get(number, 0),
+                "outputs": [_tensor(graph, tensor) for tensor in op.outputs],
+            }
+        )
+    edges = [
+        [before, after] for after in range(len(graph)) for before in bits(graph.predecessors[after])
+    ]
+    return {"units": units, "edges": edges, "stages": len(stages)}
+
+
+def _tensor(graph: OpGraph, number: int) -> str:
+    tensor = graph.tensors[number]
+    return f"{'x'.join(map(str, tensor.shape))} {tensor.dtype}"
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1e3, _DECIMALS)
