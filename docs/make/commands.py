@@ -6,8 +6,8 @@
     python docs/make/commands.py --check       fail if the page lacks a command or an option
 
 Run it on a quiet machine in an environment where tvm-ios is installed: what the examples print
-goes into the page as it is, except for the paths of folders. Those of `run`, `info` and `explain`
-need what the one of `optimize` makes: name it too.
+goes into the page as it is, except for the paths of folders. Those of `run`, `info`, `explain`,
+`report` and `trace` need what the one of `optimize` makes: name it too.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ _OTHER_EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": ("tvm-ios run out", "tvm-ios run out --repeat 100 --json"),
     "info": ("tvm-ios info out",),
     "explain": ("tvm-ios explain out",),
+    "report": ("tvm-ios report out",),
+    "trace": ("tvm-ios trace out -o trace.json --sequential",),
     "memory": ("tvm-ios memory hrnet_w18_small_v1", "tvm-ios memory darts_cifar --budget 400K"),
     "bundle": ("tvm-ios bundle inception_block --arch x86-64-v3 --lanes 4 -o block.bundle -r 1",),
     "tune": ("tvm-ios tune inception_block --log log --trials 8",),

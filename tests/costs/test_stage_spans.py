@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from dataclasses import replace
 
@@ -41,7 +42,7 @@ def require_sound(graph: OpGraph, schedule: Schedule, spans: ScheduleSpans) -> N
     assert max(rows, default=0) < spans.rows
     for busy in rows.values():
         busy.sort()
-        assert all(a[1] <= b[0] + slack for a, b in zip(busy, busy[1:], strict=False))
+        assert all(a[1] <= b[0] + slack for a, b in itertools.pairwise(busy))
     for unit in range(len(graph)):
         for before in bits(graph.predecessors[unit]):
             merged = schedule.stages[position[unit]].strategy is Strategy.MERGE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 
@@ -35,7 +37,7 @@ def test_memory_in_use_is_that_of_the_buffers_between_their_launches(
     assert [second for second, _ in steps] == sorted(second for second, _ in steps)
     assert steps[0] == (0.0, 0)
     assert steps[-1][1] == 0
-    for (second, in_use), (until, _) in zip(steps, steps[1:], strict=False):
+    for (second, in_use), (until, _) in itertools.pairwise(steps):
         middle = (second + until) / 2
         needed = [b for b, times in spans.items() if min(times) <= middle < max(times)]
         if second < until:

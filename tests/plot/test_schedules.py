@@ -11,8 +11,8 @@ import pytest
 from tests.graph_sketch import GraphSketch
 from tvm_ios.costs.named import costs_named
 from tvm_ios.costs.stage_spans import schedule_spans
-from tvm_ios.graph.operator_families import Family, family_of
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.operator_families import Family, family_of
 from tvm_ios.plot import plot_profile, plot_schedule
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy

@@ -134,8 +134,11 @@ def test_everything_is_reached_by_tab_with_a_name(page: Any) -> None:
         page.keyboard.press("Tab")
         reached.append(
             page.evaluate(
-                "() => { const e = document.activeElement; return e === document.body ? '' : "
-                "(e.getAttribute('aria-label') || e.innerText || e.id || e.labels?.[0]?.innerText) }"
+                """() => {
+                const e = document.activeElement;
+                if (e === document.body) return "";
+                return e.getAttribute("aria-label") || e.innerText || e.labels?.[0]?.innerText;
+                }"""
             )
         )
     assert reached[0].startswith("Skip")
@@ -183,15 +186,15 @@ def contrast(page: Any, text: str, text_property: str, ground: str, property: st
     """The least contrast of one element's colour on any of some others'."""
     return page.evaluate(
         """([text, textProperty, ground, property]) => {
-        const context = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+        const canvas = document.createElement("canvas");
+        const context = canvas.getContext("2d", {willReadFrequently: true});
         const luminance = colour => {
           context.fillStyle = colour; context.fillRect(0, 0, 1, 1);
           const [r, g, b] = [...context.getImageData(0, 0, 1, 1).data].slice(0, 3).map(v => v / 255)
             .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
           return 0.2126 * r + 0.7152 * g + 0.0722 * b;
         };
-        const of = (selector, name) => luminance(getComputedStyle(document.querySelector(selector))[name]);
-        const on = of(text, textProperty);
+        const on = luminance(getComputedStyle(document.querySelector(text))[textProperty]);
         return Math.min(...[...document.querySelectorAll(ground)].map(element => {
           const under = luminance(getComputedStyle(element)[property]);
           return (Math.max(on, under) + 0.05) / (Math.min(on, under) + 0.05);

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.costs.stage_spans import schedule_spans
 from tvm_ios.errors import UserError
 from tvm_ios.explain.arena_use import least_arena
-from tvm_ios.explain.unit_times import unit_times
+from tvm_ios.explain.unit_times import UnitTime, unit_times
 from tvm_ios.files.atomic import require_writable, write_atomically
 from tvm_ios.files.json_text import json_object
 from tvm_ios.graph.blocks import cut_blocks
@@ -253,14 +253,12 @@ def _figures(explanation: Explanation) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for unit, (name, time) in enumerate(zip(work.program.units, times, strict=True)):
         flops = None if explanation.flops is None else explanation.flops[unit]
-        known = flops is not None and time.seconds > 0
         rows.append(
             {
                 "ms": time.seconds * 1e3,
                 "lane_ms": time.lane_seconds * 1e3,
                 "flops": flops,
-                "gflops": flops / time.seconds / 1e9 if known else None,
-                "of_peak": flops / time.lane_seconds / peak_of_lane if known else None,
+                **_speed(flops, time, peak_of_lane),
                 "bytes": nbytes[unit],
                 "kernels": kernels[unit],
                 **{
@@ -272,6 +270,15 @@ def _figures(explanation: Explanation) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _speed(flops: int | None, time: UnitTime, peak_of_lane: float) -> dict[str, float | None]:
+    if flops is None or not time.seconds:
+        return {"gflops": None, "of_peak": None}
+    return {
+        "gflops": flops / time.seconds / 1e9,
+        "of_peak": flops / time.lane_seconds / peak_of_lane,
+    }
 
 
 def _described(schedule: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -296,7 +303,7 @@ def _described(schedule: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _of_schedule(schedule: Schedule, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """For each name of a unit of the program the schedule's units that it computes."""
-    result = {name: (number,) for number, name in enumerate(names)}
+    result: dict[str, tuple[int, ...]] = {name: (number,) for number, name in enumerate(names)}
     for stage in schedule.stages:
         if stage.strategy is Strategy.MERGE:
             result["+".join(names[unit] for unit in stage.units)] = stage.units

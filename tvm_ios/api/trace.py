@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,5 +81,5 @@ def require_trace(path: Path) -> None:
     require_writable(path)
 
 
-def _write(path: Path, runs: list[TracedRun], facts: dict[str, object]) -> None:
+def _write(path: Path, runs: list[TracedRun], facts: Mapping[str, object]) -> None:
     write_atomically(path, json.dumps(chrome_trace(runs, facts)).encode())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -44,20 +44,24 @@ def report(
 ) -> None:
     """Show an executable, or what a bundle found, on a page of HTML.
 
-    The page needs no network. It has the graph of units with the stages and groups of the schedule;
-    a run on its lanes, below a run of the same kernels one unit after another; what waited for what;
-    the bytes in use; what bounds each block, and what would help; a table of units; and what each
-    policy came to. An executable runs on random inputs for it. Of a bundle the latencies are shown
-    that its machine measured.
+    The page needs no network. It has the graph of units with their stages and groups; a run on its
+    lanes, below a run of the same kernels one unit after another; what waited for what; the bytes
+    in use; what bounds each block, and what would help; a table of units; and what each policy came
+    to. An executable runs on random inputs for it. Of a bundle it shows what was measured there.
     """
-    from tvm_ios.api.report import bundle_document, executable_document, is_bundle, require_page
-    from tvm_ios.api.report import write_page
+    from tvm_ios.api.report import (
+        bundle_document,
+        executable_document,
+        is_bundle,
+        require_page,
+        write_page,
+    )
     from tvm_ios.measuring.timing_device import open_timing_device
 
     output = output or Path(f"{executable.with_suffix('').name or 'report'}.html")
     require_page(output)
     opened = None if device is None else open_timing_device(device)
-    documents = []
+    documents: list[dict[str, Any]] = []
     for path in (executable, *([] if compare is None else [compare])):
         refuse_models(path)
         documents.append(

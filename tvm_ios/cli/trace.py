@@ -38,9 +38,9 @@ def trace(
 ) -> None:
     """Write a run of an executable as a trace that Perfetto shows.
 
-    Lanes are threads, launches are slices with the names of their units, and their operators as
-    category. Where a lane waited there is a slice, and an arrow comes from the launch that it waited
-    for. A counter has the bytes of the arena in use. Inputs are random.
+    Lanes are threads. Launches are slices with the names of their units, and their operators as
+    category. Where a lane waited there is a slice, and an arrow from the launch that it waited for.
+    A counter has the bytes of the arena in use. Inputs are random.
     """
     from runtime_ext.explain import explain
     from tvm_ios.api.trace import require_trace, trace_executable

@@ -8,7 +8,7 @@ The bytes of the arena in use are a counter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,9 @@ class TracedRun:
     kinds: Sequence[str] = ()
 
 
-def chrome_trace(runs: Sequence[TracedRun], facts: dict[str, Any] | None = None) -> dict[str, Any]:
+def chrome_trace(
+    runs: Sequence[TracedRun], facts: Mapping[str, object] | None = None
+) -> dict[str, Any]:
     """Plain data for a ``.json`` file.
 
     Parameters

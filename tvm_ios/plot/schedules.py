@@ -70,10 +70,10 @@ def plot_schedule(
     def box(span: UnitSpan) -> Box:
         ops = [graph.operators[unit] for unit in span.units]
         name = "+".join(op.name.rpartition("/")[2] for op in ops)
-        edges = ((second - at) * scale for second in (span.begin, span.end))
+        left, right = (span.begin - at) * scale, (span.end - at) * scale
         colour = COLOURS[family_of(ops[0].kind)]
         hatch = _HATCHES.get(strategy_of[span.units[0]], "")
-        return Box(name, colour, *edges, span.first_row, span.last_row, hatch)
+        return Box(name, colour, left, right, span.first_row, span.last_row, hatch)
 
     boxes = [box(span) for span in laid_out.spans if span.units[0] in strategy_of]
     rows = max((box.last_row + 1 for box in boxes), default=1)

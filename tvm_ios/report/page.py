@@ -38,7 +38,7 @@ def render(documents: Sequence[Mapping[str, Any]], title: str) -> str:
     # Other commands need not wait for its import.
     from jinja2 import Environment
 
-    folder = resources.files(__package__)
+    folder = resources.files("tvm_ios.report")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((folder / "page.html").read_text("utf-8"))
     return template.render(
@@ -59,9 +59,10 @@ def _embedded(data: Any) -> str:
 
 def _library(vendor: Traversable, name: str) -> str:
     content = (vendor / name).read_bytes()
-    sums = dict(
-        reversed(line.split()) for line in (vendor / "SHA256SUMS").read_text("utf-8").splitlines()
-    )
+    sums: dict[str, str] = {}
+    for line in (vendor / "SHA256SUMS").read_text("utf-8").splitlines():
+        checksum, file = line.split()
+        sums[file] = checksum
     if hashlib.sha256(content).hexdigest() != sums[name]:
         raise UserError(f"{name} is not as it was released: install tvm-ios again")
     lines = content.decode("utf-8").splitlines()

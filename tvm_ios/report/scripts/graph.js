@@ -109,7 +109,7 @@ function drawGraph(parent, executable, state) {
     }
   });
   // The rest of the page is painted first: dagre takes half a second for some hundred units.
-  requestAnimationFrame(() => setTimeout(() => { draw(); state.tell("placed"); document.documentElement.dataset.placed = "yes"; }));
+  requestAnimationFrame(() => setTimeout(() => { draw(); state.tell("placed"); performance.mark("placed"); document.documentElement.dataset.placed = "yes"; }));
 }
 
 function secondLine(unit) {
