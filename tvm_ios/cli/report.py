@@ -19,7 +19,7 @@ PAGE = HelpPage(
         "tvm-ios report out/ --compare other/ -o both.html",
         "tvm-ios report squeezenet.bundle",
     ),
-    "open the page in a browser; `tvm-ios trace` writes the same runs for Perfetto.",
+    "Open the page in a browser; `tvm-ios trace` writes the same runs for Perfetto.",
 )
 
 

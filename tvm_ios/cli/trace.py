@@ -15,7 +15,7 @@ from tvm_ios.cli.search_options import DeviceName
 
 PAGE = HelpPage(
     ("tvm-ios trace out/ -o trace.json", "tvm-ios trace out/ -o trace.json --sequential"),
-    "open the file at ui.perfetto.dev, or in Chrome at chrome://tracing.",
+    "Open the file at ui.perfetto.dev.",
 )
 
 
