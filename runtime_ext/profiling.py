@@ -17,7 +17,6 @@ from tvm_ios.errors import UserError
 from tvm_ios.explain.bounds import Peaks
 from tvm_ios.explain.timeline import Timeline, read_timeline
 from tvm_ios.measuring.timing_device import Timed, TimingDevice, timed
-from tvm_ios.program.arena.planner import plan_memory
 
 if TYPE_CHECKING:
     from runtime_ext.execution.executable import Executable
@@ -79,6 +78,9 @@ def profile_here(
         session.run(**inputs)
         other = None
         if beside is not None:
+            # Only here something is planned: executables run without a solver.
+            from tvm_ios.program.arena.planner import plan_memory
+
             variant = replace(executable, program=beside, plan=plan_memory(beside).plan)
             other = opened.enter_context(closing(variant.program_session()))
             other.run(**inputs)
