@@ -79,32 +79,14 @@ PANELS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(
             (
                 *("lanes", "log", "against", "verify", "reference", "with_tvm"),
-                *(
-                    "repeat",
-                    "rounds",
-                    "seconds",
-                    "sequential",
-                    "warm_up",
-                    "compare",
-                    "rtol",
-                    "atol",
-                ),
-                *("address", "workers"),
+                *("repeat", "rounds", "seconds", "warm_up", "compare", "rtol", "atol"),
+                *("address", "workers", "sequential"),
             ),
             "Running and measuring",
         ),
         **dict.fromkeys(
             (
-                *(
-                    "output",
-                    "table_format",
-                    "compare",
-                    "plot",
-                    "keep",
-                    "resume",
-                    "compact",
-                    "launches",
-                ),
+                *("output", "table_format", "plot", "keep", "resume", "compact", "launches"),
                 *("as_json", "debug"),
             ),
             "Output",

@@ -33,10 +33,13 @@ def render(documents: Sequence[Mapping[str, Any]], title: str) -> str:
     Raises
     ------
     UserError
-        If a library in the package is not as it was released.
+        If jinja2 is not installed, or a library in the package is not as it was released.
     """
-    # Other commands need not wait for its import.
-    from jinja2 import Environment
+    # Where programs only run it need not be installed.
+    try:
+        from jinja2 import Environment
+    except ImportError as error:
+        raise UserError("a page needs jinja2: pip install jinja2") from error
 
     folder = resources.files("tvm_ios.report")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
