@@ -124,7 +124,7 @@ class MeasuredModule(Generic[UnitsT]):
             self._progress,
             choose_forms=units.choose_forms,
             places_tiles=units.prepared.dialect.places_tiles,
-            programs=self._programs() if backend.executor == "native" else None,
+            programs=self._programs() if self._runs_here else None,
         )
         self.search = Search(self.problem, costs, options.limits, self._progress)
 
@@ -186,10 +186,16 @@ class MeasuredModule(Generic[UnitsT]):
     def end_run(self) -> None:
         """Let the next run measure again, unless one of the searches ran out of time.
 
-        The next run then goes on from what was measured.
+        The next run then goes on from what was measured, as it does after one whose fleet was lost.
         """
-        if not self.search.out_of_time:
+        fleet = self.options.fleet
+        if not self.search.out_of_time and not (fleet is not None and fleet.exhausted):
             self.timer.end_run()
+
+    @property
+    def _runs_here(self) -> bool:
+        """Whether whole programs are run where they are built."""
+        return self.units.backend.executor == "native" and self.options.fleet is None
 
     def _with_unit_latencies(self, model: AnalyticCost, schedule: Schedule) -> Schedule:
         """A schedule by whose figures groups share the lanes."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
 from tvm_ios.measuring.timing_device import TimingDevice
 from tvm_ios.policies.policy import Limits
+
+if TYPE_CHECKING:
+    from runtime_ext.fleet.device import FleetDevice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,9 @@ class SearchOptions:
         where both are found here.
     device
         What times programs, in the place of what is here; the target is then what it takes.
+    fleet
+        What times programs, in the place of what is here: machines of one kind, whose lanes and
+        target these are then.
     limits
         How far to search, and when measuring ends.
     """
@@ -43,6 +49,7 @@ class SearchOptions:
     precision: str = ""
     cudnn: bool | None = None
     device: TimingDevice | None = None
+    fleet: FleetDevice | None = None
     limits: Limits = field(default_factory=Limits)
 
     @property
@@ -50,4 +57,6 @@ class SearchOptions:
         """The target, this machine's where none is given."""
         if self.device is not None:
             return {"kind": "cuda", "arch": self.device.arch.replace("compute_", "sm_")}
+        if self.fleet is not None:
+            return self.fleet.target
         return self.target or host_target(self.lanes)

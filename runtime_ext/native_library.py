@@ -31,7 +31,8 @@ for _error in (BusyError, CudaError, ExecutableError, ForkError, KernelError, Se
     register_error(_error.__name__, _error)
 
 _LIBRARY = "libtvm_ios_native.so"
-_INTERFACE = 4
+#: Of the C++ functions: both sides have to mean the same by them.
+INTERFACE = 5
 
 
 @cache
@@ -46,9 +47,9 @@ def load_native_library() -> Any:
     path = native_library_path()
     library = tvm_ffi.load_module(path)
     version = library["interface_version"]()
-    if version != _INTERFACE:
+    if version != INTERFACE:
         raise ImportError(
-            f"{path} has interface {version} and this package needs {_INTERFACE}; "
+            f"{path} has interface {version} and this package needs {INTERFACE}; "
             "install tvm-ios again"
         )
     return library

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime_ext.backend import AbsentGpu, Backend
 from runtime_ext.machine.this_machine import host_target
@@ -11,6 +11,9 @@ from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.errors import UserError
 from tvm_ios.measuring.device import Device
 from tvm_ios.measuring.timing_device import TimingDevice
+
+if TYPE_CHECKING:
+    from runtime_ext.fleet.device import FleetDevice
 
 #: What to do without the GPU that something is compiled for.
 _WITHOUT_GPU = "give --cost a device or a log, or make a bundle and run it there"
@@ -25,6 +28,7 @@ def target_backend(
     precision: str = "",
     cudnn: bool | None = None,
     device: TimingDevice | None = None,
+    fleet: FleetDevice | None = None,
 ) -> Backend[Any]:
     """The backend of a target for Relax modules.
 
@@ -44,6 +48,8 @@ def target_backend(
         Whether units have a form that calls cuDNN; by default where a GPU and cuDNN are.
     device
         What times programs, in the place of the GPU here; the target is what it takes.
+    fleet
+        What times programs, in the place of the CPU here; target and lanes are its own.
 
     Raises
     ------
@@ -59,6 +65,8 @@ def target_backend(
         raise UserError("cuDNN is for NVIDIA GPUs: give --target cuda, or leave out --cudnn")
     if precision not in ("", "float32"):
         raise UserError(f"CPUs compute in float32, not in {precision}: leave out --precision")
+    if fleet is not None:
+        return Backend(fleet.compiler(cache, database), fleet, "native")
     from runtime_ext.cpu.compiler import KernelCompiler
     from runtime_ext.cpu.device import CpuDevice
 

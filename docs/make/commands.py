@@ -41,6 +41,7 @@ _OTHER_EXAMPLES: dict[str, tuple[str, ...]] = {
     "explain": ("tvm-ios explain out",),
     "report": ("tvm-ios report out",),
     "trace": ("tvm-ios trace out -o trace.json --sequential",),
+    "server": (),  # It would run for ever.
     "memory": ("tvm-ios memory hrnet_w18_small_v1", "tvm-ios memory darts_cifar --budget 400K"),
     "bundle": ("tvm-ios bundle inception_block --arch x86-64-v3 --lanes 4 -o block.bundle -r 1",),
     "tune": ("tvm-ios tune inception_block --log log --trials 8",),

@@ -31,6 +31,7 @@ class RelaxUnits:
             precision=options.precision,
             cudnn=options.cudnn,
             device=options.device,
+            fleet=options.fleet,
         )
         self.choose_forms = options.database is not None or self.backend.cudnn
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]

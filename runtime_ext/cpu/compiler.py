@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ class KernelCompiler(UnitCompiler):
         self._functions: dict[str, Any] = {}
         self._loaded: list[Any] = []
         self._linked: set[str] = set()
+        #: Several programs may be timed at once, on as many devices.
+        self._loading = threading.Lock()
         log = TuningLog(database, self.target) if database is not None else None
         super().__init__(str(self.target), log)
 
@@ -96,15 +99,21 @@ class KernelCompiler(UnitCompiler):
 
     def _load(self) -> None:
         """Link what was compiled since the last time, and load it."""
-        keys = sorted(self._artefacts.keys() - self._linked)
-        if not keys:
-            return
+        with self._loading:
+            keys = sorted(self._artefacts.keys() - self._linked)
+            if not keys:
+                return
+            code_of = self._open([self._cache.code_file(key) for key in keys])
+            for key in keys:
+                for phase in self._artefacts[key].phases:
+                    self._functions[phase.symbol] = code_of(phase.symbol)
+            self._linked.update(keys)
+
+    def _open(self, objects: Sequence[Path]) -> Callable[[str], Any]:
+        """What gives the symbols of some object files."""
         with temporary_folder() as folder:
             path = folder / "kernels.so"
-            link(path, [self._cache.code_file(key) for key in keys])
+            link(path, objects)
             module = tvm.runtime.load_module(str(path))
         self._loaded.append(module)
-        for key in keys:
-            for phase in self._artefacts[key].phases:
-                self._functions[phase.symbol] = module[phase.symbol]
-        self._linked.update(keys)
+        return lambda symbol: module[symbol]

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-import math
-import resource
-import statistics
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
 import tvm_ffi
 
 from runtime_ext.execution.buffers import allocate
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.machine.this_machine import device_name
+from runtime_ext.native_library import load_native_library
 from tvm_ios.files.array_files import Array
 from tvm_ios.measuring.device import NO_CONSTANTS, Function
 from tvm_ios.program.program import Launch, Program
 
-_SAMPLES = 12
-#: Seconds of one sample: long enough that the clock and the start of the lanes do not count.
-_SAMPLE_SECONDS = 4e-4
-_WARM_UP_SECONDS = 2e-3
+#: How often samples are taken, at most, until the system stopped no thread meanwhile.
 _TRIES = 5
-#: Rounds of a profile: enough for a median, and no more than take so many seconds.
-_ROUNDS, _FEWEST_ROUNDS, _PROFILE_SECONDS = 15, 5, 5e-3
-#: No clock is finer.
-_SHORTEST = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a program is timed; see ``runtime_ext/native/sampling.h``, which does it.
+
+    Attributes
+    ----------
+    samples
+        How many times are taken, each the mean of some runs.
+    sample_seconds
+        Seconds of one sample: long enough that the clock and the start of the lanes do not count.
+    tries
+        How often samples are taken, at most, until none was disturbed.
+    """
+
+    samples: int = 12
+    sample_seconds: float = 4e-4
+    tries: int = field(default_factory=lambda: _TRIES)
 
 
 @dataclass(frozen=True)
@@ -61,53 +70,27 @@ class CpuDevice:
 
 def time_program(program: Program, function: Function) -> list[float]:
     """Samples, in seconds, of a program on random data."""
-    buffers = random_buffers(program)
-    functions = {symbol: function(symbol) for symbol in program.kernels}
-    executor = NativeExecutor(program, functions, buffers)
+    executor = _executor(program, function)
     try:
-        (seconds,) = executor.benchmark(1, 1)
-        warm_up = max(1, math.ceil(_WARM_UP_SECONDS / seconds)) if seconds < _WARM_UP_SECONDS else 1
-        (seconds,) = executor.benchmark(warm_up, 1)
-        number = max(1, math.ceil(_SAMPLE_SECONDS / seconds))
-        return undisturbed(lambda: executor.benchmark(number, _SAMPLES))
+        return executor.time(**asdict(Sampling()))
     finally:
         executor.close()
-
-
-def undisturbed(sample: Callable[[], list[float]]) -> list[float]:
-    """Samples during which the system stopped no thread of the process, or the best of a few tries.
-
-    A lane that is stopped makes the others wait, so on a busy machine kernels seem to gain
-    nothing by more lanes.
-    """
-    tries: list[list[float]] = []
-    for _ in range(_TRIES):
-        interruptions = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-        tries.append(sample())
-        if resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw == interruptions:
-            return tries[-1]
-    return min(tries, key=statistics.median)
 
 
 def profile_phases(program: Program, function: Function) -> list[list[float]]:
     """For each launch of a program of one lane the seconds of one of its tiles, several rounds."""
-    buffers = random_buffers(program)
-    functions = {symbol: function(symbol) for symbol in program.kernels}
-    (lane,) = program.lanes
-    tiles = [item.end - item.begin for item in lane if isinstance(item, Launch)]
-    executor = NativeExecutor(program, functions, buffers)
+    executor = _executor(program, function)
     try:
-        executor.run()
-        (run_seconds,) = executor.benchmark(1, 1)
-        rounds = max(_FEWEST_ROUNDS, min(_ROUNDS, int(_PROFILE_SECONDS / run_seconds)))
-        samples: list[list[float]] = [[] for _ in tiles]
-        for _ in range(rounds):
-            for span in executor.profile():
-                seconds = max(span.end - span.begin, _SHORTEST)
-                samples[span.launch].append(seconds / tiles[span.launch])
-        return samples
+        return of_a_tile(program, executor.profile_launches())
     finally:
         executor.close()
+
+
+def of_a_tile(program: Program, launches: Sequence[Sequence[float]]) -> list[list[float]]:
+    """The seconds of one tile, from those of each launch of a program of one lane."""
+    (lane,) = program.lanes
+    tiles = [item.end - item.begin for item in lane if isinstance(item, Launch)]
+    return [[s / n for s in samples] for samples, n in zip(launches, tiles, strict=True)]
 
 
 def random_buffers(program: Program) -> list[Any]:
@@ -115,17 +98,18 @@ def random_buffers(program: Program) -> list[Any]:
 
     A part has the tensor of its whole.
     """
-    rng = np.random.default_rng(0)
+    fill = load_native_library()["fill_random"]
     wholes: dict[int, Any] = {}
     for number, buffer in enumerate(program.buffers):
-        if buffer.part is not None:
-            continue
-        array = allocate(buffer.type)
-        if array.dtype.kind == "f":
-            array[...] = rng.random(array.shape, np.float32)
-            array -= array.dtype.type(0.5)
-        wholes[number] = tvm_ffi.from_dlpack(array)
+        if buffer.part is None:
+            wholes[number] = tvm_ffi.from_dlpack(allocate(buffer.type))
+            fill(wholes[number], number)
     return [
         wholes[n if buffer.part is None else buffer.part.of]
         for n, buffer in enumerate(program.buffers)
     ]
+
+
+def _executor(program: Program, function: Function) -> NativeExecutor:
+    functions = {symbol: function(symbol) for symbol in program.kernels}
+    return NativeExecutor(program, functions, random_buffers(program))

@@ -40,10 +40,18 @@ def find_linker() -> tuple[str, ...] | None:
     return _ZIG if find_spec("ziglang") is not None else None
 
 
+def find_cross_linker(machine: str) -> tuple[str, ...] | None:
+    """What links for another machine, as uname names it: its own g++, or zig."""
+    if path := shutil.which(f"{machine}-linux-gnu-g++"):
+        return (path,)
+    return (*_ZIG, "-target", f"{machine}-linux-gnu") if find_spec("ziglang") is not None else None
+
+
 def link(
     path: str | os.PathLike[str],
     objects: Sequence[str | os.PathLike[str]],
     options: Sequence[str] = (),
+    command: Sequence[str] | None = None,
 ) -> None:
     """Link object files into a shared library; without any it is empty.
 
@@ -57,13 +65,15 @@ def link(
         Object files, or C sources.
     options
         Further options of the compiler.
+    command
+        The compiler; by default the one for this machine.
 
     Raises
     ------
     UserError
         If there is no compiler, or it fails; says why.
     """
-    command = find_linker()
+    command = command or find_linker()
     if command is None:
         raise UserError(f"kernels are linked by a C++ compiler and there is none: {INSTALL}")
     files = list(map(os.fspath, objects)) or ["-xc", os.devnull]

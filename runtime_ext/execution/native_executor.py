@@ -68,6 +68,14 @@ class NativeExecutor:
         """Seconds a run, ``repeat`` samples, each the mean of ``number`` runs."""
         return list(self._library["benchmark"](self._handle, number, repeat))
 
+    def time(self, samples: int, sample_seconds: float, tries: int) -> list[float]:
+        """Seconds a run, samples that were not disturbed; see ``runtime_ext/native/sampling.h``."""
+        return list(self._library["time_program"](self._handle, samples, sample_seconds, tries))
+
+    def profile_launches(self) -> list[list[float]]:
+        """For each launch of the only lane its seconds, in several rounds."""
+        return [list(samples) for samples in self._library["profile_launches"](self._handle)]
+
     def profile(self) -> tuple[Span, ...]:
         """One run with the times of every launch, lane by lane."""
         flat = list(self._library["profile"](self._handle))

@@ -49,11 +49,21 @@ def host_flags() -> frozenset[str]:
         If there are none.
     """
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return flags_of(Path("/proc/cpuinfo").read_text())
     except OSError as error:
         raise UserError(f"the features of this CPU cannot be read: {error}") from error
-    for line in lines:
+
+
+def flags_of(cpuinfo: str) -> frozenset[str]:
+    """The flags by the text of ``/proc/cpuinfo``; x86 calls them so, Arm features.
+
+    Raises
+    ------
+    UserError
+        If there are none.
+    """
+    for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
-        if key.strip() == "flags":
+        if key.strip() in ("flags", "Features"):
             return frozenset(value.split())
     raise UserError("the features of this CPU cannot be read: /proc/cpuinfo names none")

@@ -7,7 +7,7 @@ import os
 import platform
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runtime_ext.machine.cpu_features import host_flags
 from tvm_ios.errors import UserError
@@ -24,6 +24,9 @@ LEVELS: dict[str, frozenset[str]] = {
 
 #: A processor of each level: LLVM of older TVMs does not know the levels by name.
 PROCESSORS = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell", "x86-64-v2": "nehalem"}
+#: The level of 64-bit Arm, and what uname calls such machines.
+AARCH64 = "aarch64"
+_UNKNOWN = "unknown processor"
 
 
 def available_lanes() -> int:
@@ -58,15 +61,28 @@ def cpu_quota(
 def processor() -> str:
     """The processor's name."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return processor_of(Path("/proc/cpuinfo").read_text())
     except OSError:
-        return "unknown processor"
+        return _UNKNOWN
+
+
+def processor_of(cpuinfo: str) -> str:
+    """The processor's name by the text of ``/proc/cpuinfo``."""
+    lines = cpuinfo.splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else "unknown processor"
+    if names:
+        return names[0]
+    # Arm's processors have no name there, but for numbers of who made it, and of what.
+    numbers = dict(
+        (key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in lines)
+    )
+    if "CPU part" in numbers:
+        return f"Arm processor {numbers.get('CPU implementer', '?')}:{numbers['CPU part']}"
+    return _UNKNOWN
 
 
 def instruction_level() -> str:
-    """The best of :data:`LEVELS` that this machine has.
+    """The best of :data:`LEVELS` that this machine has, or :data:`AARCH64`.
 
     Raises
     ------
@@ -78,8 +94,21 @@ def instruction_level() -> str:
             "kernels are made for x86-64 with SSE 4.2 or better; "
             f"this machine is {platform.machine()}"
         )
-    for level, flags in LEVELS.items():
-        if flags <= host_flags():
+    return best_level(platform.machine(), host_flags())
+
+
+def best_level(machine: str, flags: frozenset[str]) -> str:
+    """The level of a machine, as uname names it, whose CPU has some features.
+
+    Raises
+    ------
+    UserError
+        If it has none.
+    """
+    if machine == AARCH64:
+        return AARCH64
+    for level, needed in LEVELS.items():
+        if needed <= flags:
             return level
     raise UserError("kernels are made for x86-64 with SSE 4.2 or better; this machine has less")
 
@@ -93,13 +122,22 @@ def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
     """A TVM target for this machine, or for an instruction-set level."""
     import tvm
 
-    mcpu = level or instruction_level()
-    return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": lanes})
+    level = level or instruction_level()
+    data: dict[str, Any] = {"kind": "llvm", "mcpu": level, "num-cores": lanes}
+    if level == AARCH64:
+        # Its vector unit is part of any; LLVM calls a processor of which no more is known generic.
+        data |= {"mtriple": "aarch64-linux-gnu", "mcpu": "generic", "mattr": ["+neon"]}
+    return tvm.target.Target(data)
 
 
 def device_name(lanes: int) -> str:
     """The name of this machine in schedules and logs."""
-    return f"{processor()}, {instruction_level()}, {lanes} lanes"
+    return name_of(processor(), instruction_level(), lanes)
+
+
+def name_of(processor: str, level: str, lanes: int) -> str:
+    """The name of machines of a kind in schedules and logs."""
+    return f"{processor}, {level}, {lanes} lanes"
 
 
 def cache_folder() -> Path:

@@ -290,8 +290,7 @@ bool KernelsCallTvm(const std::string& file) {
   return call;
 }
 
-ffi::Array<ffi::Function> LoadKernels(const std::string& file,
-                                      const std::vector<std::string>& symbols) {
+ffi::Module LoadKernelLibrary(const std::string& file) {
   const std::string path = fs::absolute(file).string();
   // The kernels take symbols of tvm-ffi from the global scope, where a plugin's libraries are not.
   Dl_info about;
@@ -306,12 +305,21 @@ ffi::Array<ffi::Function> LoadKernels(const std::string& file,
     Refuse(path + " cannot be loaded: its kernels need libtvm_runtime.so, so load or link that too");
   }
   dlclose(bound);
+  return library;
+}
+
+ffi::Function KernelOf(const ffi::Module& library, const std::string& path,
+                       const std::string& symbol) {
+  const auto kernel = library->GetFunction(symbol);
+  if (!kernel.has_value()) Refuse(path + " cannot be loaded: it has no kernel " + symbol);
+  return *kernel;
+}
+
+ffi::Array<ffi::Function> LoadKernels(const std::string& path,
+                                      const std::vector<std::string>& symbols) {
+  const ffi::Module library = LoadKernelLibrary(path);
   ffi::Array<ffi::Function> kernels;
-  for (const std::string& symbol : symbols) {
-    const auto kernel = library->GetFunction(symbol);
-    if (!kernel.has_value()) Refuse(path + " cannot be loaded: it has no kernel " + symbol);
-    kernels.push_back(*kernel);
-  }
+  for (const std::string& symbol : symbols) kernels.push_back(KernelOf(library, path, symbol));
   return kernels;
 }
 

@@ -55,7 +55,13 @@ Executable OpenExecutable(const std::string& path, const std::string& name);
 // is not. Throws an ffi::Error of kind ExecutableError.
 bool KernelsCallTvm(const std::string& path);
 
-// The kernels of these symbols in a shared library. Throws an ffi::Error of kind ExecutableError.
+// A shared library of kernels that is bound now and not in a run, and a kernel of it by its symbol;
+// the path is for messages. These throw an ffi::Error of kind ExecutableError.
+ffi::Module LoadKernelLibrary(const std::string& path);
+ffi::Function KernelOf(const ffi::Module& library, const std::string& path,
+                       const std::string& symbol);
+
+// The kernels of these symbols in a shared library.
 ffi::Array<ffi::Function> LoadKernels(const std::string& path,
                                       const std::vector<std::string>& symbols);
 

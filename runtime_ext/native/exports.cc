@@ -10,12 +10,14 @@
 #include "executable.h"
 #include "executor.h"
 #include "json_text.h"
+#include "sampling.h"
 #include "sha256.h"
+#include "trial.h"
 
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 4;
+constexpr std::int64_t kInterface = 5;
 
 class ExecutorObj : public ffi::Object {
  public:
@@ -78,6 +80,27 @@ ffi::Array<std::int64_t> Profile(ExecutorRef self) {
   return ffi::Array<std::int64_t>(flat.begin(), flat.end());
 }
 
+ffi::Array<double> Floats(const Samples& samples) {
+  return ffi::Array<double>(samples.begin(), samples.end());
+}
+
+ffi::Array<double> Time(ExecutorRef self, std::int64_t samples, double sample_seconds,
+                        std::int64_t tries) {
+  return Floats(TimeProgram(self->executor.get(), {samples, sample_seconds, tries}));
+}
+
+ffi::Array<ffi::Array<double>> Launches(ExecutorRef self) {
+  ffi::Array<ffi::Array<double>> launches;
+  for (const Samples& samples : ProfileLaunches(self->executor.get())) {
+    launches.push_back(Floats(samples));
+  }
+  return launches;
+}
+
+void Randomise(ffi::Tensor tensor, std::int64_t seed) {
+  FillRandom(tensor, static_cast<std::uint32_t>(seed));
+}
+
 void Close(ExecutorRef self) { self->executor->Close(); }
 
 double Quota(ffi::String groups, ffi::String membership) { return CpuQuota(groups, membership); }
@@ -108,7 +131,27 @@ ffi::Array<ffi::String> Missing(ffi::Array<ffi::String> features) {
 
 ffi::Array<ffi::String> Known() { return Strings(KnownFeatures()); }
 
+// What TVM's RPC calls on the machine that measures.
+ffi::String Opened(ffi::String text) { return OpenTrial(text); }
+ffi::String Timed(std::int64_t trial, std::int64_t samples, double sample_seconds,
+                  std::int64_t tries) {
+  return TimeTrial(trial, {samples, sample_seconds, tries});
+}
+ffi::String Profiled(std::int64_t trial) { return ProfileTrial(trial); }
+void Closed(std::int64_t trial) { CloseTrial(trial); }
+void Freed(ffi::String text) { FreeLibraries(text); }
+ffi::String Facts() { return MachineFacts(); }
+
 // What only tests ask for.
+ffi::Array<double> Sampled(std::int64_t tries, ffi::Function sample, ffi::Function interruptions) {
+  return Floats(Undisturbed(
+      tries,
+      [&] {
+        const auto samples = sample().cast<ffi::Array<double>>();
+        return Samples(samples.begin(), samples.end());
+      },
+      [&] { return interruptions().cast<std::int64_t>(); }));
+}
 ffi::String Digest(ffi::Bytes bytes, bool portably) {
   return Sha256({bytes.data(), bytes.size()}, portably);
 }
@@ -148,5 +191,15 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, Run);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(benchmark, Benchmark);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile, Profile);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(close, Close);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(time_program, Time);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile_launches, Launches);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(fill_random, Randomise);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(undisturbed, Sampled);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(open_trial, Opened);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(time_trial, Timed);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile_trial, Profiled);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(close_trial, Closed);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(free_libraries, Freed);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(machine_facts, Facts);
 
 }  // namespace tvm_ios

@@ -1,30 +1,57 @@
 from __future__ import annotations
 
-import resource
-from types import SimpleNamespace
-
+import numpy as np
 import pytest
+import tvm_ffi
 
-from runtime_ext.cpu import device as cpu_device
-from runtime_ext.cpu.device import undisturbed
-
-
-def stop_threads(monkeypatch: pytest.MonkeyPatch, stops: list[int]) -> None:
-    """The system has stopped so many threads at each look."""
-    monkeypatch.setattr(cpu_device, "_TRIES", 5)
-    counts = iter(stops)
-    monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_nivcsw=next(counts)))
+from runtime_ext.cpu.device import random_buffers
+from runtime_ext.native_library import load_native_library
+from tvm_ios.program.program import Buffer, BufferType, Part, Program, Role
 
 
-def test_samples_are_taken_again_while_threads_are_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stop_threads(monkeypatch, [0, 1, 1, 4, 4, 4])
-    samples = iter([[1.0], [2.0], [3.0], [4.0]])
-    assert undisturbed(lambda: next(samples)) == [3.0]
+def undisturbed(tries: int, samples: list[list[float]], stops: list[int]) -> list[float]:
+    """What is taken of samples between which the system has stopped so many threads in all."""
+    drawn, counts = iter(samples), iter(stops)
+    taken = load_native_library()["undisturbed"](
+        tries, lambda: tvm_ffi.convert(next(drawn)), lambda: next(counts)
+    )
+    return list(taken)
 
 
-def test_on_a_busy_machine_the_best_try_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    stop_threads(monkeypatch, list(range(100)))
-    samples = iter([[3.0, 9.0, 9.0], [7.0, 2.0, 2.0], [4.0], [5.0], [6.0], [1.0]])
-    assert undisturbed(lambda: next(samples)) == [7.0, 2.0, 2.0]
+def test_samples_are_taken_again_while_threads_are_stopped() -> None:
+    assert undisturbed(5, [[1.0], [2.0], [3.0], [4.0]], [0, 1, 1, 4, 4, 4]) == [3.0]
+
+
+def test_on_a_busy_machine_the_best_try_counts() -> None:
+    samples = [[3.0, 9.0, 9.0], [7.0, 2.0, 2.0], [4.0], [5.0], [6.0], [1.0]]
+    assert undisturbed(5, samples, list(range(100))) == [7.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_random_buffers_hold_ordinary_numbers(dtype: str) -> None:
+    values = np.from_dlpack(random_buffers(program(BufferType((50, 41), dtype)))[0])
+    assert values.dtype == dtype
+    assert np.isfinite(values).all()
+    assert (np.abs(values) <= 0.5).all()
+    assert (values == 0).mean() < 0.01
+    assert np.abs(values[values != 0]).min() >= np.finfo(dtype).tiny
+    assert np.abs(values.astype("float64").mean()) < 0.05
+    again = np.from_dlpack(random_buffers(program(BufferType((50, 41), dtype)))[0])
+    assert (values == again).all()
+
+
+def test_buffers_differ_and_parts_are_their_wholes() -> None:
+    one, other = BufferType((64,)), BufferType((64,), "int32")
+    buffers = random_buffers(program(one, one, other, part=0))
+    arrays = [np.from_dlpack(buffer) for buffer in buffers]
+    assert (arrays[0] != arrays[1]).any()
+    assert not arrays[2].any()
+    assert buffers[3] is buffers[0]
+
+
+def program(*types: BufferType, part: int | None = None) -> Program:
+    buffers = [Buffer(f"b{i}", type, Role.INTERMEDIATE) for i, type in enumerate(types)]
+    if part is not None:
+        whole = buffers[part]
+        buffers.append(Buffer("part", whole.type, whole.role, Part(part, 0, 0, 32)))
+    return Program(lanes=((),), kernels=(), buffers=tuple(buffers), units=())

@@ -29,6 +29,7 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "sweep": "Search models x batches x shapes x devices x policies, and cross what is found.",
         "doctor": "Look at this installation and machine, and say what to do about what is wrong.",
         "tune": "Find faster kernels for a model on this machine, and keep them in a log.",
+        "server": "Let others measure on this machine, by TVM's RPC server and a tracker.",
         "bundle": "Compile a model here, to search, verify and measure it on a machine without a "
         "compiler.",
     }

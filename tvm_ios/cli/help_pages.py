@@ -69,6 +69,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
             "Search",
         ),
         **dict.fromkeys(("target", "arch", "precision", "cudnn", "weights", "device"), "Target"),
+        **dict.fromkeys(("tracker", "key", "devices", "host", "port", "seen_as"), "Fleet"),
         **dict.fromkeys(
             (
                 *("max_measurements", "time_limit", "trials", "max_merges", "max_fused"),

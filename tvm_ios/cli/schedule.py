@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tvm_ios.cli.completion import complete_cost, complete_policy
+from tvm_ios.cli.fleet_report import fleet_report, tell_fleet
 from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Batch,
@@ -24,9 +25,11 @@ from tvm_ios.cli.output import (
 from tvm_ios.cli.search_options import (
     Arch,
     DeviceName,
+    Devices,
     DialectName,
     DialectOption,
     GroupsAStage,
+    Key,
     Lanes,
     MaxBlock,
     MaxMeasurements,
@@ -37,7 +40,9 @@ from tvm_ios.cli.search_options import (
     Target,
     TargetKind,
     TimeLimit,
+    Tracker,
     bytes_of,
+    fleet_choice,
     require_known,
     search_options,
 )
@@ -62,6 +67,7 @@ PAGE = HelpPage(
         "tvm-ios schedule inception_v3 --cost v100 --plot schedule.svg",
         "tvm-ios schedule squeezenet --cost measured -o schedule.json",
         "tvm-ios schedule squeezenet --pareto",
+        "tvm-ios schedule squeezenet --tracker 127.0.0.1:9190 --key epyc",
     ),
     "`tvm-ios optimize` searches, builds and measures in one go.",
 )
@@ -81,7 +87,7 @@ def schedule(
         str | None,
         typer.Option(
             help="measured, a log (.jsonl; with --arch of any machine), or a device: v100, cpu. "
-            "[v100; with --device measured]",
+            "[v100; with --device or --tracker measured]",
             autocompletion=complete_cost,
         ),
     ] = None,
@@ -102,6 +108,9 @@ def schedule(
     target: Target = TargetKind.llvm,
     arch: Arch = None,
     device: DeviceName = None,
+    tracker: Tracker = None,
+    key: Key = None,
+    devices: Devices = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     measure: Measure = MeasureMode.lazy,
@@ -138,7 +147,8 @@ def schedule(
         require_picture(plot)
     if output is not None:
         require_writable(output)
-    cost = cost or ("v100" if device is None else MEASURED)
+    fleet = fleet_choice(tracker, key, devices)
+    cost = cost or ("v100" if device is None and fleet is None else MEASURED)
     source = ModelSource(model, random_weights, input_shapes(shape), batch, dialect.value)
     log = Path(cost) if Path(cost).suffix == ".jsonl" else None
     if pareto and log is not None:
@@ -149,6 +159,10 @@ def schedule(
         raise typer.BadParameter(
             f"{cost} is a description, and asks no device: leave out one of them",
             param_hint="'--device'",
+        )
+    if fleet is not None and cost != MEASURED:
+        raise typer.BadParameter(
+            f"{cost} asks no machine: leave out one of them", param_hint="'--tracker'"
         )
     module: MeasuredModule[Any] | None = None
     with progress_bars() as update:
@@ -167,6 +181,7 @@ def schedule(
                 # A log's times may be another machine's.
                 runs_here=log is None,
                 device=device,
+                fleet=fleet,
             )
             module, end = _measured_module(source, options, update)
             searching = module.search if log is None else module.recorded(log)
@@ -179,6 +194,8 @@ def schedule(
             module.end_run()
     tail = end and end.sentence
     tell_tail(tail)
+    if module is not None:
+        tell_fleet(module.options.fleet)
     if result is None:
         return print_front(graph, points, policy, cost, tail, as_json)
     result.schedule.validate(graph)
@@ -232,4 +249,5 @@ def _statistics(
         "transitions": 0 if statistics is None else statistics.transitions or 0,
         "stages_measured": 0 if module is None else module.timer.stages_measured,
         **({"left_out": result.left_out} if measured and statistics is not None else {}),
+        **({} if module is None else fleet_report(module.options.fleet)),
     }

@@ -19,6 +19,9 @@ from tvm_ios.policies.registry import policy_names
 
 if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
+    from runtime_ext.fleet.choice import FleetChoice
+    from runtime_ext.fleet.device import FleetDevice
+    from runtime_ext.fleet.tracker import Address
 
 #: As many as a stage has groups, at most.
 _STREAMS = 8
@@ -92,6 +95,19 @@ DeviceName = Annotated[
         help="Time on a device that another package adds: a simulator, a board, a recording.",
         autocompletion=complete_device,
     ),
+]
+Tracker = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="A tracker of TVM's RPC, whose servers measure.  [TVM_TRACKER_HOST, TVM_TRACKER_PORT]",
+    ),
+]
+Key = Annotated[
+    str | None, typer.Option(metavar="KEY", help="The servers' key.  [TVM_TRACKER_KEY]")
+]
+Devices = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Servers to use, at most.  [all free ones]")
 ]
 PrecisionOption = Annotated[
     Precision | None,
@@ -174,6 +190,36 @@ def chosen_policies(text: str | None, allowed: Sequence[str] | None = None) -> S
     return names
 
 
+def fleet_address(tracker: str | None, key: str | None) -> tuple[Address, str]:
+    """The tracker and the key that options or, where they are silent, the environment name.
+
+    Raises
+    ------
+    TrackerError
+        If the tracker's address is none.
+    """
+    from runtime_ext.fleet.tracker import Address, tracker_of_environment
+
+    address = tracker_of_environment() if tracker is None else Address.parse(tracker)
+    key = key or os.environ.get("TVM_TRACKER_KEY")
+    if address is None:
+        raise typer.BadParameter("give the tracker of the key, too", param_hint="'--tracker'")
+    if not key:
+        raise typer.BadParameter("give the key of the servers, too", param_hint="'--key'")
+    return address, key
+
+
+def fleet_choice(tracker: str | None, key: str | None, devices: int | None) -> FleetChoice | None:
+    """Which servers the options name; None if they name none, and this machine measures."""
+    if tracker is None and key is None:
+        if devices is not None:
+            raise typer.BadParameter("give --tracker and --key, too", param_hint="'--devices'")
+        return None
+    from runtime_ext.fleet.choice import FleetChoice
+
+    return FleetChoice(*fleet_address(tracker, key), devices)
+
+
 def search_options(
     lanes: int | None,
     measure: MeasureMode | None,
@@ -191,14 +237,18 @@ def search_options(
     cudnn: bool | None = None,
     runs_here: bool = True,
     device: str | None = None,
+    fleet: FleetChoice | None = None,
 ) -> SearchOptions:
     """The options as the search takes them; prepares the process for TVM, which it imports."""
     from runtime_ext.machine.this_machine import available_lanes
     from runtime_ext.named_target import target_of
     from tvm_ios.measuring.timing_device import open_timing_device
 
-    opened = None
-    if device is not None:
+    opened = opened_fleet = None
+    if fleet is not None:
+        opened_fleet = _open_fleet(fleet, lanes, target, arch, dialect, device)
+        lanes, arch = opened_fleet.lanes, opened_fleet.level
+    elif device is not None:
         if arch is not None:
             raise typer.BadParameter("the device says for what is compiled", param_hint="'--arch'")
         if dialect is DialectName.relay:
@@ -219,17 +269,38 @@ def search_options(
 
     return SearchOptions(
         lanes=lanes,
-        target=target_of(target.value, arch, lanes, dialect.value),
+        target=None if opened_fleet else target_of(target.value, arch, lanes, dialect.value),
         database=log,
         precision="" if precision is None else precision.value,
         cudnn=cudnn,
         device=opened,
+        fleet=opened_fleet,
         limits=Limits(
             pruning=Pruning(r, s),
             max_block=max_block,
             budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
         ),
     )
+
+
+def _open_fleet(
+    choice: FleetChoice,
+    lanes: int | None,
+    target: TargetKind,
+    arch: str | None,
+    dialect: DialectName,
+    device: str | None,
+) -> FleetDevice:
+    if device is not None:
+        raise typer.BadParameter("a fleet measures, or a device", param_hint="'--device'")
+    if target is TargetKind.cuda:
+        raise typer.BadParameter("a fleet measures on CPUs", param_hint="'--target'")
+    if dialect is DialectName.relay:
+        raise typer.BadParameter("a fleet times programs of Relax", param_hint="'--dialect'")
+    from runtime_ext.fleet.device import open_fleet
+    from runtime_ext.machine.this_machine import cache_folder
+
+    return open_fleet(choice, cache_folder() / "kernels", lanes=lanes, level=arch)
 
 
 def _compare_with_cpus(lanes: int, cpus: int) -> None:

@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import statistics
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -54,6 +54,22 @@ class LogHeader:
     tvm: str
 
 
+class MachineSamples(list[float]):
+    """Seconds, and which machine took them where a device is several.
+
+    Parameters
+    ----------
+    seconds
+        The samples.
+    machine
+        Its name, which log lines have.
+    """
+
+    def __init__(self, seconds: Iterable[float], machine: str) -> None:
+        super().__init__(seconds)
+        self.machine = machine
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One measurement.
@@ -66,11 +82,14 @@ class Record:
         Seconds, as they came.
     label
         What it is, for people.
+    machine
+        Which machine took it where a device is several.
     """
 
     key: str
     samples: tuple[float, ...]
     label: str = ""
+    machine: str = ""
 
 
 class MeasurementLog:
@@ -132,7 +151,7 @@ class MeasurementLog:
         key
             The key of the stage or unit.
         samples
-            Seconds, at least one.
+            Seconds, at least one; :class:`MachineSamples` say which machine took them.
         label
             For people.
 
@@ -146,7 +165,8 @@ class MeasurementLog:
         """
         if not samples or not all(0 < s < float("inf") for s in samples):
             raise LogError(f"the samples of {label or key!r} are not all positive seconds")
-        self._append({"key": key, "samples": list(samples), "label": label})
+        machine = {"machine": samples.machine} if isinstance(samples, MachineSamples) else {}
+        self._append({"key": key, "samples": list(samples), "label": label, **machine})
 
     def _append(self, line: dict[str, Any]) -> None:
         make_folder(self.path.parent)
@@ -257,7 +277,9 @@ def _record(data: dict[str, Any], where: str) -> Record:
     try:
         samples = tuple(float(s) for s in data["samples"])
         if samples and all(0 < s < float("inf") for s in samples):
-            return Record(str(data["key"]), samples, str(data.get("label", "")))
+            return Record(
+                str(data["key"]), samples, str(data.get("label", "")), str(data.get("machine", ""))
+            )
     except (KeyError, TypeError, ValueError):
         pass
     raise LogError(f"{where} is no measurement, remove it: {str(data)[:60]}")

@@ -1,0 +1,23 @@
+"""Devices of one kind behind a tracker of TVM's RPC, which time programs side by side.
+
+``tracker.py``
+    Asks a tracker what servers it has, and for one of them.
+``time_limit.py``
+    Calls that may never answer.
+``choice.py``
+    Which machines to measure on.
+``machine_kind.py``
+    What kind of machine a server is: processor, features, lanes.
+``kernel_library.py``, ``cross_compiler.py``
+    Kernels that travel; they are compiled here.
+``machine.py``
+    A machine behind a server: libraries are sent once, programs timed.
+``calibration.py``
+    A kernel by which machines are compared, and which of them differ.
+``pool.py``
+    The machines of a key: lent to one caller each, lost, found again.
+``device.py``
+    All of it as a device that measured searches use.
+``server.py``
+    TVM's server with the executor preloaded.
+"""

@@ -1,0 +1,69 @@
+"""A kernel by which machines of one kind are compared: schedules hold for all of them, or none."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+
+from tvm import relax
+
+from runtime_ext.cpu.device import Sampling
+from runtime_ext.fleet.cross_compiler import CrossCompiler
+from runtime_ext.fleet.machine import Trial
+from runtime_ext.units.unit import UnitSource
+from tvm_ios.graph.elements import Operator, Tensor
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.lower import lower_stages
+from tvm_ios.program.program_json import program_to_json
+from tvm_ios.schedule.stage import sequential_stages
+
+#: Of the matrices: a product takes some tenths of a millisecond, and they fit into a cache.
+_ROWS = 256
+#: Samples longer than the 0.1 s after which a limit of CPU time begins anew.
+SAMPLING = Sampling(samples=1, sample_seconds=0.12, tries=1)
+#: Times that each machine is sampled, in turn with the others; the fastest counts. There are more
+#: rounds as long as machines seem to differ.
+ROUNDS, MOST_ROUNDS = 3, 12
+
+
+def calibration_trial(compiler: CrossCompiler, lanes: int) -> Trial:
+    """A matrix product whose tiles are spread over all lanes."""
+    shape = (_ROWS, _ROWS)
+    builder = relax.BlockBuilder()
+    parameters = [relax.Var(name, relax.TensorType(shape, "float32")) for name in ("a", "b")]
+    with builder.function("calibration", parameters, attrs={"num_input": 2}):
+        with builder.dataflow():
+            product = builder.emit_output(relax.op.matmul(*parameters))
+        builder.emit_func_output(product)
+    source = UnitSource(builder.finalize()["calibration"], ("", "", ""))
+    tensors = tuple(Tensor(name, shape) for name in ("a", "b", "c"))
+    product = Operator("calibration", "dense", (0, 1), (2,))
+    graph = OpGraph("calibration", (product,), tensors, (0, 1), (2,))
+    code = compiler.compile({"calibration": source})["calibration"].code
+    program = lower_stages(graph, sequential_stages(graph), {0: code}, lanes=lanes)
+    libraries = tuple(compiler.function(symbol) for symbol in program.kernels)
+    return Trial(program_to_json(program), libraries)
+
+
+def median_of(seconds: Iterable[float]) -> float:
+    """The middle one; of two in the middle the faster, so that a slow machine of two is told."""
+    return statistics.median_low(seconds)
+
+
+def differing(seconds: Mapping[str, float], median: float, tolerance: float) -> dict[str, str]:
+    """The machines whose time differs too much from the median, with half a sentence that says so.
+
+    Parameters
+    ----------
+    seconds
+        Of the calibration kernel, by machine.
+    median
+        With what they are compared.
+    tolerance
+        The largest difference, as a part of the median.
+    """
+    return {
+        machine: f"it takes {took / median:.2f} times as long as the median of the machines"
+        for machine, took in seconds.items()
+        if abs(took / median - 1) > tolerance
+    }

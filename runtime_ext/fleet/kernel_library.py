@@ -1,0 +1,72 @@
+"""Kernels that travel: a shared library, or object files that the other machine links."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from runtime_ext.cpu.linker import find_cross_linker, link
+from tvm_ios.files.atomic import temporary_folder
+
+
+@dataclass(frozen=True)
+class KernelLibrary:
+    """The machine code of some kernels.
+
+    Attributes
+    ----------
+    content
+        The bytes of a shared library, or of a tar of object files.
+    linked
+        Which of the two.
+    """
+
+    content: bytes
+    linked: bool
+
+    @cached_property
+    def name(self) -> str:
+        """A file's name, of the content: equal libraries are sent once."""
+        suffix = "so" if self.linked else "tar"
+        return f"kernels-{hashlib.sha256(self.content).hexdigest()}.{suffix}"
+
+
+def kernel_library(objects: Sequence[Path], machine: str, here: str) -> KernelLibrary:
+    """A library of object files for a machine; not linked if nothing here links for it.
+
+    Parameters
+    ----------
+    objects
+        Files of machine code.
+    machine, here
+        The machine that they are for, and this one, as uname says.
+
+    Raises
+    ------
+    UserError
+        If linking fails.
+    """
+    linker = None if machine == here else find_cross_linker(machine)
+    if machine != here and linker is None:
+        return KernelLibrary(_tar(objects), linked=False)
+    with temporary_folder() as folder:
+        path = folder / "kernels.so"
+        link(path, objects, command=linker)
+        return KernelLibrary(path.read_bytes(), linked=True)
+
+
+def _tar(objects: Sequence[Path]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for path in objects:
+            # Without owners and times, so that equal kernels are equal bytes.
+            entry = tarfile.TarInfo(path.name)
+            entry.size = path.stat().st_size
+            with path.open("rb") as file:
+                archive.addfile(entry, file)
+    return stream.getvalue()

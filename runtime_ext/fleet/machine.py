@@ -1,0 +1,282 @@
+"""A machine behind a server of TVM's RPC: libraries are sent to it once, programs timed on it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from runtime_ext.cpu.device import Sampling
+from runtime_ext.fleet.kernel_library import KernelLibrary
+from runtime_ext.fleet.machine_kind import MachineKind
+from runtime_ext.fleet.time_limit import LateError, within
+from runtime_ext.fleet.tracker import Lent
+from runtime_ext.native_library import INTERFACE, native_library_path
+from tvm_ios.errors import UserError
+from tvm_ios.files.json_text import JsonError, json_object
+
+T = TypeVar("T")
+
+#: Seconds for what takes next to none, and for what a program's first run may take beside that.
+_ANSWER_SECONDS, _FIRST_RUN_SECONDS = 10.0, 20.0
+#: Bytes a second that the slowest network carries.
+_SLOWEST_NETWORK = 1e6
+#: By how much timing may exceed what the first run lets expect, and seconds on top of it.
+_MARGIN, _PATIENCE = 10.0, 5.0
+#: Bytes of kernels that stay on a machine; the ones longest not used go first.
+_KEPT_BYTES = 256 << 20
+#: By what name a server that was started by ``tvm-ios server`` says what it has.
+PRELOADED = "tvm_ios.server.library"
+
+
+class LostError(Exception):
+    """A machine that does not answer, or no longer; the sentence does not name it."""
+
+
+class TrialError(UserError):
+    """A program that a machine could not time though it answers."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A program that is timed elsewhere.
+
+    Attributes
+    ----------
+    program
+        As ``program.json`` has it.
+    libraries
+        The library of each of its kernels.
+    """
+
+    program: dict[str, Any]
+    libraries: tuple[KernelLibrary, ...]
+
+
+class Machine:
+    """A connection to a server, for one caller at a time.
+
+    Every call has a time limit. After a :class:`LostError` a machine is of no use any more.
+
+    Parameters
+    ----------
+    lent
+        A server that waits for us.
+
+    Attributes
+    ----------
+    address
+        Where it is, which names it.
+    kind
+        What it is.
+
+    Raises
+    ------
+    LostError
+        If it does not answer.
+    UserError
+        If it cannot load the executor, or kernels are not made for such machines.
+    """
+
+    def __init__(self, lent: Lent) -> None:
+        from tvm import rpc
+
+        self.address = str(lent.address)
+        self._session: Any = None
+        self._functions: dict[str, Any] = {}
+        #: Paths of the libraries that it has, by their names; the last used one is the last.
+        self._sent: OrderedDict[str, tuple[str, int]] = OrderedDict()
+
+        def connect() -> Any:
+            # Kept by this thread if it is late.
+            return rpc.connect(lent.address.host, lent.address.port, lent.key)
+
+        self._session = self._call(_ANSWER_SECONDS, connect)
+        self._library: Any = None
+        self._load_executor()
+        self.kind = MachineKind.of(self._ask("machine_facts"))
+
+    def time(self, trial: Trial, sampling: Sampling) -> list[float]:
+        """Samples of a program's seconds.
+
+        Raises
+        ------
+        LostError
+            If the machine does not answer in time.
+        TrialError
+            If the program fails there.
+        """
+
+        def samples(number: int, run_seconds: float) -> str:
+            expected = sampling.tries * sampling.samples
+            expected *= max(sampling.sample_seconds, run_seconds)
+            limit = _PATIENCE + _MARGIN * (expected + run_seconds)
+            return self._ask("time_trial", number, *asdict(sampling).values(), seconds=limit)
+
+        return self._with(trial, samples)
+
+    def profile(self, trial: Trial) -> list[list[float]]:
+        """For each launch of a program of one lane its seconds, in several rounds.
+
+        Raises
+        ------
+        LostError, TrialError
+            As :meth:`time`.
+        """
+
+        def rounds(number: int, run_seconds: float) -> str:
+            limit = _PATIENCE + _MARGIN * 20 * run_seconds
+            return self._ask("profile_trial", number, seconds=limit)
+
+        return self._with(trial, rounds)
+
+    def close(self) -> None:
+        """Give the server back, if it still answers."""
+        try:
+            # Only then: what is dropped afterwards asks the server to drop it too.
+            self._ask("interface_version")
+        except (LostError, TrialError):
+            return
+        self._functions.clear()
+        self._library = self._session = None
+
+    def _with(self, trial: Trial, measure: Callable[[int, float], str]) -> Any:
+        paths = [self._path(library) for library in trial.libraries]
+        request = json.dumps({"program": trial.program, "libraries": paths})
+        limit = _FIRST_RUN_SECONDS + len(request) / _SLOWEST_NETWORK
+        opened = json.loads(self._ask("open_trial", request, seconds=limit))
+        try:
+            answer = measure(opened["trial"], opened["seconds"])
+        except TrialError:
+            self._ask("close_trial", opened["trial"])
+            raise
+        self._ask("close_trial", opened["trial"])
+        return json.loads(answer)
+
+    def _path(self, library: KernelLibrary) -> str:
+        """Where a library is there; it is sent if it is not there yet."""
+        if library.name not in self._sent:
+            self._send(library.name, library.content)
+            name = library.name
+            if not library.linked:
+                # TVM's server links object files as it gives the library back.
+                self._remote("tvm.rpc.server.download_linked_module", name)
+                name += ".so"
+            path = str(self._remote("tvm.rpc.server.workpath", name))
+            self._sent[library.name] = (path, len(library.content))
+            self._free_old()
+        self._sent.move_to_end(library.name)
+        return self._sent[library.name][0]
+
+    def _free_old(self) -> None:
+        # The last one is about to be used.
+        old: list[str] = []
+        while sum(size for _, size in self._sent.values()) > _KEPT_BYTES and len(self._sent) > 1:
+            name, (path, _) = self._sent.popitem(last=False)
+            old.append(path)
+            self._remote("tvm.rpc.server.remove", name)
+        if old:
+            self._ask("free_libraries", json.dumps({"libraries": old}))
+
+    def _load_executor(self) -> None:
+        """Load the executor's library there: the server's own, or ours, sent to it."""
+        path = self._preloaded()
+        if path is None:
+            path = f"tvm-ios-{_executor().digest}.so"
+            self._send(path, _executor().content)
+        try:
+            self._library = self._call(_ANSWER_SECONDS, lambda: self._session.load_module(path))
+            version = self._ask("interface_version")
+        except TrialError as error:
+            raise UserError(
+                f"the server {self.address} cannot load the executor ({error}): start it with "
+                "`tvm-ios server`, which has its own"
+            ) from error
+        if version != INTERFACE:
+            raise UserError(
+                f"the server {self.address} has a tvm-ios whose interface is {version}, and here "
+                f"it is {INTERFACE}: install the same version there"
+            )
+
+    def _preloaded(self) -> str | None:
+        """The path of the executor that the server itself has; None where ours has to do."""
+        try:
+            data = json_object(str(self._remote(PRELOADED)))
+            # The same loop measures everywhere, but for machines on which ours cannot be loaded.
+            if data["sha256"] == _executor().digest or data["machine"] != platform.machine():
+                return str(data["path"])
+        except (AttributeError, JsonError, KeyError):
+            pass
+        return None
+
+    def _send(self, name: str, content: bytes) -> None:
+        limit = _ANSWER_SECONDS + len(content) / _SLOWEST_NETWORK
+        self._call(limit, lambda: self._session.upload(bytearray(content), name))
+
+    def _ask(self, name: str, *arguments: Any, seconds: float = _ANSWER_SECONDS) -> Any:
+        """What a function of the executor's library answers."""
+
+        def call() -> Any:
+            if name not in self._functions:
+                self._functions[name] = self._library[name]
+            return self._functions[name](*arguments)
+
+        return self._call(seconds, call)
+
+    def _remote(self, name: str, *arguments: Any) -> Any:
+        """What a function of the server answers; raises AttributeError if it has none."""
+
+        def call() -> Any:
+            if name not in self._functions:
+                self._functions[name] = self._session.get_function(name)
+            return self._functions[name](*arguments)
+
+        return self._call(_ANSWER_SECONDS, call)
+
+    def _call(self, seconds: float, call: Callable[[], T]) -> T:
+        try:
+            return within(seconds, call)
+        except LateError as error:
+            raise LostError(str(error)) from error
+        except AttributeError:
+            raise
+        except Exception as error:
+            # Either the server answers, and it was the program that failed, or it does not.
+            if self._answers():
+                raise TrialError(_reason(error)) from error
+            raise LostError(f"the connection ended ({_reason(error)})") from error
+
+    def _answers(self) -> bool:
+        session = self._session
+        if session is None:
+            return False
+        try:
+            within(_ANSWER_SECONDS, lambda: session.get_function("tvm.rpc.server.workpath"))
+        except Exception:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class _Executor:
+    content: bytes
+    digest: str
+
+
+@cache
+def _executor() -> _Executor:
+    """This machine's executor, as a file."""
+    content = native_library_path().read_bytes()
+    return _Executor(content, hashlib.sha256(content).hexdigest())
+
+
+def _reason(error: BaseException) -> str:
+    """The sentence in an error that came over RPC, which has the other side's stack in it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("RPCError", "File ", "Stack", "["))]
+    return (told or lines or [type(error).__name__])[-1]

@@ -1,0 +1,74 @@
+"""What kind of machine a server is: kernels and measurements hold for all of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runtime_ext.machine.cpu_features import flags_of
+from runtime_ext.machine.this_machine import best_level, processor_of
+from tvm_ios.errors import UserError
+from tvm_ios.files.json_text import JsonError, json_object, natural
+
+
+@dataclass(frozen=True, slots=True)
+class MachineKind:
+    """What machines of one key have in common.
+
+    Attributes
+    ----------
+    machine
+        As uname says: ``x86_64``, ``aarch64``.
+    processor
+        The processor's name.
+    level
+        The best of the instruction-set levels that it has.
+    features
+        The CPU's features that decide whether code runs, as LLVM names them.
+    lanes
+        How many threads can run at once.
+    """
+
+    machine: str
+    processor: str
+    level: str
+    features: frozenset[str]
+    lanes: int
+
+    @staticmethod
+    def of(facts: str) -> MachineKind:
+        """The kind by what ``machine_facts`` of the C++ library says of a machine.
+
+        Raises
+        ------
+        UserError
+            If it says nothing of that form, or kernels are not made for such machines.
+        """
+        try:
+            data: Mapping[str, Any] = json_object(facts)
+            cpuinfo = str(data["cpuinfo"])
+            machine, flags = str(data["machine"]), flags_of(cpuinfo)
+            return MachineKind(
+                machine,
+                processor_of(cpuinfo),
+                best_level(machine, flags),
+                frozenset(map(str, data["features"])),
+                natural(data["lanes"]),
+            )
+        except UserError:
+            raise
+        except (JsonError, KeyError, TypeError, ValueError) as error:
+            raise UserError(f"a server describes its machine as {facts[:60]!r}") from error
+
+    def difference(self, other: MachineKind) -> str | None:
+        """In what another machine differs from this one, in half a sentence; None if in nothing."""
+        if (self.machine, self.processor) != (other.machine, other.processor):
+            return f"it is {other.processor} ({other.machine}), not {self.processor}"
+        if lacking := sorted(self.features - other.features):
+            return f"its processor has no {', '.join(lacking[:3])}"
+        if more := sorted(other.features - self.features):
+            return f"its processor has {', '.join(more[:3])}, which others have not"
+        if self.lanes != other.lanes:
+            return f"it can run {other.lanes} threads at once, not {self.lanes}"
+        return None

@@ -1,0 +1,98 @@
+#include "sampling.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace tvm_ios {
+
+namespace {
+
+constexpr double kWarmUpSeconds = 2e-3;
+// Rounds of a profile: enough for a median, and no more than take so many seconds.
+constexpr double kRounds = 15, kFewestRounds = 5, kProfileSeconds = 5e-3;
+// No clock is finer.
+constexpr double kShortest = 1e-9;
+
+std::int64_t RunsIn(double seconds, double run_seconds) {
+  return std::max<std::int64_t>(1, std::ceil(seconds / std::max(run_seconds, kShortest)));
+}
+
+double Median(Samples samples) {
+  std::sort(samples.begin(), samples.end());
+  const std::size_t middle = samples.size() / 2;
+  return samples.size() % 2 != 0 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
+}
+
+std::int64_t Interruptions() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
+}
+
+template <typename Number, typename Draw>
+void Fill(const ffi::Tensor& tensor, Draw draw) {
+  Number* const first =
+      reinterpret_cast<Number*>(static_cast<char*>(tensor.data_ptr()) + tensor.byte_offset());
+  std::generate(first, first + tensor.numel(), draw);
+}
+
+}  // namespace
+
+Samples Undisturbed(std::int64_t tries, const std::function<Samples()>& sample,
+                    const std::function<std::int64_t()>& interruptions) {
+  Samples quietest;
+  for (std::int64_t i = 0; i < tries; ++i) {
+    const std::int64_t before = interruptions();
+    Samples samples = sample();
+    if (interruptions() == before) return samples;
+    if (quietest.empty() || Median(samples) < Median(quietest)) quietest = std::move(samples);
+  }
+  return quietest;
+}
+
+Samples TimeProgram(Executor* executor, const Sampling& sampling) {
+  const double first = executor->Benchmark(1, 1).front();
+  const double run = executor->Benchmark(RunsIn(kWarmUpSeconds, first), 1).front();
+  const std::int64_t runs = RunsIn(sampling.sample_seconds, run);
+  return Undisturbed(
+      sampling.tries, [&] { return executor->Benchmark(runs, sampling.samples); }, Interruptions);
+}
+
+std::vector<Samples> ProfileLaunches(Executor* executor) {
+  executor->Run();
+  const double run = std::max(executor->Benchmark(1, 1).front(), kShortest);
+  const double rounds = std::max(kFewestRounds, std::min(kRounds, kProfileSeconds / run));
+  std::vector<Samples> seconds;
+  for (std::int64_t round = 0; round < static_cast<std::int64_t>(rounds); ++round) {
+    const std::vector<Span> spans = executor->Profile().front();
+    seconds.resize(spans.size());
+    for (std::size_t launch = 0; launch < spans.size(); ++launch) {
+      const double took = static_cast<double>(spans[launch].end - spans[launch].begin) * 1e-9;
+      seconds[launch].push_back(std::max(took, kShortest));
+    }
+  }
+  return seconds;
+}
+
+void FillRandom(const ffi::Tensor& tensor, std::uint32_t seed) {
+  const DLDataType type = tensor.dtype();
+  if (type.code != kDLFloat && type.code != kDLBfloat) return;
+  // The standard says which numbers this one draws, unlike its distributions.
+  std::mt19937 random(seed);
+  if (type.code == kDLFloat && type.bits >= 32) {
+    const auto draw = [&random] { return (random() >> 8) * 0x1p-24 - 0.5; };
+    type.bits == 32 ? Fill<float>(tensor, draw) : Fill<double>(tensor, draw);
+    return;
+  }
+  // By their bits: a sign, the exponent of 0.25 to 0.5, and any mantissa.
+  const std::uint16_t exponent = type.code == kDLFloat ? 13 << 10 : 125 << 7;
+  const std::uint16_t drawn = type.code == kDLFloat ? 0x83ff : 0x807f;
+  if (type.bits == 16) {
+    Fill<std::uint16_t>(tensor, [&] { return (random() & drawn) | exponent; });
+  }
+}
+
+}  // namespace tvm_ios

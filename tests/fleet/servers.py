@@ -1,0 +1,103 @@
+"""A real tracker and real servers on the loopback, which end with the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from runtime_ext.fleet.tracker import Address, Tracker, TrackerError
+
+KEY = "tested"
+#: Seconds in which a process that imports TVM is ready, on a machine that is busy.
+_STARTS = 120.0
+
+
+@dataclass
+class Processes:
+    """A tracker and its servers.
+
+    Attributes
+    ----------
+    tracker
+        Where the tracker listens.
+    servers
+        The servers' processes by their addresses, in the order in which they were started.
+    """
+
+    tracker: Address
+    servers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def options(self) -> list[str]:
+        """What commands are given to measure on them."""
+        return ["--tracker", str(self.tracker), "--key", KEY]
+
+    def signal(self, server: str, number: signal.Signals) -> None:
+        """Send a signal to a server and all of its processes."""
+        os.killpg(self.servers[server].pid, number)
+
+    def start(self, module: Sequence[str] = ("tvm.exec.rpc_server",)) -> str:
+        """One more server; its address."""
+        port = _free_port()
+        process = _started(["-m", *module, *_listening(port), *self.options])
+        address = f"127.0.0.1:{port}"
+        self.servers[address] = process
+        self.wait(len(self.servers))
+        return address
+
+    def wait(self, free: int) -> None:
+        """Wait until so many servers are free."""
+        end = time.monotonic() + _STARTS
+        while time.monotonic() < end:
+            try:
+                listed = Tracker(self.tracker).listed().get(KEY)
+                if listed is not None and listed.free >= free:
+                    return
+            except TrackerError:
+                pass
+            time.sleep(0.1)
+        raise AssertionError(f"{free} servers are not ready within {_STARTS} s")
+
+
+@contextmanager
+def running(servers: int) -> Generator[Processes]:
+    """A tracker and so many plain servers of TVM."""
+    port = _free_port()
+    tracker = _started(["-m", "tvm.exec.rpc_tracker", *_listening(port), "--silent"])
+    processes = Processes(Address("127.0.0.1", port))
+    try:
+        for _ in range(servers):
+            processes.start()
+        yield processes
+    finally:
+        for process in (*processes.servers.values(), tracker):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _listening(port: int) -> list[str]:
+    return ["--host", "127.0.0.1", "--port", str(port), "--port-end", str(port + 1)]
+
+
+def _started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    # In a group of its own, which is killed as a whole: servers have a process for each session.
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        start_new_session=True,
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
