@@ -207,15 +207,20 @@ def _shapes(value: Any, key: str) -> Shapes:
 
 def _device(folder: Path, value: Any, key: str) -> str:
     name = text(value, key)
-    if name == HERE or (name.startswith(FLEET) and name != FLEET):
+    if name == HERE:
         return name
+    if name.startswith(FLEET):
+        raise SweepError(
+            f"devices has {name!r}, and sweeps do not measure on servers of a tracker: write "
+            f"{HERE!r}, or a described device"
+        )
     if name == MEASURED:
         raise SweepError(f"devices has {MEASURED!r}: write {HERE!r} for the machine at hand")
     if name.endswith(".json"):
         if not (folder / name).is_file():
             raise SweepError(f"devices has {name!r}, and there is no such file in {folder}")
         return name
-    known = (*(n for n in cost_names() if n != MEASURED), HERE, f"{FLEET}KEY")
+    known = (*(n for n in cost_names() if n != MEASURED), HERE)
     return require_known(name, known, "a device")
 
 
