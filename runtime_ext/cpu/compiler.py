@@ -62,7 +62,11 @@ class KernelCompiler(UnitCompiler):
         #: Several programs may be timed at once, on as many devices.
         self._loading = threading.Lock()
         log = TuningLog(database, self.target) if database is not None else None
-        super().__init__(str(self.target), log)
+        #: No kernel depends on how many lanes share its tiles: they are compiled once for all.
+        self._code_target = tvm.target.Target(
+            {name: value for name, value in self.target.export().items() if name != "num-cores"}
+        )
+        super().__init__(str(self._code_target), log)
 
     def function(self, symbol: str) -> Any:
         """The callable of a phase: ``function(*buffers, begin, end)``.
@@ -93,7 +97,7 @@ class KernelCompiler(UnitCompiler):
         return self._cache.find(key)
 
     def _build(self, key: str, workload: Workload) -> Artefact:
-        artefact, module = build_kernel(workload, key, self.target, self._unit)
+        artefact, module = build_kernel(workload, key, self._code_target, self._unit)
         self._cache.add(artefact, object_code(module))
         return artefact
 
