@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from runtime_ext.deployment.writer import only_writer
@@ -15,8 +16,24 @@ from tvm_ios.deployment.registry import (
 )
 
 
-def prune(folder: Path, names: Sequence[str], *, keep: bool = False) -> tuple[Entry, ...]:
-    """Remove entries, and return them.
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was removed.
+
+    Attributes
+    ----------
+    removed
+        The entries.
+    freed_bytes
+        Of their files and of those that nobody needs any more.
+    """
+
+    removed: tuple[Entry, ...]
+    freed_bytes: int
+
+
+def prune(folder: Path, names: Sequence[str], *, keep: bool = False) -> Pruned:
+    """Remove entries.
 
     The registry is written first and files go after it, so that a kill leaves a deployment that
     loads; the next writer removes what is left.
@@ -35,7 +52,7 @@ def prune(folder: Path, names: Sequence[str], *, keep: bool = False) -> tuple[En
     DeploymentError
         If there is no such entry, none would stay, or the folder cannot be written.
     """
-    before = read_registry(folder)
+    before, bytes_before = read_registry(folder), _bytes(folder)
     with only_writer(folder, before.model, before.identity) as registry:
         named = {_named(registry, name, folder).id for name in names}
         removed = tuple(e for e in registry.entries if (e.id in named) is not keep)
@@ -44,7 +61,11 @@ def prune(folder: Path, names: Sequence[str], *, keep: bool = False) -> tuple[En
                 f"no entry of {folder} would stay: remove the folder if that is meant"
             )
         write_registry(folder, registry.without({entry.id for entry in removed}))
-    return removed
+    return Pruned(removed, bytes_before - _bytes(folder))
+
+
+def _bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _named(registry: Registry, name: str, folder: Path) -> Entry:

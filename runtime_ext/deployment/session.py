@@ -10,9 +10,9 @@ import numpy as np
 
 from runtime_ext.execution.executor import Span
 from runtime_ext.execution.ports import Port
-from runtime_ext.execution.session import OneThread, Session
+from runtime_ext.execution.session import OneThread, Session, random_values
 from runtime_ext.native_errors import SessionError
-from tvm_ios.deployment.choice import Machine, Shapes, choose, is_padded
+from tvm_ios.deployment.choice import Machine, Shapes, choose, is_padded, misfit
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.files.array_files import Array
 
@@ -149,6 +149,28 @@ class DeploymentSession:
     def outputs(self) -> tuple[Port, ...]:
         """Outputs of the program of the last run, with the rows that were given."""
         return tuple(map(self._cut, self._session().outputs))
+
+    def random_inputs(self, seed: int = 0, shapes: Shapes | None = None) -> dict[str, Array]:
+        """Random inputs, as :meth:`runtime_ext.execution.session.Session.random_inputs`.
+
+        Parameters
+        ----------
+        seed
+            Of the random numbers.
+        shapes
+            The shape of each input; by default those of the smallest batch that this machine takes.
+
+        Raises
+        ------
+        DeploymentError
+            If no program serves these shapes here, or any.
+        """
+        if shapes is None:
+            here = [entry for entry in self._entries if misfit(entry, self._machine) is None]
+            smallest = min(here or self._entries, key=lambda entry: entry.batch or 0)
+            shapes = smallest.shapes
+        types = {port.name: port.dtype for port in self.choose(shapes).inputs}
+        return random_values([Port(n, "", shapes[n], dtype) for n, dtype in types.items()], seed)
 
     def close(self) -> None:
         """End the threads of all programs; the last outputs can still be read."""

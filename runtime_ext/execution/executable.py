@@ -50,6 +50,7 @@ from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import ExecutorName, Session
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
+from tvm_ios.deployment.registry import is_deployment
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import json_object
@@ -279,6 +280,11 @@ def load(path: Path | str) -> Executable | ForeignBuild:
         Naming the first thing that does not fit: format, checksum, version, CPU.
     """
     path = Path(path)
+    if is_deployment(path):
+        raise ExecutableError(
+            f"{path} is a deployment: take one of its entries, such as {path}/entries/..., or load "
+            "it with tvm_ios.api.load"
+        )
     folder, keeper = open_folder(path)
     if (build := foreign_build(folder, path, keeper)) is not None:
         return build

@@ -16,6 +16,13 @@
     Whether a model that was cut in two computes the same.
 ``candidates.py``, ``contests.py``, ``located.py``, ``optimized.py``
     What ``optimize`` tries, how it compares, where a wrong program goes wrong, and what it gives.
+``destination.py``
+    Where a program goes that was kept.
+``deployed.py``, ``combinations.py``, ``entries.py``, ``recipes.py``
+    Make a deployment: what its programs are made for, how one becomes an entry, and what other
+    machines recorded.
+``programs.py``
+    Load what was saved.
 ``fallback.py``
     Another runtime's build in the place of ours, where it is faster.
 """
@@ -27,11 +34,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tvm_ios.api.measured import optimize
+    from tvm_ios.api.programs import load
     from tvm_ios.api.units import load_operators, load_units, operators_and_tail, units_and_tail
     from tvm_ios.api.unmeasured import compile_unmeasured
 
 __all__ = [
     "compile_unmeasured",
+    "load",
     "load_operators",
     "load_units",
     "operators_and_tail",
@@ -41,6 +50,7 @@ __all__ = [
 
 _MODULES = {
     "compile_unmeasured": "unmeasured",
+    "load": "programs",
     "load_operators": "units",
     "load_units": "units",
     "operators_and_tail": "units",

@@ -123,6 +123,14 @@ def _fastest(
     return max(faster, key=lambda row: row.ratio.median, default=None)
 
 
+def slower_than_tvm(verdict: Verdict) -> tuple[str, ...]:
+    """A sentence if TVM's own build was faster than the kept program, where that was compared."""
+    ratio = verdict.confirmed.get(TVM)
+    if ratio is None or ratio.low <= 1:
+        return ()
+    return (f"TVM's own build was faster: this took {ratio.median:.2f} of its time",)
+
+
 def require_onnxruntime(loaded: LoadedModel) -> None:
     """Refuse to compare with ONNX Runtime where it, or an ONNX model, is not there.
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import build_candidates, find_schedules, fitting
 from tvm_ios.api.contests import compare_policies
+from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.fallback import (
     ONNXRUNTIME,
     faster_runtime,
     require_onnxruntime,
     runtime_files,
     save_build,
+    slower_than_tvm,
 )
 from tvm_ios.api.optimized import Optimized
 from tvm_ios.api.tails import require_same_tail
@@ -28,12 +30,13 @@ from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
+    from relay_passes.load import LoadedModel
     from relay_passes.search_options import SearchOptions
 
 
 def optimize(
-    model: AnyModel,
-    output: Path,
+    model: AnyModel | LoadedModel,
+    output: Path | Destination,
     *,
     options: SearchOptions | None = None,
     policies: Sequence[str] | None = None,
@@ -56,9 +59,11 @@ def optimize(
     ----------
     model
         A zoo name, or an ``.onnx``, ``.pt2`` or ``.json`` file; a
-        :class:`~tvm_ios.models.source.ModelSource` also says how it is to be read.
+        :class:`~tvm_ios.models.source.ModelSource` also says how it is to be read. Or one that
+        was read.
     output
-        Where the executable goes: a folder, or a ``.tar``.
+        Where the executable goes: a folder, a ``.tar``, or a place in a deployment, where the build
+        of another runtime cannot go: leave out ``fallback``.
     options
         Lanes, target, tuned kernels, limits of the search and of measuring.
     policies
@@ -95,17 +100,17 @@ def optimize(
         If no program fits into the memory budget.
     """
     from relay_passes.checks import left_out_of, require_numpy_types, without_elements
-    from relay_passes.load import load_model
+    from relay_passes.load import LoadedModel, load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
     from relay_passes.search_options import SearchOptions
-    from runtime_ext.execution.package import require_writable
 
-    require_writable(output)
+    destination = destination_of(output)
+    destination.require_writable()
     watch = _Watch()
     options = options or SearchOptions()
     report = progress or silent
-    loaded = load_model(model)
+    loaded = model if isinstance(model, LoadedModel) else load_model(model)
     if ONNXRUNTIME in fallback:
         require_onnxruntime(loaded)
     prepared = prepare(loaded.module, loaded.name)
@@ -158,10 +163,22 @@ def optimize(
             "kept": verdict.kept if faster is None else faster.runtime,
             "reference": verdict.reference,
         }
-        if faster is None:
-            ours.save(output, notes, loaded.tail)
-        else:
+        if faster is not None:
+            assert isinstance(output, Path), "elsewhere no other runtime is compared with"
             save_build(faster.runtime, files[faster.runtime], ours, options, output, notes)
+            executable = output
+        else:
+            executable = destination.save(
+                KeptProgram(
+                    ours,
+                    prepared.outliner.extraction.graph,
+                    loaded.tail,
+                    verdict.kept,
+                    next(r.latency for r in verdict.results if r.policy == verdict.kept),
+                    notes,
+                    slower_than_tvm(verdict),
+                )
+            )
     if sequential is not None:
         candidates.built["sequential"].save(sequential)
     module.end_run()
@@ -177,7 +194,7 @@ def optimize(
         reference=verdict.reference,
         confirmed=verdict.confirmed,
         memory=ours.memory,
-        executable=output,
+        executable=executable,
         operators=len(prepared.outliner.extraction.graph),
         units=len(prepared.units),
         blocks=len(module.problem.blocks),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.candidates import find_schedules, fitting
+from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.optimized import Compiled
 from tvm_ios.costs.costs import Offer
 from tvm_ios.costs.named import costs_named
@@ -19,12 +20,13 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.search import Search
 
 if TYPE_CHECKING:
+    from relay_passes.load import LoadedModel
     from relay_passes.search_options import SearchOptions
 
 
 def compile_unmeasured(
-    model: AnyModel,
-    output: Path,
+    model: AnyModel | LoadedModel,
+    output: Path | Destination,
     cost: str,
     *,
     options: SearchOptions,
@@ -55,15 +57,15 @@ def compile_unmeasured(
         If no program fits into the memory budget.
     """
     from relay_passes.checks import left_out_of, require_numpy_types, without_elements
-    from relay_passes.load import load_model
+    from relay_passes.load import LoadedModel, load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
-    from runtime_ext.execution.package import require_writable
     from runtime_ext.target_architecture import cuda_arch
 
-    require_writable(output)
+    destination = destination_of(output)
+    destination.require_writable()
     report = progress or silent
-    loaded = load_model(model)
+    loaded = model if isinstance(model, LoadedModel) else load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_numpy_types(prepared)
     module = measured_module(prepared, options, progress)
@@ -98,7 +100,16 @@ def compile_unmeasured(
     allowed = fitting(built, memory_budget)
     kept = min((p for p in built if p in allowed), key=lambda policy: expected[policy])
     unfit = [left_out_of(schedules[kept], loaded.dialect), without_elements(prepared.units)]
-    built[kept].save(output, {"model": loaded.name, "kept": kept, "cost": cost}, loaded.tail)
+    executable = destination.save(
+        KeptProgram(
+            built[kept],
+            prepared.outliner.extraction.graph,
+            loaded.tail,
+            kept,
+            None,
+            {"model": loaded.name, "kept": kept, "cost": cost},
+        )
+    )
     return Compiled(
         model=loaded.name,
         expected=expected,
@@ -107,7 +118,7 @@ def compile_unmeasured(
         cost=cost,
         target=cuda_arch(target) or str(target.attrs["mcpu"]),
         memory=built[kept].memory,
-        executable=output,
+        executable=executable,
         notes=(
             *([] if loaded.tail is None else [loaded.tail.sentence]),
             *filter(None, unfit),

@@ -21,6 +21,8 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "optimize": "Find the fastest schedule of a model, check it, and save an executable.",
         "run": "Run an executable on given or random inputs, and time it.",
         "info": "Say what an executable is: inputs, outputs, target, lanes, versions, files.",
+        "pick": "Show which program of a deployment would be taken, and why.",
+        "prune": "Remove programs of a deployment.",
         "memory": "Order the operators of a model for the least peak memory.",
         "explain": "Say what bounds an executable, block by block, and what would help.",
         "report": "Show an executable, or what a bundle found, on a page of HTML.",

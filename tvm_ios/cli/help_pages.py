@@ -42,6 +42,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
                     "policy",
                     "schedule",
                     "cost",
+                    "from_logs",
                     "measure",
                     "r",
                     "s",

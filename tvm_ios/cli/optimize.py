@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tvm_ios.cli.combinations import (
+    AlternativeShapes,
+    Archs,
+    Batches,
+    LaneCounts,
+    numbers_in,
+    sources,
+)
 from tvm_ios.cli.completion import complete_cost
 from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
-    Batch,
     Debug,
     Json,
     Model,
     RandomWeights,
-    Shapes,
-    input_shapes,
     progress_bars,
     reports_errors,
 )
 from tvm_ios.cli.search_options import (
-    Arch,
     Cudnn,
     DeviceName,
     DialectName,
     DialectOption,
     Fallback,
     GroupsAStage,
-    Lanes,
     MaxBlock,
     MaxMeasurements,
     Measure,
@@ -44,11 +48,14 @@ from tvm_ios.cli.search_options import (
     Verification,
     bytes_of,
     chosen_policies,
+    names_in,
     search_options,
 )
+from tvm_ios.cli.tables.deployed import print_deployed
 from tvm_ios.cli.tables.on_device import print_on_device
 from tvm_ios.cli.tables.optimized import print_compiled, print_optimized
 from tvm_ios.contest.outputs import Verify
+from tvm_ios.deployment.registry import is_deployment
 
 if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
@@ -60,6 +67,8 @@ PAGE = HelpPage(
         "tvm-ios optimize model.onnx --lanes 4 --time-limit 60 -o model.tar",
         "tvm-ios optimize squeezenet --policy sequential --schedule schedule.json -o out/",
         "tvm-ios optimize mobilenet_v2 --batch 8 --policy graphturbo,holistic",
+        "tvm-ios optimize squeezenet --batch 1,8 --arch x86-64-v3,x86-64-v4 --lanes 1,2 -o app/",
+        "tvm-ios optimize squeezenet --from-logs results/ -o app/",
     ),
     "`tvm-ios run` runs the result, `tvm-ios explain` says what bounds it.",
 )
@@ -70,7 +79,11 @@ def optimize(
     model: Model,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Folder (or .tar) of the executable.  [MODEL.ios]"),
+        typer.Option(
+            "-o",
+            "--output",
+            help="Folder (or .tar) of the executable, or folder of a deployment.  [MODEL.ios]",
+        ),
     ] = None,
     policy: Policies = None,
     schedule: Annotated[
@@ -95,15 +108,23 @@ def optimize(
             autocompletion=complete_cost,
         ),
     ] = None,
+    from_logs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Measure nothing: a deployment of what logs, schedules and bundles' results in "
+            "this folder say.",
+        ),
+    ] = None,
     dialect: DialectOption = DialectName.relax,
     target: Target = TargetKind.llvm,
-    arch: Arch = None,
+    arch: Archs = None,
     precision: PrecisionOption = None,
     cudnn: Cudnn = None,
     device: DeviceName = None,
-    shape: Shapes = None,
-    batch: Batch = None,
-    lanes: Lanes = None,
+    shape: AlternativeShapes = None,
+    batch: Batches = None,
+    lanes: LaneCounts = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
     measure: Measure = MeasureMode.lazy,
@@ -132,34 +153,72 @@ def optimize(
     whose shapes depend on the data, such as NonMaxSuppression, runs after the program, on ONNX
     Runtime. Where TVM's own build, or with --fallback onnxruntime the model there, is faster than
     all of these, it is saved in their place. With --device, the device times the programs, and they
-    are compared where it computes.
+    are compared where it computes. Of several batches, shapes, architectures or numbers of lanes it
+    makes a deployment: one folder with a program for each combination, of which the one that fits
+    is run; what cannot run here is scheduled by a description or a log, and not measured.
     """
-    policies, shapes = chosen_policies(policy), input_shapes(shape)
+    policies = chosen_policies(policy)
     budget = bytes_of(memory_budget, "--memory-budget")
-    options = search_options(
-        lanes,
-        measure,
-        max_measurements,
-        time_limit,
-        r,
-        s,
-        max_block,
-        log,
+    models = sources(model, random_weights, shape, numbers_in(batch, "--batch"), dialect.value)
+    lane_counts = numbers_in(lanes, "--lanes")
+    archs = names_in(arch or "")
+    path = output or Path(f"{Path(model).stem}.ios")
+    make_options = partial(
+        search_options,
+        measure=measure,
+        max_measurements=max_measurements,
+        time_limit=time_limit,
+        r=r,
+        s=s,
+        max_block=max_block,
+        log=log,
         target=target,
-        arch=arch,
         precision=precision,
         dialect=dialect,
         cudnn=cudnn,
-        device=device,
     )
     if launches is not None and device is None:
         raise typer.BadParameter("it is for a --device", param_hint="'--launches'")
+    several = max(len(models), len(archs), len(lane_counts)) > 1
+    if several or from_logs is not None or is_deployment(path):
+        for option, given in (
+            ("--device", device is not None),
+            ("--fallback", fallback is Fallback.onnxruntime),
+            ("--cost", cost is not None and from_logs is not None),
+            ("--schedule", schedule is not None and from_logs is not None),
+        ):
+            if given:
+                raise typer.BadParameter(
+                    "it is not for what makes a deployment", param_hint=f"'{option}'"
+                )
+        from tvm_ios.cli.deployments import make_deployment
+
+        with progress_bars() as update:
+            made = make_deployment(
+                models,
+                archs,
+                lane_counts,
+                path,
+                make_options,
+                from_logs,
+                cost=cost,
+                policies=policies,
+                schedule=schedule,
+                memory_budget=budget,
+                verify=verify,
+                progress=update,
+            )
+        print_deployed(made, as_json)
+        if made.left_out:
+            raise typer.Exit(1)
+        return
+    (source,) = models
+    options = make_options(
+        next(iter(lane_counts), None), arch=next(iter(archs), None), device=device
+    )
     from tvm_ios.api import compile_unmeasured
     from tvm_ios.api import optimize as run
-    from tvm_ios.models.source import ModelSource
 
-    source = ModelSource(model, random_weights, shapes, batch, dialect.value)
-    path = output or Path(f"{Path(model).stem}.ios")
     if device is not None:
         from tvm_ios.api.on_device import optimize_on_device
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,14 @@ from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.output import (
+    Debug,
+    Json,
+    console,
+    input_shapes,
+    print_json,
+    reports_errors,
+)
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays, read_named_arrays, write_arrays
 from tvm_ios.files.atomic import require_writable
@@ -27,6 +35,7 @@ PAGE = HelpPage(
         "tvm-ios run out/ --input x.npz --output y.npz",
         "tvm-ios run out/ --input image=x.npy --compare expected.npz --rtol 1e-3",
         "tvm-ios run out/ --warm-up 20 --repeat 1000",
+        "tvm-ios run app/ --shape image:5,3,224,224 --lanes 2",
     ),
     "`tvm-ios explain` says where the time goes.",
 )
@@ -46,6 +55,18 @@ def run(
     seed: Annotated[
         int, typer.Option(min=0, help="Of random inputs, where --input is not given.")
     ] = 0,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            metavar="NAME:1,3,224,224",
+            help="Of random inputs of a deployment; once for each.  [the smallest batch]",
+        ),
+    ] = None,
+    lanes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Lanes that a deployment may use.  [CPUs of this process]"),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the outputs to this .npz.")] = None,
     compare: Annotated[
         Path | None,
@@ -64,24 +85,35 @@ def run(
     """Run an executable on given or random inputs, and time it.
 
     It runs where the processor, TVM's version and every checksum fit what it was made for. What
-    `optimize` saved in the place of one, because it was faster, runs too.
+    `optimize` saved in the place of one, because it was faster, runs too. Of a deployment the
+    program runs that fits this machine and the inputs' shapes.
     """
-    from runtime_ext.execution.executable import load
+    from runtime_ext.deployment.deployment import Deployment, load_program
+    from runtime_ext.deployment.session import DeploymentSession
     from runtime_ext.execution.foreign_build import ForeignBuild
 
     refuse_models(executable)
     if output is not None:
         require_writable(output)
     expected = None if compare is None else read_arrays(compare)
-    loaded = load(executable)
-    session = loaded.session()
+    shapes = input_shapes(shape)
+    loaded = load_program(executable, lanes=lanes)
     build, tail = None, None
-    if isinstance(loaded, ForeignBuild):
-        build = loaded
-    elif loaded.tail is not None:
-        tail = loaded.tail.sentence
-    names = [info.name for info in session.inputs]
-    arrays = read_named_arrays(inputs, names) if inputs else session.random_inputs(seed)
+    if isinstance(loaded, Deployment):
+        session = loaded.session()
+        names = [port.name for port in loaded.registry.entries[0].inputs]
+        random_inputs = partial(session.random_inputs, shapes=shapes or None)
+    else:
+        for option, given in (("--shape", shapes), ("--lanes", lanes)):
+            if given:
+                raise typer.BadParameter("it is for deployments", param_hint=f"'{option}'")
+        session = loaded.session()
+        names, random_inputs = [info.name for info in session.inputs], session.random_inputs
+        if isinstance(loaded, ForeignBuild):
+            build = loaded
+        elif loaded.tail is not None:
+            tail = loaded.tail.sentence
+    arrays = read_named_arrays(inputs, names) if inputs else random_inputs(seed)
     session.set_input(**arrays)
     session.run()
     if warm_up:
@@ -103,13 +135,17 @@ def run(
         }
         runtime = None if build is None else build.runtime
         data = {"latency_ms": latency, "outputs": digests, "tail": tail, "runtime": runtime}
+        if isinstance(session, DeploymentSession):
+            data["entry"] = session.entry.id
         print_json(data | ({} if difference is None else {"max_abs_difference": difference}))
         return
     table = Table("output", "shape", "type", "smallest", "largest", title=escape(str(executable)))
     for name, array in results.items():
-        shape = "x".join(map(str, array.shape))
-        table.add_row(escape(name), shape, str(array.dtype), *_range(array))
+        extents = "x".join(map(str, array.shape))
+        table.add_row(escape(name), extents, str(array.dtype), *_range(array))
     console().print(table)
+    if isinstance(session, DeploymentSession):
+        console().print(escape(f"entry {session.entry.id} was taken"))
     if build is not None:
         console().print(f"[yellow]this is {build.sentence}[/yellow]")
     if tail is not None:

@@ -1,0 +1,137 @@
+"""Programs that become entries of a deployment, and whether they may be given fewer rows."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tvm_ios.api.destination import KeptProgram
+from tvm_ios.contest.tolerance import rounds, tolerance
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+from tvm_ios.graphturbo.batch_rows import treats_rows_alone
+
+if TYPE_CHECKING:
+    from runtime_ext.execution.built_model import BuiltModel
+
+
+class PaddingError(UserError):
+    """A program whose rows were proven to be independent, and are not by their numbers."""
+
+
+@dataclass(frozen=True)
+class PlaceInDeployment:
+    """Where in a deployment a program goes: a :class:`~tvm_ios.api.destination.Destination`.
+
+    Attributes
+    ----------
+    folder
+        The deployment.
+    model, identity
+        The model, and its :func:`~tvm_ios.models.identity.model_identity`.
+    lanes
+        Lanes that the program is scheduled for.
+    runs_here
+        Whether this machine runs it, so that numbers can be compared.
+    device, latency_ms
+        Where it was measured, if that was elsewhere, and the milliseconds of a run there.
+    policy
+        Whose schedule it is, where only a file knows.
+    remarks
+        What else is to be known of it.
+    """
+
+    folder: Path
+    model: str
+    identity: str
+    lanes: int
+    runs_here: bool
+    device: str | None = None
+    latency_ms: float | None = None
+    policy: str | None = None
+    remarks: tuple[str, ...] = ()
+
+    def require_writable(self) -> None:
+        """As :meth:`tvm_ios.api.destination.Destination.require_writable`."""
+        from runtime_ext.deployment.writer import require_place
+
+        require_place(self.folder, self.model, self.identity)
+
+    def save(self, program: KeptProgram) -> Path:
+        """As :meth:`tvm_ios.api.destination.Destination.save`.
+
+        Raises
+        ------
+        PaddingError
+            If rows that are not read change others, although the graph says that none does.
+        """
+        from runtime_ext.deployment.adding import NewEntry, add_entry
+        from runtime_ext.deployment.files import entry_folder
+        from runtime_ext.machine.this_machine import device_name
+
+        model = program.model
+        padding = program.tail is None and treats_rows_alone(program.operators)
+        if padding and self.runs_here:
+            _require_independent_rows(model, [op.kind for op in program.operators.operators])
+        device, latency_ms = self.device, self.latency_ms
+        if program.latency is not None:
+            device, latency_ms = device_name(self.lanes), program.latency * 1e3
+        entry = add_entry(
+            self.folder,
+            self.model,
+            self.identity,
+            NewEntry(
+                # Its kernels are written as the folder lacks them.
+                model.executable({}, program.notes, program.tail),
+                self.policy or program.policy,
+                export=model.kernels.export,
+                lanes=self.lanes,
+                padding=padding,
+                latency_ms=latency_ms,
+                device=device,
+                notes=(*program.remarks, *self.remarks),
+            ),
+        )
+        return entry_folder(self.folder, entry.id)
+
+
+def _require_independent_rows(model: BuiltModel, kinds: list[str]) -> None:
+    """Run a batch whole, and with other later rows: the first rows have to be the same."""
+    with closing(model.session()) as session:
+        inputs = session.random_inputs(0)
+        batch = next(iter(inputs.values())).shape[0]
+        session.run(**inputs)
+        whole = [session.get_output(port.name) for port in session.outputs]
+        largest = tolerance("float32", whole, quantised=rounds(kinds)).relative
+        for rows in sorted({1, batch // 2, batch - 1} - {0, batch}):
+            session.run(**{name: _first_rows(value, rows) for name, value in inputs.items()})
+            for port, expected in zip(session.outputs, whole, strict=True):
+                error = _relative_error(session.get_output(port.name)[:rows], expected[:rows])
+                if not error <= largest:
+                    raise PaddingError(
+                        f"{rows} of {batch} rows of output {port.name!r} differ by {error:.1e} if "
+                        "the other rows do, although no operator says so: this is a fault of "
+                        "tvm-ios, please report it"
+                    )
+
+
+def _first_rows(value: Array, rows: int) -> Array:
+    """The first rows, and the last of them again in the place of the others, as sessions pad."""
+    return value[np.minimum(np.arange(len(value)), rows - 1)]
+
+
+def _relative_error(value: Any, expected: Any) -> float:
+    """The largest difference, relative to the largest number; infinite where one is not finite."""
+    if not np.issubdtype(expected.dtype, np.floating):
+        return 0.0 if np.array_equal(value, expected) else float("inf")
+    value, expected = value.astype("float64"), expected.astype("float64")
+    finite = np.isfinite(expected)
+    if not np.array_equal(value[~finite], expected[~finite], equal_nan=True):
+        return float("inf")
+    difference = np.abs(value[finite] - expected[finite])
+    scale = max(float(np.abs(expected[finite]).max(initial=0)), 1e-30)
+    return float(difference.max(initial=0)) / scale

@@ -1,0 +1,102 @@
+"""What machines recorded, as a folder of their logs and schedules has it: recipes of programs.
+
+A folder may hold, at any depth: results of bundles (``results.json`` beside schedules), schedules,
+measurement logs (``.jsonl``) and MetaSchedule databases of tuned kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.api.combinations import Recipe
+from tvm_ios.costs.log import read_header
+from tvm_ios.errors import UserError
+from tvm_ios.files.json_text import json_object, natural
+
+_RESULTS = "results.json"
+_DATABASE = "database_tuning_record.json"
+#: As targets and machines name what code is for.
+_LEVEL = re.compile(r"x86-64-v\d|sm_\d+[af]?|skylake-avx512|haswell|nehalem")
+_LANES = re.compile(r'(\d+) lanes|"?num-cores"?[=:] ?(\d+)')
+
+
+def read_recipes(folder: Path) -> tuple[list[Recipe], list[str]]:
+    """The recipes that a folder holds, those of schedules first, and what of it is none.
+
+    Returns
+    -------
+    tuple
+        The recipes, and a sentence for each file that says something else.
+
+    Raises
+    ------
+    UserError
+        If there is no such folder, or it holds none.
+    """
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder} of logs and schedules")
+    recipes: list[Recipe] = []
+    others: list[str] = []
+    results = [path.parent for path in sorted(folder.rglob(_RESULTS))]
+    for path in sorted(folder.rglob("*.json*")):
+        # The schedule that results kept is the one of all beside them.
+        of_results = path.name != _RESULTS and path.parent in results
+        if of_results or path.name.startswith("database_"):
+            continue
+        try:
+            recipes.append(_recipe(path))
+        except UserError as error:
+            others.append(str(error))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            others.append(f"{path} is neither a log nor a schedule nor results: {error}")
+    if not recipes:
+        raise UserError(others[0] if others else f"{folder} holds no log and no schedule")
+    databases = [path.parent for path in sorted(folder.rglob(_DATABASE))]
+    with_kernels = [replace(r, database=_database_of(r, databases)) for r in recipes]
+    return sorted(with_kernels, key=lambda r: (r.schedule is None, r.path)), others
+
+
+def _recipe(path: Path) -> Recipe:
+    if path.suffix == ".jsonl":
+        header = read_header(path)
+        return Recipe(path, header.device, *_machine(path, header.target, header.device))
+    data = json_object(path.read_bytes())
+    if path.name == _RESULTS:
+        kept = str(data["kept"])
+        (latency,) = [row["latency_ms"] for row in data["policies"] if row["policy"] == kept]
+        arch, lanes = _machine(path, str(data["target"]), f"{data['lanes']} lanes")
+        schedule = path.parent / f"schedule-{kept}.json"
+        if not schedule.is_file():
+            raise UserError(f"{path} lacks {schedule.name} beside it, the schedule that was kept")
+        about: dict[str, Any] = {"policy": kept, "latency_ms": float(latency)}
+        device, batch = str(data["device"]), natural(data["batch"])
+        return Recipe(path, device, arch, lanes, schedule, batch=batch, **about)
+    if data["format"] != "tvm-ios schedule":
+        raise UserError(f"{path} is no schedule")
+    device, batch = str(data["device"]), natural(data["batch"])
+    arch, lanes = _machine(path, device, device)
+    return Recipe(path, device, arch, lanes, path, policy=str(data["policy"]), batch=batch)
+
+
+def _machine(path: Path, target: str, device: str) -> tuple[str, int]:
+    """For what code is, and how many lanes run it."""
+    from runtime_ext.machine.this_machine import level_of
+
+    level, lanes = _LEVEL.search(target), _LANES.search(device) or _LANES.search(target)
+    if level is None or lanes is None:
+        raise UserError(f"{path} does not say for which level and lanes it is: {device or target}")
+    return level_of(level[0]), int(lanes[1] or lanes[2])
+
+
+def _database_of(recipe: Recipe, databases: Sequence[Path]) -> Path | None:
+    """The first database of tuned kernels that is for the machine of a recipe."""
+    for database in databases:
+        text = (database / _DATABASE).read_text()
+        lanes = {int(cores) for _, cores in _LANES.findall(text) if cores}
+        if set(_LEVEL.findall(text)) == {recipe.arch} and lanes <= {recipe.lanes}:
+            return database
+    return None

@@ -1,0 +1,89 @@
+"""Options of ``optimize`` that take several values, of which a deployment has all combinations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tvm_ios.cli.search_options import names_in
+from tvm_ios.graph.input_shapes import InputShapeError
+from tvm_ios.graph.shape_alternatives import alternative_shapes
+from tvm_ios.models.source import ModelSource
+
+Batches = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N,...",
+        help="Another batch size, of ONNX models and those of the zoo; several: a deployment.",
+    ),
+]
+AlternativeShapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME:1,3,224,224",
+        help="The shape of an input with dynamic dimensions; once for each such input. "
+        "NAME:1,3,48,{160,320}: a deployment.",
+    ),
+]
+Archs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ARCH,...",
+        help="x86-64-v2, -v3 or -v4, or sm_90 and the like; several: a deployment.  "
+        "[this machine's, sm_90]",
+    ),
+]
+LaneCounts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N,...", help="Threads, or streams; several: a deployment.  [all CPUs, 8 streams]"
+    ),
+]
+
+
+def numbers_in(text: str | None, option: str) -> list[int]:
+    """Whole numbers from one on, between commas, each once; what is none is a wrong use."""
+    try:
+        numbers = [int(word) for word in names_in(text or "")]
+    except ValueError:
+        numbers = [0]
+    if text is not None and (not numbers or min(numbers) < 1):
+        raise typer.BadParameter(
+            f"{text!r} is no whole number from 1 on, nor several between commas",
+            param_hint=f"'{option}'",
+        )
+    return numbers
+
+
+def sources(
+    model: str,
+    random_weights: int | None,
+    shapes: Sequence[str] | None,
+    batches: Sequence[int],
+    dialect: str,
+) -> list[ModelSource]:
+    """The model in all combinations of shapes and batches; a batch is what shapes begin with."""
+    try:
+        alternatives = alternative_shapes(shapes or ())
+    except InputShapeError as error:
+        raise typer.BadParameter(str(error), param_hint="'--shape'") from error
+    every = ((shapes, batch) for shapes in alternatives for batch in batches or [None])
+    different = {_key(*each): each for each in every}
+    return [
+        ModelSource(
+            model,
+            random_weights,
+            {n: s if batch is None else (batch, *s[1:]) for n, s in each.items()},
+            batch,
+            dialect,
+        )
+        for each, batch in different.values()
+    ]
+
+
+def _key(shapes: dict[str, tuple[int, ...]], batch: int | None) -> tuple[object, ...]:
+    """What is the same model twice: shapes that differ in their batch alone, where one is given."""
+    return batch, *((n, s if batch is None else s[1:]) for n, s in sorted(shapes.items()))

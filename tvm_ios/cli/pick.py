@@ -1,0 +1,100 @@
+"""``tvm-ios pick``: which program of a deployment would be taken, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tvm_ios.cli.help_pages import HelpPage
+from tvm_ios.cli.output import (
+    Debug,
+    Json,
+    Shapes,
+    console,
+    input_shapes,
+    print_json,
+    reports_errors,
+)
+from tvm_ios.cli.tables.deployed import entry_table
+
+if TYPE_CHECKING:
+    from tvm_ios.deployment.choice import Machine
+    from tvm_ios.deployment.entry import Entry
+
+PAGE = HelpPage(
+    (
+        "tvm-ios pick app/",
+        "tvm-ios pick app/ --shape x:5,3,224,224",
+        "tvm-ios pick app/ --arch x86-64-v3 --lanes 4 --json",
+    ),
+    "`tvm-ios run` runs it; `tvm-ios prune` removes what nobody takes.",
+)
+
+
+@reports_errors
+def pick(
+    deployment: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` made of several.")],
+    shape: Shapes = None,
+    lanes: Annotated[
+        int | None, typer.Option(min=1, help="Lanes that may be used.  [CPUs of this process]")
+    ] = None,
+    arch: Annotated[
+        str | None,
+        typer.Option(help="Of another machine: x86-64-v3, sm_90 and the like.  [this one]"),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show which program of a deployment would be taken, and why.
+
+    All entries, each with why it is not taken. Without --shape it is what each entry's own shapes
+    take. A machine takes of the entries that fit the one of the smallest batch, then of the highest
+    instruction-set level, then of the most lanes.
+    """
+    from runtime_ext.deployment.machine import machine_of, this_machine
+    from tvm_ios.deployment.choice import choose, misfit
+    from tvm_ios.deployment.registry import read_registry
+
+    registry = read_registry(deployment)
+    entries = registry.entries
+    machine = this_machine(entries, lanes) if arch is None else machine_of(entries, arch, lanes)
+    shapes = input_shapes(shape) or None
+    if shapes is not None:
+        # Where none fits there is nothing to show but the reason.
+        choose(entries, machine, shapes)
+    remarks, taken = _remarks(entries, machine, shapes)
+    if as_json:
+        rows = [
+            {
+                **entry.to_json(),
+                "fits": misfit(entry, machine, shapes) is None,
+                "taken": entry.id in taken,
+                "reason": remarks[entry.id],
+            }
+            for entry in entries
+        ]
+        print_json({"model": registry.model, "taken": taken, "entries": rows})
+        return
+    asked = "" if shapes is None else f" for {', '.join(shape or ())}"
+    console().print(entry_table(f"{registry.model}{asked}", entries, remarks, taken))
+
+
+def _remarks(
+    entries: tuple[Entry, ...], machine: Machine, shapes: Any
+) -> tuple[dict[str, str], list[str]]:
+    """What is to be said of each entry, by its name, and the names of those that are taken."""
+    from tvm_ios.deployment.choice import choose, is_padded, misfit, reason
+
+    remarks: dict[str, str] = {}
+    for entry in entries:
+        if (why := misfit(entry, machine, shapes)) is not None:
+            remarks[entry.id] = why
+            continue
+        asked = shapes or entry.shapes
+        taken = choose(entries, machine, asked)
+        rows = next(iter(asked.values()))[0] if is_padded(taken, asked) else None
+        padded = "" if rows is None else f", {rows} rows padded to {taken.batch}"
+        remarks[entry.id] = f"taken{padded}" if taken == entry else reason(entry, taken)
+    return remarks, [name for name, why in remarks.items() if why.startswith("taken")]

@@ -1,0 +1,88 @@
+"""Entries of deployments, as tables or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Column, Table
+
+from tvm_ios.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from tvm_ios.api.deployed import Deployed
+    from tvm_ios.deployment.entry import Entry
+
+
+def print_deployed(done: Deployed, as_json: bool) -> None:
+    """Print what was added to a deployment, and what was not."""
+    if as_json:
+        print_json(
+            {
+                "model": done.model,
+                "deployment": str(done.folder),
+                "entries": [entry.to_json() for entry in done.entries],
+                "others": [entry.to_json() for entry in done.others],
+                "left_out": done.left_out,
+            }
+        )
+        return
+    out = console()
+    out.print(entry_table(f"{done.model}: added", done.entries))
+    for entry in done.entries:
+        for note in entry.notes:
+            out.print(f"[yellow]{escape(entry.id)}: {escape(note)}[/yellow]")
+    for sentence in done.left_out:
+        out.print(f"[yellow]left out: {escape(sentence)}[/yellow]")
+    there = f", beside {len(done.others)} that were there" if done.others else ""
+    out.print(
+        escape(
+            f"deployment: {done.folder}, {len(done.entries)} entries added{there}  "
+            f"(tvm-ios pick {done.folder})"
+        )
+    )
+
+
+def entry_table(
+    title: str,
+    entries: Sequence[Entry],
+    remarks: Mapping[str, str] | None = None,
+    taken: Sequence[str] = (),
+) -> Table:
+    """A table of entries.
+
+    Parameters
+    ----------
+    title
+        What they are.
+    entries
+        A row each.
+    remarks
+        What the last column says of each, by its name; without it there is none.
+    taken
+        Names of entries that stand out.
+    """
+    table = Table(
+        Column("entry", no_wrap=True),
+        "inputs",
+        "rows",
+        "lanes",
+        "policy",
+        "latency",
+        *([] if remarks is None else ["here"]),
+        title=escape(title),
+    )
+    for entry in entries:
+        latency = "not measured" if entry.latency_ms is None else f"{entry.latency_ms:.3f} ms"
+        table.add_row(
+            escape(entry.id),
+            escape(", ".join(map(str, entry.inputs))),
+            "any fewer" if entry.padding and (entry.batch or 1) > 1 else "as they are",
+            str(entry.lanes),
+            entry.policy,
+            latency,
+            *([] if remarks is None else [escape(remarks[entry.id])]),
+            style="bold green" if entry.id in taken else "",
+        )
+    return table
