@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from itertools import product
 
-from tvm_ios.graph.input_shapes import parse_shapes
+from tvm_ios.graph.input_shapes import InputShapeError, parse_shapes
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -20,13 +20,15 @@ def alternative_shapes(texts: Iterable[str]) -> list[dict[str, tuple[int, ...]]]
     Raises
     ------
     InputShapeError
-        If one is not of the form ``input:1,3,224,224``.
+        If one is not of the form ``input:1,3,224,224``, or is there twice.
     """
     of_input: dict[str, dict[tuple[int, ...], None]] = {}
     for text in texts:
         for plain in _without_braces(text):
             ((name, shape),) = parse_shapes([plain]).items()
-            of_input.setdefault(name, {})[shape] = None
+            if shape in of_input.setdefault(name, {}):
+                raise InputShapeError(f"{plain!r} is given twice")
+            of_input[name][shape] = None
     return [dict(zip(of_input, shapes, strict=True)) for shapes in product(*of_input.values())]
 
 
