@@ -146,3 +146,10 @@ def test_a_folder_without_logs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for folder in (tmp_path / "empty", tmp_path / "none"):
         tvm_ios(*MODEL, "--from-logs", folder, "-o", tmp_path / "app").refuses(folder)
+
+
+def test_shapes_that_a_shell_expanded_are_all_meant(app: Path) -> None:
+    """`--shape x:1,{2,3}` is one option and a word more where the shell has read the braces."""
+    outcome = tvm_ios("optimize", "--shape", "input:1,2", "input:1,3", "two_inputs", "--batch", "0")
+    assert outcome.code == 2
+    assert "--batch" in outcome.stderr

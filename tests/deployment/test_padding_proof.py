@@ -52,6 +52,6 @@ def test_alternatives_are_all_combinations() -> None:
         {"x": (1, 3), "y": (4,)},
         {"x": (1, 3), "y": (5,)},
     ]
-    # As bash expands `--shape=x:1,{2,3}`.
+    # As bash expands `--shape x:1,{2,3}`.
     assert alternative_shapes(["x:1,2", "x:1,3"]) == alternative_shapes(["x:1,{2,3}"])
     assert alternative_shapes([]) == [{}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,6 +12,8 @@ from typing import Any
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperOption
+
+_SHAPE = re.compile(r"[^:\s-][^:\s]*:\d+(,\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +124,17 @@ class _PanelledCommand(TyperCommand):
         # Pages show panels in the order in which parameters first name them.
         panels = [None, *dict.fromkeys(PANELS.values())]
         self.params.sort(key=lambda p: panels.index(getattr(p, "rich_help_panel", None)))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _with_each_shape_named(args))
+
+
+def _with_each_shape_named(args: list[str]) -> list[str]:
+    """Arguments in which shapes that a shell made of ``--shape x:1,{2,3}`` are options each."""
+    named: list[str] = []
+    for argument in args:
+        follows = len(named) > 1 and named[-2] == "--shape" and _SHAPE.fullmatch(named[-1])
+        if follows and _SHAPE.fullmatch(argument):
+            named.append("--shape")
+        named.append(argument)
+    return named
