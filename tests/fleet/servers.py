@@ -43,10 +43,14 @@ class Processes:
         """Send a signal to a server and all of its processes."""
         os.killpg(self.servers[server].pid, number)
 
-    def start(self, module: Sequence[str] = ("tvm.exec.rpc_server",)) -> str:
-        """One more server; its address."""
+    def start(self, ours: bool = False) -> str:
+        """One more server, TVM's or ours; its address."""
         port = _free_port()
-        process = _started(["-m", *module, *_listening(port), *self.options])
+        if ours:
+            command = ["tvm_ios", "server", "--port", str(port)]
+        else:
+            command = ["tvm.exec.rpc_server", *_listening(port)]
+        process = _started(["-m", *command, *self.options])
         address = f"127.0.0.1:{port}"
         self.servers[address] = process
         self.wait(len(self.servers))
