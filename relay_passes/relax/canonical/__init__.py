@@ -6,5 +6,6 @@
 - ``fold_empty``: what has no elements is a constant.
 - ``raise_clip``, ``raise_extreme``, ``raise_gather``, ``raise_pad``: what importers spell in
   several is one operator.
+- ``take_fields``: no tensor that an operator returns is left out.
 - ``wrap_indices``: no index leads beyond the data.
 """

@@ -16,6 +16,7 @@ from relay_passes.relax.canonical.raise_clip import RaiseClip
 from relay_passes.relax.canonical.raise_extreme import RaiseExtreme
 from relay_passes.relax.canonical.raise_gather import RaiseGather
 from relay_passes.relax.canonical.raise_pad import RaisePad
+from relay_passes.relax.canonical.take_fields import TakeFields
 from relay_passes.relax.canonical.wrap_indices import WrapIndices
 from relay_passes.relax.expressions import (
     first_field,
@@ -58,6 +59,8 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         FoldSmallConstants(),
         relax.transform.CanonicalizeBindings(),
         relax.transform.DeadCodeElimination(),
+        TakeFields(),
+        relax.transform.CanonicalizeBindings(),
     ]
     return tvm.transform.Sequential(passes)(without_casts(_with_calls_inlined(module)))
 
