@@ -24,7 +24,9 @@ def main() -> None:
         ("fine_grained_waits.py", lanes),
         ("graphturbo_model.py", lanes),
         ("graphturbo_cpu.py", lanes),
+        ("deployment.py", []),
         ("memory.py", []),
+        ("networks.py", []),
     ):
         print(f"== {name}", flush=True)
         script = Path(__file__).parent / name
