@@ -37,7 +37,6 @@ class KernelTimer:
     def __init__(self, target: Any, lanes: int) -> None:
         self.target = target
         self.lanes = lanes
-        self._unit = VectorUnit.of(target)
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
         """Seconds of each kernel, in its fastest round.
@@ -46,7 +45,10 @@ class KernelTimer:
         little; what else runs only ever adds to a round.
         """
         with temporary_folder() as folder, ExitStack() as stack:
-            programs, module = self._build(specs, folder)
+            programs, objects = compiled_programs(specs, self.target, self.lanes, folder)
+            path = folder / "kernels.so"
+            link(path, objects)
+            module = tvm.runtime.load_module(str(path))
             runners: list[tuple[NativeExecutor, int]] = []
             for program in programs:
                 (symbol,) = program.kernels
@@ -62,18 +64,23 @@ class KernelTimer:
             rounds = [[_sample(*runner) for runner in runners] for _ in range(_ROUNDS)]
         return [min(samples) for samples in zip(*rounds, strict=True)]
 
-    def _build(self, specs: Sequence[Contraction], folder: Path) -> tuple[list[Program], Any]:
-        def make(number: int) -> Program:
-            artefact, library = build_kernel(specs[number], str(number), self.target, self._unit)
-            (folder / f"{number}.o").write_bytes(object_code(library))
-            (phase,) = artefact.phases
-            return _program(specs[number], phase.symbol, phase.tiles, self.lanes)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            programs = list(pool.map(make, range(len(specs))))
-        path = folder / "kernels.so"
-        link(path, [folder / f"{i}.o" for i in range(len(specs))])
-        return programs, tvm.runtime.load_module(str(path))
+def compiled_programs(
+    specs: Sequence[Contraction], target: Any, lanes: int, folder: Path
+) -> tuple[list[Program], list[Path]]:
+    """Programs of a kernel each, and the object files of the kernels in a folder."""
+    unit = VectorUnit.of(target)
+
+    def make(number: int) -> tuple[Program, Path]:
+        artefact, library = build_kernel(specs[number], str(number), target, unit)
+        path = folder / f"{number}.o"
+        path.write_bytes(object_code(library))
+        (phase,) = artefact.phases
+        return _program(specs[number], phase.symbol, phase.tiles, lanes), path
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = list(pool.map(make, range(len(specs))))
+    return [program for program, _ in made], [path for _, path in made]
 
 
 def _program(spec: Contraction, symbol: str, tiles: int, lanes: int) -> Program:

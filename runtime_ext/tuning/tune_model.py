@@ -73,6 +73,8 @@ def tune_model(
         )
         if compacted:
             compact(opened)
+    # Each operator has its default timed, unless that failed.
+    missing = sum(task.weight > 0 for task in tasks) - sum(row.task.weight > 0 for row in kernels)
     saved = sum(row.task.weight * (row.default - row.best) for row in kernels if row.default)
     return TuningResult(
         model=model.name,
@@ -80,8 +82,8 @@ def tune_model(
         kernels=kernels,
         default=default,
         tuned=default - saved,
-        missing=0,  # each of them has its default timed
-        untouched=len(tasks) - len(kernels),
+        missing=missing,
+        untouched=len(tasks) - len(kernels) - missing,
         mended=opened.mended,
         seconds=time.perf_counter() - begin,
     )

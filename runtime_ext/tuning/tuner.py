@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,10 @@ class Timer(Protocol):
     """Times contractions, such as :class:`runtime_ext.cpu.kernel_timer.KernelTimer`."""
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
-        """Seconds of each contraction; the others are compared with the first."""
+        """Seconds of each contraction; the others are compared with the first.
+
+        Infinite for one that could not be timed.
+        """
         ...
 
 
@@ -91,7 +95,7 @@ def tune(
         batch = fresh[first : first + _ROUND]
         specs = [state.spec_of(state.reference) for state in batch]
         for state, seconds in zip(batch, timer.measure(specs), strict=True):
-            state.record([seconds], [state.reference], target)
+            state.refer_to(seconds, target)
         report()
     while open_states := [state for state in states if state.room(limits.trials)]:
         if limits.seconds is not None and time.perf_counter() - begin >= limits.seconds:
@@ -100,17 +104,20 @@ def tune(
         model.fit([s.samples for s in states if s.seconds])
         chosen = state.choose(model, min(_ROUND, state.room(limits.trials)), rng)
         reference, *seconds = timer.measure([state.spec_of(p) for p in (state.reference, *chosen)])
-        if not state.seconds or reference < state.default:
-            # What else runs on the machine only ever adds: the fastest time is the true one.
-            state.record([reference], [state.reference], target)
-        state.record(seconds, chosen, target)
+        state.refer_to(reference, target)
+        if not state.given_up:
+            state.record(seconds, chosen, target)
         report()
     return tuple(state.result() for state in states if state.seconds)
 
 
 @dataclass
 class _State:
-    """A contraction while it is tuned; ``seconds`` are by index into ``points``."""
+    """A contraction while it is tuned; ``seconds`` are by index into ``points``.
+
+    ``failed`` are points that could not be timed in this run, and of a contraction that was
+    ``given_up`` the reference.
+    """
 
     task: ContractionTask
     space: Space
@@ -123,6 +130,8 @@ class _State:
     features: Any
     new: int = 0
     gain: float = 0.0
+    given_up: bool = False
+    failed: set[int] = field(default_factory=set)
     _index: dict[ContractionCut, int] = field(default_factory=dict)
 
     @staticmethod
@@ -193,7 +202,9 @@ class _State:
 
     def room(self, trials: int) -> int:
         """Trials that are left."""
-        timed = max(1, len(self.seconds))
+        if self.given_up:
+            return 0
+        timed = max(1, len(self.seconds)) + len(self.failed)
         return max(0, min(trials - timed - self.forgotten, len(self.points) - timed))
 
     def spec_of(self, point: ContractionCut) -> Contraction:
@@ -204,7 +215,7 @@ class _State:
         self, model: SpeedModel, count: int, rng: np.random.Generator
     ) -> list[ContractionCut]:
         """Points to time next: the most promising by the model, and a few at random."""
-        timed = {*self.seconds, self._index[self.reference]}
+        timed = {*self.seconds, *self.failed, self._index[self.reference]}
         remaining = np.array([i for i in range(len(self.points)) if i not in timed])
         order = rng.permutation(remaining)
         speeds = model.predict(self.features[order])
@@ -214,15 +225,26 @@ class _State:
             order = np.concatenate([order[:drawn], ranked[~np.isin(ranked, order[:drawn])]])
         return [self.points[i] for i in order[:count]]
 
+    def refer_to(self, seconds: float, target: Any) -> None:
+        """Add a time of the reference; without one nothing can be compared, now or later."""
+        if math.isinf(seconds):
+            self.given_up = True
+        elif not self.seconds or seconds < self.default:
+            # What else runs on the machine only ever adds: the fastest time is the true one.
+            self.record([seconds], [self.reference], target)
+
     def record(
         self, seconds: Sequence[float], chosen: Sequence[ContractionCut], target: Any
     ) -> None:
-        """Add trials, also to the log."""
+        """Add trials, also to the log; the next run tries again what could not be timed."""
         best_before = self.best if self.seconds else None
         database = self.log.database
         workload = database.commit_workload(self.workload)
         arguments = meta_schedule.arg_info.ArgInfo.from_entry_func(self.workload, False)
         for point, measured in zip(chosen, seconds, strict=True):
+            if math.isinf(measured):
+                self.failed.add(self._index[point])
+                continue
             trace = self.space.schedule(self.task.spec, self.workload, point).trace
             database.commit_tuning_record(
                 meta_schedule.database.TuningRecord(trace, workload, [measured], target, arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,43 @@ def test_no_round_begins_after_the_time_is_up(tmp_path: Path) -> None:
     timer = Bowl()
     done, _ = run(tmp_path, tasks, timer, TuningLimits(trials=64, seconds=0.0))
     assert [(row.task.name, row.trials) for row in done] == [("32to64", 1)]
+
+
+class Failing(Bowl):
+    """A timer that has no time of blockings of some heights, nor of some contractions."""
+
+    def __init__(self, heights: set[int], channels: frozenset[int] = frozenset()) -> None:
+        super().__init__()
+        self.heights, self.channels = heights, channels
+
+    def seconds(self, spec: Contraction) -> float:
+        if spec.blocking.pixels in self.heights or spec.channels in self.channels:
+            return math.inf
+        return super().seconds(spec)
+
+
+def test_a_trial_that_fails_costs_itself_alone(tmp_path: Path) -> None:
+    one = task(32, 64)
+    heights = {p.pixels for p in SPACE.points(one.spec)} - {SPACE.explicit(one.spec).pixels}
+    failing = Failing({min(heights), max(heights)})
+    (done,), _ = run(tmp_path, [one], failing, TuningLimits(trials=60))
+    failed = [each for each in failing.timed if each[1].pixels in failing.heights]
+    assert 0 < len(failed) < 59
+    assert len(failed) == len(set(failed)), "none is tried twice"
+    assert len(recorded(tmp_path)) == done.trials == 60 - len(failed)
+    assert done.best < done.default < 1
+    again = Failing(failing.heights)
+    run(tmp_path, [one], again, TuningLimits(trials=60))
+    assert len(again.timed) > 0, "the next run may try again"
+
+
+def test_a_contraction_without_a_default_is_given_up(tmp_path: Path) -> None:
+    tasks = [task(32, 64), task(48, 64), task(16, 32, 0, merged=1)]
+    timer = Failing(set(), frozenset({48, 16}))
+    done, _ = run(tmp_path, tasks, timer, TuningLimits(trials=12))
+    assert [(row.task.name, row.trials) for row in done] == [("32to64", 12)]
+    assert [c for c, _ in timer.timed].count(48) == 1
+    assert len(recorded(tmp_path)) == 12
 
 
 def test_a_small_space_is_exhausted(tmp_path: Path) -> None:
