@@ -24,9 +24,10 @@ from runtime_ext.kernels.spec import Contraction
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role
 
-_ROUNDS = 11
+#: How often each kernel is timed.
+ROUNDS = 11
 #: Seconds of one sample: long enough that the clock and the start of the lanes do not count.
-_SAMPLE_SECONDS = 3e-4
+SAMPLE_SECONDS = 3e-4
 #: Lanes of the kernel before spin no longer.
 _PAUSE, _SPIN = 3e-4, 1e-4
 
@@ -60,8 +61,8 @@ class KernelTimer:
                 )
                 stack.callback(executor.close)
                 seconds = min(executor.benchmark(1, 3))
-                runners.append((executor, max(1, math.ceil(_SAMPLE_SECONDS / seconds))))
-            rounds = [[_sample(*runner) for runner in runners] for _ in range(_ROUNDS)]
+                runners.append((executor, max(1, math.ceil(SAMPLE_SECONDS / seconds))))
+            rounds = [[_sample(*runner) for runner in runners] for _ in range(ROUNDS)]
         return [min(samples) for samples in zip(*rounds, strict=True)]
 
 

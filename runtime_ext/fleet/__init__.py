@@ -18,6 +18,8 @@
     The machines of a key: lent to one caller each, lost, found again.
 ``device.py``
     All of it as a device that measured searches use.
+``kernel_timer.py``
+    Blockings of contractions, timed on it while kernels are tuned.
 ``server.py``
     TVM's server with the executor preloaded.
 """

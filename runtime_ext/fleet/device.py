@@ -119,6 +119,21 @@ class FleetDevice:
         launches, machine = self._pool.run(lambda machine: machine.profile(trial))
         return [MachineSamples(samples, machine) for samples in of_a_tile(program, launches)]
 
+    def time_in_turn(
+        self, trials: Sequence[Trial], sampling: Sampling, rounds: int
+    ) -> list[list[float]]:
+        """Samples of each of some programs, which take turns on one machine.
+
+        There are none of one that fails.
+
+        Raises
+        ------
+        UntimedError
+            If no machine is left, or three were lost with these programs.
+        """
+        samples, _ = self._pool.run(lambda machine: machine.time_in_turn(trials, sampling, rounds))
+        return samples
+
     def launch_overhead(self) -> list[float]:
         """None: the executor's calls are outside the spans that it takes of launches."""
         return [0.0]

@@ -6,7 +6,8 @@ import hashlib
 import json
 import platform
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from runtime_ext.fleet.tracker import Lent
 from runtime_ext.native_library import INTERFACE, native_library_path
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import JsonError, json_object
+from tvm_ios.measuring.timing_device import UntimedError
 
 T = TypeVar("T")
 
@@ -38,7 +40,7 @@ class LostError(Exception):
     """A machine that does not answer, or no longer; the sentence does not name it."""
 
 
-class TrialError(UserError):
+class TrialError(UntimedError):
     """A program that a machine could not time though it answers."""
 
 
@@ -112,13 +114,33 @@ class Machine:
             If the program fails there.
         """
 
-        def samples(number: int, run_seconds: float) -> str:
-            expected = sampling.tries * sampling.samples
-            expected *= max(sampling.sample_seconds, run_seconds)
-            limit = _PATIENCE + _MARGIN * (expected + run_seconds)
-            return self._ask("time_trial", number, *asdict(sampling).values(), seconds=limit)
+        with self._opened(trial) as opened:
+            return self._sampled(opened, sampling)
 
-        return self._with(trial, samples)
+    def time_in_turn(
+        self, trials: Sequence[Trial], sampling: Sampling, rounds: int
+    ) -> list[list[float]]:
+        """Samples of each of some programs, which take turns; none of one that fails.
+
+        Raises
+        ------
+        LostError
+            If the machine does not answer in time.
+        """
+        samples: list[list[float]] = [[] for _ in trials]
+        with ExitStack() as stack:
+            opened: dict[int, _Opened] = {}
+            for place, trial in enumerate(trials):
+                with suppress(TrialError):
+                    opened[place] = stack.enter_context(self._opened(trial))
+            for _ in range(rounds):
+                for place in tuple(opened):
+                    try:
+                        samples[place] += self._sampled(opened[place], sampling)
+                    except TrialError:
+                        del opened[place]
+                        samples[place] = []
+        return samples
 
     def profile(self, trial: Trial) -> list[list[float]]:
         """For each launch of a program of one lane its seconds, in several rounds.
@@ -129,11 +151,9 @@ class Machine:
             As :meth:`time`.
         """
 
-        def rounds(number: int, run_seconds: float) -> str:
-            limit = _PATIENCE + _MARGIN * 20 * run_seconds
-            return self._ask("profile_trial", number, seconds=limit)
-
-        return self._with(trial, rounds)
+        with self._opened(trial) as opened:
+            limit = _PATIENCE + _MARGIN * 20 * opened.seconds
+            return json.loads(self._ask("profile_trial", opened.number, seconds=limit))
 
     def close(self) -> None:
         """Give the server back, if it still answers."""
@@ -145,18 +165,27 @@ class Machine:
         self._functions.clear()
         self._library = self._session = None
 
-    def _with(self, trial: Trial, measure: Callable[[int, float], str]) -> Any:
+    @contextmanager
+    def _opened(self, trial: Trial) -> Iterator[_Opened]:
+        """A program that is ready there, and ran once."""
         paths = [self._path(library) for library in trial.libraries]
         request = json.dumps({"program": trial.program, "libraries": paths})
         limit = _FIRST_RUN_SECONDS + len(request) / _SLOWEST_NETWORK
         opened = json.loads(self._ask("open_trial", request, seconds=limit))
+        number = opened["trial"]
         try:
-            answer = measure(opened["trial"], opened["seconds"])
+            yield _Opened(number, opened["seconds"])
         except TrialError:
-            self._ask("close_trial", opened["trial"])
+            self._ask("close_trial", number)
             raise
-        self._ask("close_trial", opened["trial"])
-        return json.loads(answer)
+        self._ask("close_trial", number)
+
+    def _sampled(self, opened: _Opened, sampling: Sampling) -> list[float]:
+        expected = sampling.tries * sampling.samples
+        expected *= max(sampling.sample_seconds, opened.seconds)
+        limit = _PATIENCE + _MARGIN * (expected + opened.seconds)
+        arguments = (opened.number, *asdict(sampling).values())
+        return json.loads(self._ask("time_trial", *arguments, seconds=limit))
 
     def _path(self, library: KernelLibrary) -> str:
         """Where a library is there; it is sent if it is not there yet."""
@@ -260,6 +289,14 @@ class Machine:
         except Exception:
             return False
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A program that is ready on a machine: its number there, and the seconds of its first run."""
+
+    number: int
+    seconds: float
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class MachinePool:
         ------
         FleetLostError
             If no machine is left and none comes back within 20 s.
-        UserError
+        UntimedError
             If three machines were lost with it, or it fails where it runs.
         """
         lost: list[Gone] = []
@@ -110,7 +110,7 @@ class MachinePool:
             else:
                 self._put(machine)
                 return answer, machine.address
-        raise UserError(
+        raise UntimedError(
             f"a program was tried on {len(lost)} machines, and all of them were lost with it: "
             + "; ".join(f"{gone.machine}: {gone.why}" for gone in lost)
         )

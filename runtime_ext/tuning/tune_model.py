@@ -9,6 +9,8 @@ from typing import Any
 from runtime_ext.backend import Backend
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernel_timer import KernelTimer
+from runtime_ext.fleet.device import FleetDevice
+from runtime_ext.fleet.kernel_timer import FleetKernelTimer
 from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.tuning.model_tasks import tuning_tasks
 from runtime_ext.tuning.speed_model import SpeedModel
@@ -91,9 +93,11 @@ def tune_model(
 
 def _timer(backend: Backend[Any]) -> Timer:
     """The timer of kernels of a target."""
-    compiler = backend.compiler
+    compiler, device = backend.compiler, backend.device
+    if isinstance(device, FleetDevice):
+        return FleetKernelTimer(device)
     if isinstance(compiler, KernelCompiler):
         return KernelTimer(compiler.target, compiler.lanes)
     from runtime_ext.cuda.kernel_timer import GpuKernelTimer
 
-    return GpuKernelTimer(compiler, backend.device)
+    return GpuKernelTimer(compiler, device)

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tvm_ios.cli.fleet_report import fleet_report, tell_fleet
 from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Bars,
@@ -27,9 +28,11 @@ from tvm_ios.cli.output import (
 )
 from tvm_ios.cli.search_options import (
     Arch,
+    Devices,
     DialectName,
     DialectOption,
     GroupsAStage,
+    Key,
     Lanes,
     MaxBlock,
     MeasureMode,
@@ -37,6 +40,8 @@ from tvm_ios.cli.search_options import (
     PrecisionOption,
     Target,
     TargetKind,
+    Tracker,
+    fleet_choice,
     search_options,
 )
 
@@ -48,7 +53,10 @@ _WORTH_TELLING = 0.01
 
 
 PAGE = HelpPage(
-    ("tvm-ios tune squeezenet --log log/ --time-limit 600",),
+    (
+        "tvm-ios tune squeezenet --log log/ --time-limit 600",
+        "tvm-ios tune squeezenet --log log/ --tracker 127.0.0.1:9190 --key epyc",
+    ),
     "`tvm-ios optimize --log` uses the log.",
 )
 
@@ -82,6 +90,9 @@ def tune(
             help="Of Relay convolutions, try other blocks of channels than TVM's own too.",
         ),
     ] = False,
+    tracker: Tracker = None,
+    key: Key = None,
+    devices: Devices = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     compact: Annotated[
@@ -98,7 +109,8 @@ def tune(
     The convolutions and matrix products of the model, and those of operators that the search may
     merge, are timed in many variants; a learned cost model chooses which, and the trials go where
     the model's latency falls most. The log can be killed, continued and given to `optimize --log`,
-    or to `bundle --log`. With --target cuda the tiles of GPU kernels are tuned, on a GPU here.
+    or to `bundle --log`. With --target cuda the tiles of GPU kernels are tuned, on a GPU here; with
+    --tracker the trials run on the servers of a key, several at once, and are compiled here.
     """
     if all_blocks and dialect is not DialectName.relay:
         raise typer.BadParameter(
@@ -118,6 +130,7 @@ def tune(
         arch=arch,
         precision=precision,
         dialect=dialect,
+        fleet=fleet_choice(tracker, key, devices),
     )
     from tvm_ios.api.tune import tune_model
     from tvm_ios.models.source import ModelSource
@@ -135,8 +148,9 @@ def tune(
             tuning=_Falls(bars),
         )
     tell_tail(done.tail)
+    tell_fleet(options.fleet)
     if as_json:
-        print_json(_json(done))
+        print_json({**_json(done), **fleet_report(options.fleet)})
     else:
         _print(done, model + _again(batch, target, arch, dialect))
 

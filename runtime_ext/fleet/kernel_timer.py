@@ -1,0 +1,72 @@
+"""Time blockings of one contraction on the machines of a fleet, several at once."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from runtime_ext.cpu.device import Sampling
+from runtime_ext.cpu.kernel_timer import ROUNDS, SAMPLE_SECONDS, compiled_programs
+from runtime_ext.fleet.device import FleetDevice
+from runtime_ext.fleet.kernel_library import kernel_library
+from runtime_ext.fleet.machine import Trial
+from runtime_ext.kernels.spec import Contraction
+from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.measuring.timing_device import UntimedError
+from tvm_ios.program.program_json import program_to_json
+
+_SAMPLING = Sampling(samples=1, sample_seconds=SAMPLE_SECONDS, tries=1)
+
+
+class FleetKernelTimer:
+    """See :class:`runtime_ext.tuning.tuner.Timer`; kernels are compiled here.
+
+    They are dealt to as many machines as there are. Each machine times the first kernel too, beside
+    its own, and these count in proportion to it: machines are alike, but not equal.
+
+    Parameters
+    ----------
+    fleet
+        The machines.
+    """
+
+    def __init__(self, fleet: FleetDevice) -> None:
+        self._fleet = fleet
+
+    def measure(self, specs: Sequence[Contraction]) -> list[float]:
+        """Seconds of each kernel, in its fastest round; infinite where no machine could time it."""
+        reference, *others = self._trials(specs)
+        hands = [others[first :: self._fleet.concurrency] for first in range(len(others))]
+        hands = hands[: self._fleet.concurrency] or [[]]
+        with ThreadPoolExecutor(len(hands)) as threads:
+            timed = list(threads.map(lambda hand: self._timed(reference, hand), hands))
+        least = min(first for first, _ in timed)
+        seconds = [least] + [math.inf] * len(others)
+        for place, (first, each) in enumerate(timed):
+            # A reference without a time says nothing of the others.
+            scale = least / first if first < math.inf else math.inf
+            seconds[1 + place :: len(hands)] = [scale * s for s in each]
+        return seconds
+
+    def _timed(self, reference: Trial, hand: Sequence[Trial]) -> tuple[float, list[float]]:
+        """Seconds of the first kernel, and of those of one machine beside it."""
+        try:
+            rounds = self._fleet.time_in_turn([reference, *hand], _SAMPLING, ROUNDS)
+        except UntimedError:
+            if len(hand) < 2:
+                return math.inf, [math.inf] * len(hand)
+            # One of them may be to blame: each by itself.
+            alone = [self._timed(reference, [trial]) for trial in hand]
+            least = min(first for first, _ in alone)
+            return least, [s * least / f if f < math.inf else f for f, (s,) in alone]
+        first, *each = (min(samples, default=math.inf) for samples in rounds)
+        return first, each
+
+    def _trials(self, specs: Sequence[Contraction]) -> list[Trial]:
+        fleet = self._fleet
+        with temporary_folder() as folder:
+            programs, objects = compiled_programs(specs, fleet.target, fleet.lanes, folder)
+            library = kernel_library(objects, fleet.kind.machine, platform.machine())
+        return [Trial(program_to_json(program), (library,)) for program in programs]
