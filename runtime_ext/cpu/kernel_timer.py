@@ -22,7 +22,7 @@ from runtime_ext.cpu.machine_code import object_code
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.kernels.spec import Contraction
 from tvm_ios.files.atomic import temporary_folder
-from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role
+from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
 
 #: How often each kernel is timed.
 ROUNDS = 11
@@ -86,8 +86,10 @@ def compiled_programs(
 
 def _program(spec: Contraction, symbol: str, tiles: int, lanes: int) -> Program:
     """One kernel, its tiles divided evenly."""
+    written = {statement.target.buffer for statement in spec.statements}
+    roles = {spec.weight: Role.CONSTANT, **dict.fromkeys(written, Role.OUTPUT)}
     buffers = tuple(
-        Buffer(f"b{i}", BufferType(shape), Role.CONSTANT if i == spec.weight else Role.INPUT)
+        Buffer(f"b{i}", BufferType(shape), roles.get(i, Role.INPUT))
         for i, shape in enumerate(spec.buffers)
     )
     borders = [tiles * lane // lanes for lane in range(lanes + 1)]
@@ -97,6 +99,7 @@ def _program(spec: Contraction, symbol: str, tiles: int, lanes: int) -> Program:
         kernels=(symbol,),
         buffers=buffers,
         units=("kernel",),
+        uses=(KernelUse(tiles, len(buffers), tuple(sorted(written))),),
     )
 
 

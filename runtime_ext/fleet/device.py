@@ -121,10 +121,8 @@ class FleetDevice:
 
     def time_in_turn(
         self, trials: Sequence[Trial], sampling: Sampling, rounds: int
-    ) -> list[list[float]]:
-        """Samples of each of some programs, which take turns on one machine.
-
-        There are none of one that fails.
+    ) -> list[list[float] | TrialError]:
+        """Samples of each of some programs, which take turns on one machine, or why there are none.
 
         Raises
         ------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,7 @@ from runtime_ext.cpu.device import Sampling
 from runtime_ext.cpu.kernel_timer import ROUNDS, SAMPLE_SECONDS, compiled_programs
 from runtime_ext.fleet.device import FleetDevice
 from runtime_ext.fleet.kernel_library import kernel_library
-from runtime_ext.fleet.machine import Trial
+from runtime_ext.fleet.machine import Trial, TrialError
 from runtime_ext.kernels.spec import Contraction
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.measuring.timing_device import UntimedError
@@ -30,9 +31,15 @@ class FleetKernelTimer:
     ----------
     fleet
         The machines.
+
+    Attributes
+    ----------
+    failed
+        Trials that no machine could time: how many, by the reason.
     """
 
     def __init__(self, fleet: FleetDevice) -> None:
+        self.failed: Counter[str] = Counter()
         self._fleet = fleet
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
@@ -54,15 +61,22 @@ class FleetKernelTimer:
         """Seconds of the first kernel, and of those of one machine beside it."""
         try:
             rounds = self._fleet.time_in_turn([reference, *hand], _SAMPLING, ROUNDS)
-        except UntimedError:
+        except UntimedError as error:
             if len(hand) < 2:
+                self.failed[str(error)] += 1
                 return math.inf, [math.inf] * len(hand)
             # One of them may be to blame: each by itself.
             alone = [self._timed(reference, [trial]) for trial in hand]
             least = min(first for first, _ in alone)
             return least, [s * least / f if f < math.inf else f for f, (s,) in alone]
-        first, *each = (min(samples, default=math.inf) for samples in rounds)
+        first, *each = map(self._least, rounds)
         return first, each
+
+    def _least(self, samples: list[float] | TrialError) -> float:
+        if isinstance(samples, TrialError):
+            self.failed[str(samples)] += 1
+            return math.inf
+        return min(samples)
 
     def _trials(self, specs: Sequence[Contraction]) -> list[Trial]:
         fleet = self._fleet

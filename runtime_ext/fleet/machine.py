@@ -7,7 +7,7 @@ import json
 import platform
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -119,28 +119,30 @@ class Machine:
 
     def time_in_turn(
         self, trials: Sequence[Trial], sampling: Sampling, rounds: int
-    ) -> list[list[float]]:
-        """Samples of each of some programs, which take turns; none of one that fails.
+    ) -> list[list[float] | TrialError]:
+        """Samples of each of some programs, which take turns, or why there are none.
 
         Raises
         ------
         LostError
             If the machine does not answer in time.
         """
-        samples: list[list[float]] = [[] for _ in trials]
+        opened: dict[int, _Opened] = {}
+        samples: dict[int, list[float]] = {}
+        failed: dict[int, TrialError] = {}
         with ExitStack() as stack:
-            opened: dict[int, _Opened] = {}
             for place, trial in enumerate(trials):
-                with suppress(TrialError):
+                try:
                     opened[place] = stack.enter_context(self._opened(trial))
+                except TrialError as error:
+                    failed[place] = error
             for _ in range(rounds):
-                for place in tuple(opened):
+                for place in opened.keys() - failed.keys():
                     try:
-                        samples[place] += self._sampled(opened[place], sampling)
-                    except TrialError:
-                        del opened[place]
-                        samples[place] = []
-        return samples
+                        samples.setdefault(place, []).extend(self._sampled(opened[place], sampling))
+                    except TrialError as error:
+                        failed[place] = error
+        return [failed.get(place) or samples[place] for place in range(len(trials))]
 
     def profile(self, trial: Trial) -> list[list[float]]:
         """For each launch of a program of one lane its seconds, in several rounds.

@@ -61,6 +61,7 @@ def tune_model(
     cost_model = SpeedModel(available_lanes())
     with open_log(log, compiler.target) as opened:
         tasks = tuning_tasks(model, compiler.space)
+        timer = _timer(backend)
         default = model.sequential_latency()
         begin = time.perf_counter()
         kernels = tune(
@@ -68,7 +69,7 @@ def tune_model(
             opened,
             compiler.target,
             compiler.space,
-            _timer(backend),
+            timer,
             cost_model,
             limits,
             lambda done, total, saved: progress(done, total, default - saved, default),
@@ -87,6 +88,7 @@ def tune_model(
         missing=missing,
         untouched=len(tasks) - len(kernels) - missing,
         mended=opened.mended,
+        failed=timer.failed if isinstance(timer, FleetKernelTimer) else {},
         seconds=time.perf_counter() - begin,
     )
 

@@ -42,6 +42,7 @@ def test_tune_and_continue(model: Path, tmp_path: Path) -> None:
         "missing",
         "untouched",
         "mended",
+        "failed",
         "seconds",
     ]
     assert first["model"] == "small"

@@ -12,6 +12,7 @@ import pytest
 from runtime_ext.cpu.device import Sampling
 from runtime_ext.fleet.device import FleetDevice
 from runtime_ext.fleet.kernel_timer import FleetKernelTimer
+from runtime_ext.fleet.machine import TrialError
 from tvm_ios.measuring.timing_device import UntimedError
 
 
@@ -31,7 +32,7 @@ class Fleet:
 
     def time_in_turn(
         self, trials: Sequence[int], sampling: Sampling, rounds: int
-    ) -> list[list[float]]:
+    ) -> list[list[float] | TrialError]:
         with self._lock:
             number = len(self.calls)
             self.calls.append([*trials])
@@ -39,7 +40,8 @@ class Fleet:
             raise UntimedError("three machines were lost with it")
         speed = self.speeds[number % len(self.speeds)]
         times = [[t * speed * noise for noise in (1.0, 1.2)] for t in trials]
-        return [[] if t in self.failing else s for t, s in zip(trials, times, strict=True)]
+        failed = TrialError("it fails there")
+        return [failed if t in self.failing else s for t, s in zip(trials, times, strict=True)]
 
 
 def measure(fleet: Fleet, trials: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> list[float]:

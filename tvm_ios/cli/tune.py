@@ -196,6 +196,7 @@ def _json(done: TuningResult) -> dict[str, Any]:
         "missing": done.missing,
         "untouched": done.untouched,
         "mended": done.mended,
+        "failed": dict(done.failed),
         "seconds": done.seconds,
     }
 
@@ -244,6 +245,8 @@ def _print(done: TuningResult, model: str) -> None:
         )
     if done.missing:
         out.print(f"[yellow]{done.missing} operators of the model are not in the log[/yellow]")
+    for reason, count in done.failed.items():
+        out.print(f"[yellow]{count} trials could not be timed: {escape(reason)}[/yellow]")
     untouched = f"; {done.untouched} merge candidates were left" if done.untouched else ""
     out.print(f"{new} trials in {done.seconds:.0f} s, {earlier} were in the log before{untouched}")
     out.print(escape(f"tuning log: {done.log}  (tvm-ios optimize {model} --log {done.log})"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -135,6 +135,8 @@ class TuningResult:
         Unfinished lines of a killed run that were removed from the log.
     seconds
         How long tuning took.
+    failed
+        Trials that no machine of a fleet could time: how many, by the reason.
     tail
         What of the model runs after its program, and is not tuned, in a sentence.
     """
@@ -148,4 +150,5 @@ class TuningResult:
     untouched: int
     mended: int
     seconds: float
+    failed: Mapping[str, int] = field(default_factory=dict[str, int])
     tail: str | None = None
