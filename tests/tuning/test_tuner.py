@@ -184,7 +184,7 @@ def test_a_contraction_without_a_default_is_given_up(tmp_path: Path) -> None:
     timer = Failing(set(), frozenset({48, 16}))
     done, _ = run(tmp_path, tasks, timer, TuningLimits(trials=12))
     assert [(row.task.name, row.trials) for row in done] == [("32to64", 12)]
-    assert [c for c, _ in timer.timed].count(48) == 1
+    assert [c for c, _ in timer.timed].count(48) == 2, "beside others and by itself"
     assert len(recorded(tmp_path)) == 12
 
 
