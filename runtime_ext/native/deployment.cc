@@ -1,5 +1,6 @@
 #include "deployment.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -45,8 +46,20 @@ std::optional<std::int64_t> BatchOf(const std::vector<TensorType>& inputs) {
   return batch;
 }
 
+// The name of a machine without its end, "2 lanes".
+std::string WithoutLanes(const std::string& device) {
+  const std::size_t comma = device.rfind(", ");
+  if (comma == std::string::npos) return device;
+  const std::string end = device.substr(comma + 2);
+  const std::size_t digits = end.find_first_not_of("0123456789");
+  return digits != 0 && end.substr(std::min(digits, end.size())) == " lanes"
+             ? device.substr(0, comma)
+             : device;
+}
+
 Entry ReadEntry(const JsonObject& about) {
-  const ffi::Any batch = Field(about, "batch"), latency = Field(about, "latency_ms");
+  const ffi::Any batch = Field(about, "batch"), latency = Field(about, "latency_ms"),
+                 device = Field(about, "device");
   Entry entry{Text(Field(about, "id")),
               Text(Field(about, "arch")),
               Texts(Field(about, "features")),
@@ -56,7 +69,10 @@ Entry ReadEntry(const JsonObject& about) {
               batch == nullptr ? std::nullopt : std::optional(Natural(batch)),
               Field(about, "padding").as<bool>() == true,
               Text(Field(about, "policy")),
-              latency == nullptr ? std::nullopt : std::optional(Number(latency))};
+              latency == nullptr ? std::nullopt : std::optional(Number(latency)),
+              latency == nullptr || device == nullptr
+                  ? std::nullopt
+                  : std::optional(WithoutLanes(Text(device)))};
   if (entry.id.empty() || entry.id == "." || entry.id == ".." ||
       entry.id.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
     throw Misfit("'" + entry.id + "' where an entry's name should be");

@@ -34,6 +34,8 @@ struct Entry {
   std::string policy;
   // Not if it was not measured.
   std::optional<double> latency_ms;
+  // Which kind of machine it was measured on, but for the lanes.
+  std::optional<std::string> machine;
 
   bool OnGpu() const { return arch.rfind("sm_", 0) == 0; }
 };

@@ -100,10 +100,17 @@ std::int64_t Level(const std::string& arch) {
   return arch.rfind("x86-64-v", 0) == 0 ? number : 0;
 }
 
-auto Preference(const Entry& entry) {
-  return std::make_tuple(entry.batch ? static_cast<double>(*entry.batch) : kUnknown,
-                         -Level(entry.arch), -entry.lanes, entry.latency_ms.value_or(kUnknown),
-                         entry.id);
+// Less for what is taken first, whatever its lanes and its latency.
+auto Class(const Entry& entry) {
+  return std::make_pair(entry.batch ? static_cast<double>(*entry.batch) : kUnknown,
+                        -Level(entry.arch));
+}
+
+// More lanes are not always faster, but only one machine's latencies can tell.
+auto Preference(const Entry& entry, bool same_machine) {
+  const double lanes = -static_cast<double>(entry.lanes);
+  const double latency = entry.latency_ms.value_or(kUnknown);
+  return std::make_tuple(same_machine ? latency : lanes, same_machine ? lanes : latency, entry.id);
 }
 
 // The shapes that entries serve, in words, each once.
@@ -211,15 +218,24 @@ std::string MachineMisfit(const Entry& entry, const Machine& machine) {
 
 std::size_t ChooseEntry(const std::vector<Entry>& entries, const Machine& machine,
                         const Shapes& shapes) {
-  std::optional<std::size_t> best;
+  // The numbers of those that fit, of the first class only.
+  std::vector<std::size_t> rivals;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (!MachineMisfit(entries[i], machine).empty() || !ShapeMisfit(entries[i], shapes).empty()) {
       continue;
     }
-    if (!best || Preference(entries[i]) < Preference(entries[*best])) best = i;
+    if (!rivals.empty() && Class(entries[i]) < Class(entries[rivals[0]])) rivals.clear();
+    if (rivals.empty() || Class(entries[i]) == Class(entries[rivals[0]])) rivals.push_back(i);
   }
-  if (!best) RefuseShapes(entries, machine, shapes);
-  return *best;
+  if (rivals.empty()) RefuseShapes(entries, machine, shapes);
+  const std::optional<std::string>& measured_on = entries[rivals[0]].machine;
+  const bool same_machine =
+      measured_on && std::all_of(rivals.begin(), rivals.end(), [&](std::size_t i) {
+        return entries[i].machine == measured_on;
+      });
+  return *std::min_element(rivals.begin(), rivals.end(), [&](std::size_t one, std::size_t other) {
+    return Preference(entries[one], same_machine) < Preference(entries[other], same_machine);
+  });
 }
 
 }  // namespace tvm_ios

@@ -34,9 +34,10 @@ Machine ThisMachine(const std::vector<Entry>& entries, std::int64_t lanes);
 using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 
 // The number of the entry that a machine takes for these shapes of all inputs: of those that fit
-// the one of the smallest batch, then of the highest instruction-set level (a GPU before any CPU),
-// then of the most lanes, then the fastest. Throws an ffi::Error of kind DeploymentError that
-// names what there is.
+// the ones of the smallest batch, of these the ones of the highest instruction-set level (a GPU
+// before any CPU). If all of these were measured on one machine, the fastest; else the one of the
+// most lanes, then the fastest. Throws an ffi::Error of kind DeploymentError that names what there
+// is.
 std::size_t ChooseEntry(const std::vector<Entry>& entries, const Machine& machine,
                         const Shapes& shapes);
 

@@ -24,6 +24,7 @@ def entry(
     lanes: int = 1,
     padding: bool = True,
     latency: float | None = None,
+    device: str | None = None,
 ) -> Entry:
     inputs = tuple(TensorType(n, s, "float32") for n, s in zip("xy", shapes, strict=False))
     return Entry(
@@ -37,13 +38,18 @@ def entry(
         padding=padding,
         policy="ios",
         latency_ms=latency,
-        device=None,
+        device=device,
         date="",
         bytes=0,
     )
 
 
 MACHINE = Machine(frozenset(("ssse3", "avx2")), 2)
+#: Names of machines, most of one kind; some end in something else than lanes.
+devices = st.sampled_from([f"Xeon, x86-64-v3, {lanes} lanes" for lanes in (1, 2, 3)]) | (
+    st.sampled_from(("Xeon, x86-64-v3", "EPYC, 1 lanes", "1 lanes", "EPYC, lanes", "EPYC,1 lanes"))
+    | st.none()
+)
 extents = st.integers(1, 3)
 shapes = st.one_of(
     st.tuples(st.tuples(extents, extents)),
@@ -58,17 +64,41 @@ machines = st.builds(
 )
 entries = st.lists(
     st.builds(
-        lambda which, arch, lanes, padding, latency: entry(
-            "", *which, arch=arch, lanes=lanes, padding=padding, latency=latency
+        lambda which, arch, lanes, padding, latency, device: entry(
+            "", *which, arch=arch, lanes=lanes, padding=padding, latency=latency, device=device
         ),
         shapes,
         st.sampled_from(LEVELS),
         extents,
         st.booleans(),
         st.none() | st.sampled_from((1.0, 2.0)),
+        devices,
     ),
     max_size=8,
 ).map(lambda found: [replace(e, id=f"e{n}") for n, e in enumerate(found)])
+
+
+def with_rivals(draw: st.DrawFn, entries: list[Entry]) -> list[Entry]:
+    """The same, or all for the shapes and the level of the first, most measured on one machine."""
+    if not entries or draw(st.booleans()):
+        return entries
+    first = entries[0]
+    use = {"arch": first.arch, "features": first.features}
+    alike = [replace(e, inputs=first.inputs, batch=first.batch, **use) for e in entries]
+    if draw(st.booleans()):
+        return alike
+    return [
+        replace(e, latency_ms=e.latency_ms or 1.5, device=f"EPYC, {e.lanes} lanes") for e in alike
+    ]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[Entry], Shapes]:
+    """Entries, and shapes that often one of them has."""
+    there = with_rivals(draw, draw(entries))
+    if there and draw(st.booleans()):
+        return there, draw(st.sampled_from(there)).shapes
+    return there, dict(zip("xy", draw(shapes), strict=False))
 
 
 def runs(entry: Entry, machine: Machine) -> bool:
@@ -96,11 +126,20 @@ def rows_to_run(entry: Entry, given: Shapes) -> int | None:
     return None
 
 
-@given(entries, machines, shapes)
+def measured_on(entry: Entry) -> str | None:
+    """The kind of machine, by the words of its name."""
+    if entry.latency_ms is None or entry.device is None:
+        return None
+    *words, last = entry.device.split(", ")
+    count, _, unit = last.partition(" ")
+    return ", ".join(words if words and count.isdigit() and unit == "lanes" else [*words, last])
+
+
+@given(cases(), machines)
 def test_the_taken_one_is_the_best_of_those_that_can(
-    entries: list[Entry], machine: Machine, which: tuple[tuple[int, ...], ...]
+    case: tuple[list[Entry], Shapes], machine: Machine
 ) -> None:
-    given_shapes = dict(zip("xy", which, strict=False))
+    entries, given_shapes = case
     able = {
         e.id: rows
         for e in entries
@@ -118,9 +157,18 @@ def test_the_taken_one_is_the_best_of_those_that_can(
     others = [e for e in others if able[e.id] == able[taken.id]]
     assert all(LEVELS.index(taken.arch) >= LEVELS.index(e.arch) for e in others)
     others = [e for e in others if e.arch == taken.arch]
-    assert all(taken.lanes >= e.lanes for e in others)
-    others = [e for e in others if e.lanes == taken.lanes]
-    assert all((taken.latency_ms or 9) <= (e.latency_ms or 9) for e in others)
+    reasons = [reason(e, taken) for e in others]
+    kinds = {measured_on(e) for e in (taken, *others)}
+    if len(kinds) == 1 and kinds != {None}:
+        assert all((taken.latency_ms or 9) <= (e.latency_ms or 9) for e in others)
+        assert not any(
+            "more lanes" in why and taken.latency_ms != e.latency_ms
+            for why, e in zip(reasons, others, strict=True)
+        )
+    else:
+        assert all(taken.lanes >= e.lanes for e in others)
+        others = [e for e in others if e.lanes == taken.lanes]
+        assert all((taken.latency_ms or 9) <= (e.latency_ms or 9) for e in others)
     assert choose(entries[::-1], machine, given_shapes) == taken
 
 
@@ -155,6 +203,27 @@ def test_an_exact_batch_goes_before_a_higher_level() -> None:
     assert choose([small, padded], MACHINE, {"x": (1, 3)}) == small
     assert reason(padded, small) == "fits, but a has a smaller batch"
     assert choose([small, padded], MACHINE, {"x": (2, 3)}) == padded
+
+
+def test_more_lanes_that_were_slower_on_the_same_machine_are_not_taken() -> None:
+    one = entry("one", (1, 3), latency=1.0, device="EPYC, x86-64-v2, 1 lanes")
+    two = entry("two", (1, 3), lanes=2, latency=2.0, device="EPYC, x86-64-v2, 2 lanes")
+    asked = {"x": (1, 3)}
+    assert choose([one, two], MACHINE, asked) == one
+    assert reason(two, one) == "fits, but one was faster on the same machine"
+    for other in (
+        replace(two, latency_ms=None, device=None),
+        replace(two, device="Xeon, x86-64-v2, 2 lanes"),
+    ):
+        assert choose([one, other], MACHINE, asked) == other
+        assert reason(one, other) == "fits, but two has more lanes"
+        assert choose([one, other], replace(MACHINE, lanes=1), asked) == one
+    # Where one was not measured nobody knows: lanes decide, also between the others.
+    three = entry("three", (1, 3), lanes=3)
+    assert choose([one, two, three], replace(MACHINE, lanes=3), asked) == three
+    assert choose([one, two, three], MACHINE, asked) == one
+    quick = replace(two, latency_ms=0.5)
+    assert reason(one, quick) == "fits, but two was faster on the same machine"
 
 
 def test_inputs_that_differ_in_rows_are_not_padded() -> None:

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from runtime_ext.execution import runtime_module  # noqa: F401  registers the errors of C++
 from runtime_ext.native_library import load_native_library
-from tests.deployment.test_choice import FEATURES, LEVELS, entry, extents, machines
+from tests.deployment.test_choice import (
+    FEATURES,
+    LEVELS,
+    devices,
+    entry,
+    extents,
+    machines,
+    with_rivals,
+)
 from tvm_ios.deployment.choice import Machine, Shapes, choose
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.deployment.registry import DeploymentError
@@ -30,9 +38,11 @@ def cases(draw: st.DrawFn) -> tuple[list[Entry], Machine, Shapes]:
             features=FEATURES.get(arch, ()),
             lanes=draw(extents),
             latency_ms=draw(st.none() | st.sampled_from((1.0, 2.5))),
+            device=draw(devices),
         )
         for number in range(draw(st.integers(0, 6)))
     ]
+    entries = with_rivals(draw, entries)
     entries = [replace(e, padding=e.batch is not None and draw(st.booleans())) for e in entries]
     given_shapes = {n: draw(shape) for n in "xy"[:inputs]}
     if entries and draw(st.booleans()):

@@ -51,7 +51,8 @@ def pick(
 
     All entries, each with why it is not taken. Without --shape it is what each entry's own shapes
     take. A machine takes of the entries that fit the one of the smallest batch, then of the highest
-    instruction-set level, then of the most lanes.
+    instruction-set level, then the fastest, if one machine measured these, or else the one of the
+    most lanes.
     """
     from runtime_ext.deployment.machine import machine_of, this_machine
     from tvm_ios.deployment.choice import choose, misfit

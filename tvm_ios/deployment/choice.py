@@ -42,8 +42,9 @@ class Machine:
 def choose(entries: Sequence[Entry], machine: Machine, shapes: Shapes) -> Entry:
     """The entry that a machine takes for these shapes of all inputs.
 
-    Of those that fit the one of the smallest batch, then of the highest instruction-set level (a
-    GPU before any CPU), then of the most lanes, then the fastest.
+    Of those that fit the ones of the smallest batch, of these the ones of the highest
+    instruction-set level (a GPU before any CPU). If all of these were measured on one machine, the
+    fastest; else the one of the most lanes, then the fastest.
 
     Raises
     ------
@@ -53,7 +54,13 @@ def choose(entries: Sequence[Entry], machine: Machine, shapes: Shapes) -> Entry:
     fitting = [e for e in entries if misfit(e, machine, shapes) is None]
     if not fitting:
         raise DeploymentError(_refusal(entries, machine, shapes))
-    return min(fitting, key=_preference)
+    best = min(map(_class, fitting))
+    rivals = [entry for entry in fitting if _class(entry) == best]
+    # More lanes are not always faster, but only one machine's latencies can tell.
+    machines = {entry.machine for entry in rivals}
+    if len(machines) == 1 and None not in machines:
+        return min(rivals, key=lambda e: (_latency(e), -e.lanes, e.id.encode()))
+    return min(rivals, key=lambda e: (-e.lanes, _latency(e), e.id.encode()))
 
 
 def misfit(entry: Entry, machine: Machine, shapes: Shapes | None = None) -> str | None:
@@ -70,11 +77,13 @@ def is_padded(entry: Entry, shapes: Shapes) -> bool:
 
 def reason(entry: Entry, taken: Entry) -> str:
     """Why another entry that fits is taken before this one."""
+    faster = _latency(taken) < _latency(entry)
     differences = [
         ("has a smaller batch", entry.batch != taken.batch),
         ("is for a higher level", _level(entry.arch) != _level(taken.arch)),
+        ("was faster on the same machine", faster and entry.machine == taken.machine),
         ("has more lanes", entry.lanes != taken.lanes),
-        ("is faster", entry.latency_ms != taken.latency_ms),
+        ("is faster", faster),
     ]
     why = next((why for why, differs in differences if differs), "comes first")
     return f"fits, but {taken.id} {why}"
@@ -89,10 +98,13 @@ def served_shapes(entries: Sequence[Entry]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _preference(entry: Entry) -> tuple[object, ...]:
-    latency = math.inf if entry.latency_ms is None else entry.latency_ms
-    batch = math.inf if entry.batch is None else entry.batch
-    return batch, -_level(entry.arch), -entry.lanes, latency, entry.id.encode()
+def _class(entry: Entry) -> tuple[float, int]:
+    """Less for what is taken first, whatever its lanes and its latency."""
+    return math.inf if entry.batch is None else entry.batch, -_level(entry.arch)
+
+
+def _latency(entry: Entry) -> float:
+    return math.inf if entry.latency_ms is None else entry.latency_ms
 
 
 def _level(arch: str) -> int:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tvm_ios.files.json_text import JsonError, natural
+
+#: How the name of a machine ends.
+_LANES = re.compile(r", [0-9]+ lanes\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,13 @@ class Entry:
     def on_gpu(self) -> bool:
         """Whether it runs on a GPU."""
         return self.arch.startswith("sm_")
+
+    @property
+    def machine(self) -> str | None:
+        """Which kind of machine it was measured on, but for the lanes; None if it was not."""
+        if self.latency_ms is None or self.device is None:
+            return None
+        return _LANES.sub("", self.device)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
