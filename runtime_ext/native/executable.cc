@@ -9,8 +9,8 @@
 
 #include "cpu_features.h"
 #include "params_file.h"
-#include "sha256.h"
 #include "tvm_runtime.h"
+#include "verified_file.h"
 
 namespace tvm_ios {
 
@@ -109,7 +109,7 @@ class Folder {
 
   void Verify(const std::string& file, const std::string& sum) const {
     if (!IsFileName(file) || !fs::is_regular_file(folder_ / file)) Lacks(file);
-    if (Sha256(MappedFile(At(file)).bytes()) != sum) Damaged(file);
+    if (!HasSha256(At(file), sum)) Damaged(file);
   }
 
   // Lines as sha256sum writes them: digits, two spaces, a file's name. What meta.json says is
