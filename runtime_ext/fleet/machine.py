@@ -162,6 +162,8 @@ class Machine:
         try:
             # Only then: what is dropped afterwards asks the server to drop it too.
             self._ask("interface_version")
+            # Otherwise whatever still refers to a remote object would hold the server.
+            self._call(_ANSWER_SECONDS, lambda: self._session.get_function("CloseRPCConnection")())
         except (LostError, TrialError):
             return
         self._functions.clear()

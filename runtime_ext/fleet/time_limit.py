@@ -41,4 +41,8 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     if succeeded:
         return result  # pyright: ignore[reportReturnType]
     assert isinstance(result, BaseException)
-    raise result
+    try:
+        raise result
+    finally:
+        # Its traceback has this frame: a cycle would keep all that the call's frames refer to.
+        del result

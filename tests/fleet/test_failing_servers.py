@@ -19,6 +19,7 @@ from runtime_ext.fleet.device import FleetDevice, open_fleet
 from runtime_ext.fleet.machine import Trial
 from runtime_ext.fleet.pool import FleetLostError
 from tests.fleet.servers import KEY, Processes, running
+from tvm_ios.errors import UserError
 from tvm_ios.program.program_json import program_from_json
 
 pytestmark = pytest.mark.slow
@@ -124,6 +125,26 @@ def test_a_server_that_hangs_before_it_is_asked_is_left_out(kernels_folder: Path
         with fleet_of(processes, kernels_folder) as device:
             assert [gone.machine for gone in device.left_out] == [hanging]
             assert measures(device, kernels_folder)() == other
+
+
+def test_more_lanes_and_levels_than_the_servers_have_are_refused(kernels_folder: Path) -> None:
+    with running(1) as processes:
+        choice = FleetChoice(processes.tracker, KEY)
+        with pytest.raises(UserError, match="999 lanes"):
+            open_fleet(choice, kernels_folder, lanes=999)
+        processes.wait(1)
+        with pytest.raises(UserError, match="aarch64"):
+            open_fleet(choice, kernels_folder, level="aarch64")
+        processes.wait(1)
+        with fleet_of(processes, kernels_folder), pytest.raises(UserError, match="serve others"):
+            open_fleet(choice, kernels_folder)
+
+
+def test_a_server_of_ours_has_the_executor(kernels_folder: Path) -> None:
+    with running(0) as processes:
+        server = processes.start(ours=True)
+        with fleet_of(processes, kernels_folder) as device:
+            assert measures(device, kernels_folder)() == server
 
 
 @contextmanager
