@@ -76,7 +76,9 @@ def test_one_that_ends_its_machine_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [10, 3] in fleet.calls
 
 
-@pytest.mark.parametrize("how", ["broken", "failing"])
-def test_without_the_first_nothing_is_known(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Fleet((1.0, 1.0), **{how: frozenset({10})})
+@pytest.mark.parametrize(
+    "fleet",
+    [Fleet((1.0, 1.0), broken=frozenset({10})), Fleet((1.0, 1.0), failing=frozenset({10}))],
+)
+def test_without_the_first_nothing_is_known(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     assert measure(fleet, [10, 1, 2, 3], monkeypatch) == [float("inf")] * 4
