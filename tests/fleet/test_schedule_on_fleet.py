@@ -32,7 +32,7 @@ def records(cache: Path) -> list[dict[str, object]]:
 
 
 def measuring(cache: Path) -> list[str]:
-    """The machines of the measurements; nobody measures what has no launches, such as a concatenation."""
+    """The machines of the measurements; a concatenation has no launches, which nobody measures."""
     timed = [line for line in records(cache) if line["samples"] != [1e-9]]
     return [str(line["machine"]) for line in timed]
 
