@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tvm_ffi.libinfo
@@ -24,10 +26,21 @@ def compiler() -> str:
 
 
 def compile_cpp(output: Path, sources: Sequence[Path], *flags: str) -> None:
+    """Compile files on all CPUs, and link them."""
     library = Path(tvm_ffi.libinfo.find_libtvm_ffi())
     command = [compiler(), "-std=c++17", "-iquote", str(NATIVE), "-pthread", *flags]
-    command += [f"-isystem{folder}" for folder in tvm_ffi.libinfo.include_paths()]
-    command += [*map(str, sources), str(library), f"-Wl,-rpath,{library.parent}", "-o", str(output)]
+    headers = [f"-isystem{folder}" for folder in tvm_ffi.libinfo.include_paths()]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = [f"{folder}/{number}.o" for number in range(len(sources))]
+        compiling = [
+            [*command, *headers, "-c", str(source), "-o", file]
+            for source, file in zip(sources, objects, strict=True)
+        ]
+        list(pool.map(_run, compiling))
+        _run([*command, *objects, str(library), f"-Wl,-rpath,{library.parent}", "-o", str(output)])
+
+
+def _run(command: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 

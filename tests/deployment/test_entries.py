@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -231,6 +232,22 @@ def rewritten(app: Path, change: Callable[[dict[str, object]], object]) -> None:
     head = json.dumps(data).removesuffix("}") + ", "
     digest = hashlib.sha256(head.encode()).hexdigest()
     (app / "deployment.json").write_text(f'{head}"sha256": "{digest}"}}')
+
+
+def test_damage_after_a_file_was_verified_is_named(app: Path) -> None:
+    """Also where the file keeps its name, its size and its date."""
+    file = first(app, "weights/*")
+    # What was just written is verified each time.
+    time.sleep(2.5)
+    assert computes(app, 4) == computes(app, 4)
+    before, content = file.stat(), file.read_bytes()
+    with file.open("r+b") as stream:
+        stream.write(bytes([content[0] ^ 1]) + content[1:])
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(ExecutableError, match=r"weights/.* is damaged"):
+        computes(app, 4)
+    file.write_bytes(content)
+    computes(app, 4)
 
 
 @pytest.mark.parametrize(

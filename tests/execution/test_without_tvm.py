@@ -121,6 +121,10 @@ def test_a_deployment_is_served(site: Path, executable: Executable, tmp_path: Pa
     session = executable.session()
     session.run(image=IMAGE)
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), session.get_output())
+    picked = command(site, "pick", app, "--lanes", len(executable.program.lanes), "--json")
+    assert picked.returncode == 0, picked.stderr
+    (entry,) = json.loads(picked.stdout)["entries"]
+    assert (entry["fits"], entry["taken"], entry["reason"]) == (True, True, "taken")
 
 
 def test_what_needs_more_says_what(site: Path) -> None:
