@@ -24,9 +24,12 @@ class FleetChoice:
         How many of them to use, at most; None for all.
     tolerance
         By what part of the median's time they may differ.
+    patience
+        Seconds to wait for servers that serve others, before doing without them.
     """
 
     tracker: Address
     key: str
     devices: int | None = None
     tolerance: float = TOLERANCE
+    patience: float = 0.0

@@ -165,7 +165,7 @@ def open_fleet(
         If no server can be used, or they cannot run code of the level or so many threads.
     """
     tracker = Tracker(choice.tracker)
-    machines, gone = connect(tracker, choice.key, choice.devices)
+    machines, gone = connect(tracker, choice)
     fit: list[Machine] = []
     try:
         kind = _most_frequent([machine.kind for machine in machines])
@@ -196,6 +196,24 @@ def open_fleet(
         for machine in machines:
             if machine not in fit:
                 machine.close()
+
+
+def fleet_name(choice: FleetChoice, *, lanes: int | None = None) -> str:
+    """The name that the device of :func:`open_fleet` would have; nothing is timed for it.
+
+    Raises
+    ------
+    TrackerError, UserError
+        As :func:`open_fleet`.
+    """
+    machines, _ = connect(Tracker(choice.tracker), choice)
+    try:
+        kind = _most_frequent([machine.kind for machine in machines])
+        lanes, level = _checked(kind, lanes, None)
+        return name_of(kind.processor, level, lanes)
+    finally:
+        for machine in machines:
+            machine.close()
 
 
 def _trial(program: Program, function: Function) -> Trial:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
+from runtime_ext.fleet.choice import FleetChoice
 from runtime_ext.fleet.machine import LostError, Machine
 from runtime_ext.fleet.tracker import Tracker, TrackerError
 from tvm_ios.errors import UserError
@@ -24,6 +25,8 @@ _MACHINES_A_TRIAL = 3
 _RETURNS = 3
 #: Seconds between two questions to the tracker, and how long a fleet without machines waits.
 _ASK_AGAIN, _PATIENCE = 2.0, 20.0
+#: Seconds between two looks at servers that are about to be given back.
+_LOOK_AGAIN = 0.1
 
 #: Half a sentence that says why a machine cannot be one of the others; None if it can.
 Misfit = Callable[[Machine], str | None]
@@ -189,15 +192,15 @@ class MachinePool:
         return None
 
 
-def connect(tracker: Tracker, key: str, most: int | None) -> tuple[list[Machine], list[Gone]]:
+def connect(tracker: Tracker, choice: FleetChoice) -> tuple[list[Machine], list[Gone]]:
     """Connect to the free servers of a key.
 
     Parameters
     ----------
-    tracker, key
-        Whom to ask, and for what.
-    most
-        How many to use, at most; all by default.
+    tracker
+        Whom to ask.
+    choice
+        For what.
 
     Returns
     -------
@@ -211,8 +214,14 @@ def connect(tracker: Tracker, key: str, most: int | None) -> tuple[list[Machine]
     UserError
         If none of them can be used.
     """
-    keys = tracker.listed()
-    listed = keys.get(key)
+    key, most = choice.key, choice.devices
+    end = time.monotonic() + choice.patience
+    while True:
+        keys = tracker.listed()
+        listed = keys.get(key)
+        if listed is None or listed.free >= (most or listed.servers) or time.monotonic() > end:
+            break
+        time.sleep(_LOOK_AGAIN)
     if listed is None:
         others = f"it has {', '.join(keys)}" if keys else "it has none at all"
         raise TrackerError(

@@ -16,7 +16,7 @@ HELD = {1: None, 2: "fleet:a", 3: HERE, 4: "fleet:a", 5: "fleet:b", 6: None, 7: 
 
 def check_that_devices_are_held(runner: Runner, notes: Path) -> None:
     """Run jobs that nap, and require that none napped beside one of the same device."""
-    jobs = Jobs(Path(), TaskLimits(), "")
+    jobs = Jobs(Path(), TaskLimits(), {})
     for batch, held in HELD.items():
         task = SearchTask(Workload("lstm_small", batch), "v100", "naps", (3, 8))
         runner.start(replace(jobs.job(task), holds=held), None)

@@ -181,6 +181,28 @@ def test_what_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     tvm_ios(*command, "--format", "parquet").refuses("pyarrow", "--format json")
 
 
+def test_a_fleet_needs_a_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TVM_TRACKER_HOST", raising=False)
+    command = ("sweep", sweep_file(tmp_path), "-o", tmp_path / "out")
+    assert tvm_ios(*command, "--tracker", "127.0.0.1:1").code == 2
+    sweep_file(tmp_path, devices=["fleet:pi"])
+    assert tvm_ios(*command).code == 2
+    tvm_ios(*command, "--tracker", "nowhere").refuses("nowhere", "HOST:PORT")
+    tvm_ios(*command, "--tracker", "127.0.0.1:1").refuses("127.0.0.1:1", "tracker")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_model_is_read_by_one_worker(tmp_path: Path, workers: int) -> None:
+    file = sweep_file(
+        tmp_path, batches=[1, 2, 3, 4], devices=["v100", "k80"], policies=["sequential", "greedy"]
+    )
+    rows = swept(file, "--workers", workers)["rows"]
+    readers = [{row["worker"] for row in rows if row["batch"] == batch} for batch in range(1, 5)]
+    assert len(set.union(*readers)) == workers
+    # At the end nobody is idle, so that one model may have both.
+    assert sum(map(len, readers)) <= 4 + workers - 1
+
+
 def test_parquet(tmp_path: Path) -> None:
     parquet: Any = pytest.importorskip("pyarrow.parquet")
     save_small(tmp_path)

@@ -26,7 +26,8 @@ SEARCH = SearchTask(Workload("squeezenet"), "v100", "ios-both", (3, 8))
 
 
 def job(task: Task, folder: Path = Path(), machine: str = "", **limits: int) -> Job:
-    return Jobs(folder, TaskLimits(**limits), machine).job(task)
+    devices = ("here", "fleet:pi", "fleet:pi4")
+    return Jobs(folder, TaskLimits(**limits), dict.fromkeys(devices, machine)).job(task)
 
 
 def test_a_key_tells_tasks_apart() -> None:
@@ -55,6 +56,20 @@ def test_a_key_tells_tasks_apart() -> None:
     # Nothing is measured there.
     assert job(SEARCH, machine="another", lanes=1, max_measurements=7).key == jobs[0].key
     assert [each.holds for each in jobs[-6:]] == ["fleet:pi", "fleet:pi4", None, None, None, None]
+
+
+def test_the_key_of_a_fleet_has_its_machines_but_not_its_tracker() -> None:
+    device = "fleet:pi"
+
+    def fleet_job(machine: str, tracker: str) -> Job:
+        jobs = Jobs(Path(), TaskLimits(), {device: machine}, tracker)
+        return jobs.job(replace(SEARCH, device=device))
+
+    job = fleet_job("a board", "10.0.0.1:9190")
+    assert job.content["tracker"] == "10.0.0.1:9190"
+    assert job.holds == device
+    assert fleet_job("a board", "10.0.0.2:9190").key == job.key
+    assert fleet_job("another board", "10.0.0.1:9190").key != job.key
 
 
 def test_a_crossing_needs_its_search() -> None:
@@ -111,7 +126,7 @@ def test_weights_beside_a_model_count_and_travel(tmp_path: Path) -> None:
 
 def test_a_file_that_changes_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"one")
-    jobs = Jobs(tmp_path, TaskLimits(), "")
+    jobs = Jobs(tmp_path, TaskLimits(), {})
     begun = jobs.job(replace(SEARCH, workload=Workload("m.onnx")))
     assert jobs.changed(begun) is None
     (tmp_path / "m.onnx").write_bytes(b"another")

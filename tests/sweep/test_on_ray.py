@@ -22,6 +22,12 @@ from tests.sweep.sweep_package import odd_policies, sweep_file
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
+#: 127.0.0.1, ::ffff:127.0.0.1 and ::1, as the kernel writes them.
+_LOOPBACK_ADDRESSES = {
+    "0100007F",
+    "0000000000000000FFFF00000100007F",
+    "00000000000000000000000001000000",
+}
 #: What :mod:`tvm_ios.sweep.runners.on_ray` tells a cluster of its own.
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
@@ -77,7 +83,7 @@ def test_all_of_it_listens_on_the_loopback(tmp_path: Path, notes: Path) -> None:
         assert int((notes / "waits").read_text().split()[0]) in ours
         listening = {address for pid in ours for address in _listening(pid)}
         assert listening
-        assert listening <= {"0100007F", "00000000000000000000000001000000"}, listening
+        assert listening <= _LOOPBACK_ADDRESSES, listening
     finally:
         process.kill()
         process.communicate()

@@ -9,11 +9,13 @@ import typer
 
 from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import Debug, Json, print_json, progress_bars, reports_errors
+from tvm_ios.cli.search_options import Tracker, fleet_address
 from tvm_ios.cli.tables.swept import print_sweep
 from tvm_ios.sweep.row_files import TableFormat
+from tvm_ios.sweep.tasks import FLEET
 
 if TYPE_CHECKING:
-    from tvm_ios.sweep.runners.runner import Workers
+    from tvm_ios.sweep.runners.runner import Runner, Workers
     from tvm_ios.sweep.tasks import Task
 
 
@@ -22,6 +24,7 @@ PAGE = HelpPage(
         "tvm-ios sweep sweep.toml -o results",
         "tvm-ios sweep sweep.toml -o results --workers 4 --format parquet",
         "tvm-ios sweep sweep.toml -o results --address auto",
+        "tvm-ios sweep sweep.toml -o results --tracker 127.0.0.1:9190",
     ),
     "docs/sweeps.md says what a sweep's file holds; the same command goes on where it was stopped.",
 )
@@ -43,6 +46,7 @@ def sweep(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Tasks at once on this machine.  [all CPUs]")
     ] = None,
+    tracker: Tracker = None,
     table_format: Annotated[
         TableFormat, typer.Option("--format", help="Of the one file of all rows.")
     ] = TableFormat.json,
@@ -68,16 +72,17 @@ def sweep(
     require_format(table_format)
     asked = read_sweep(file)
     tasks = expand(asked)
-    devices = dict.fromkeys(device for task in tasks for device in _held(task))
+    devices = list(dict.fromkeys(device for task in tasks for device in _held(task)))
+    listening = _tracker(tracker, devices)
     with (
         results_folder(output) as finished,
         progress_bars() as update,
-        _workers(address, workers or available_lanes(), list(devices)) as runner,
+        _workers(address, workers or available_lanes(), devices) as runner,
     ):
-        machine = runner.machine(asked.limits.lanes) if devices else ""
+        machines = {d: _machine(d, runner, listening, asked.limits.lanes) for d in devices}
         swept = run_sweep(
             tasks,
-            Jobs(asked.folder, asked.limits, machine),
+            Jobs(asked.folder, asked.limits, machines, listening),
             runner,
             finished,
             update,
@@ -101,6 +106,26 @@ def _held(task: Task) -> list[str]:
     if isinstance(task, MemoryTask) or not is_measured(task.device):
         return []
     return [task.device]
+
+
+def _tracker(tracker: str | None, devices: list[str]) -> str | None:
+    """HOST:PORT of the tracker of devices that are servers; None without such devices."""
+    keys = [device.removeprefix(FLEET) for device in devices if device.startswith(FLEET)]
+    if keys:
+        return str(fleet_address(tracker, keys[0])[0])
+    if tracker is not None:
+        raise typer.BadParameter(f"the sweep has no device {FLEET}KEY", param_hint="'--tracker'")
+    return None
+
+
+def _machine(device: str, runner: Runner, tracker: str | None, lanes: int | None) -> str:
+    """What a measured device is, in words."""
+    if tracker is None or not device.startswith(FLEET):
+        return runner.machine(lanes)
+    from runtime_ext.fleet.device import fleet_name
+    from tvm_ios.sweep.searches import fleet_choice
+
+    return fleet_name(fleet_choice(tracker, device), lanes=lanes)
 
 
 def _workers(address: str | None, workers: int, devices: list[str]) -> Workers:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from tvm_ios.onnx.file import weight_files
 from tvm_ios.policies import registry as policies
 from tvm_ios.sweep.tasks import (
     FLEET,
-    HERE,
     MemoryTask,
     SearchTask,
     Task,
@@ -32,6 +31,12 @@ from tvm_ios.sweep.tasks import (
 
 #: Raised when equal content would give another result.
 _VERSION = 1
+#: What of a task's content says where the tracker listens.
+TRACKER = "tracker"
+#: How many models, with their batch and shapes, a worker keeps for its next tasks.
+MODELS_KEPT = 4
+#: What of a task's content says which graph it is about.
+_GRAPH = ("model", "batch", "shapes")
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,11 @@ class Job:
     needs: str | None = None
     holds: str | None = None
 
+    @cached_property
+    def model(self) -> str:
+        """Equal for jobs of the same model, batch and shapes."""
+        return json.dumps([self.content[key] for key in _GRAPH])
+
 
 def versions(*packages: str) -> dict[str, str | None]:
     """The versions that results depend on; None for what is not installed."""
@@ -73,14 +83,23 @@ class Jobs:
         Where relative paths begin.
     limits
         How far each task goes.
-    machine
-        What measured tasks of the device ``here`` run on, in words.
+    machines
+        What each measured device is, in words.
+    tracker
+        HOST:PORT of the tracker of devices that are servers.
     """
 
-    def __init__(self, folder: Path, limits: TaskLimits, machine: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: TaskLimits,
+        machines: Mapping[str, str],
+        tracker: str | None = None,
+    ) -> None:
         self._folder = folder
         self._limits = limits
-        self._machine = machine
+        self._machines = machines
+        self._tracker = tracker
         self._models: dict[str, _Named] = {}
         self._devices: dict[str, _Named] = {}
         self._stamps: dict[Path, tuple[int, int]] = {}
@@ -114,6 +133,8 @@ class Jobs:
                 "max_measurements": self._limits.max_measurements,
                 "lanes": self._limits.lanes,
             }
+        if task.device.startswith(FLEET):
+            content[TRACKER] = self._tracker
         needs = None
         if isinstance(task, SearchTask):
             if package := _package(policies.GROUP, task.policy):
@@ -149,9 +170,9 @@ class Jobs:
         return named
 
     def _described(self, name: str) -> _Named:
-        if name == HERE:
-            return _Named({"name": name, "machine": self._machine})
-        if name.startswith(FLEET) or _package(cost_registry.GROUP, name):
+        if is_measured(name):
+            return _Named({"name": name, "machine": self._machines[name]})
+        if _package(cost_registry.GROUP, name):
             return _Named({"name": name})
         path = self._folder / name
         is_file = name.endswith(".json")
@@ -185,10 +206,11 @@ def _job(
 
 
 def _nameless(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Content without the names of files, which may change."""
+    """Content without the names of files and the tracker's address, which may change."""
     return {
         key: value["sha256"] if isinstance(value, dict) and "sha256" in value else value
         for key, value in content.items()
+        if key != TRACKER
     }
 
 

@@ -54,11 +54,9 @@ def perform(
 def _search(
     content: Mapping[str, Any], files: Mapping[str, Path], _: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    searching = search_of(content, files)
-    search = searching.search
-    found = search.find(content["policy"], priced=True)
-    result = _cost(search, found.schedule)
-    searching.end()
+    with search_of(content, files) as search:
+        found = search.find(content["policy"], priced=True)
+        result = _cost(search, found.schedule)
     counted = found.statistics
     return {
         **result,
@@ -75,10 +73,8 @@ def _crossing(
     content: Mapping[str, Any], files: Mapping[str, Path], schedule: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     assert schedule is not None
-    searching = search_of(content, files)
-    result = _cost(searching.search, crossed(schedule, searching.search))
-    searching.end()
-    return result
+    with search_of(content, files) as search:
+        return _cost(search, crossed(schedule, search))
 
 
 def _cost(search: Search, schedule: Schedule) -> dict[str, Any]:

@@ -3,48 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.units import units_and_tail
 from tvm_ios.costs.named import costs_named
+from tvm_ios.errors import UserError
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.models.source import ModelSource
 from tvm_ios.policies.policy import Limits, Problem
 from tvm_ios.search import Search
-from tvm_ios.sweep.content import file_name
-from tvm_ios.sweep.tasks import is_measured
+from tvm_ios.sweep.content import MODELS_KEPT, TRACKER, file_name
+from tvm_ios.sweep.tasks import FLEET, HERE
 
 if TYPE_CHECKING:
-    from relay_passes.search_options import SearchOptions
+    from runtime_ext.fleet.choice import FleetChoice
     from tvm_ios.graph.op_graph import OpGraph
 
 #: What a crossing's costs are asked for does not depend on how a search is pruned.
 _PRUNING = (3, 8)
+#: Seconds in which servers are free that the task before had.
+_PATIENCE = 5.0
 
 
-@dataclass(frozen=True)
-class TaskSearch:
-    """A search of a task.
-
-    Attributes
-    ----------
-    search
-        Finds schedules.
-    end
-        To be called when all is measured.
-    """
-
-    search: Search
-    end: Callable[[], None] = lambda: None
-
-
-def search_of(content: Mapping[str, Any], files: Mapping[str, Path]) -> TaskSearch:
-    """The search of a task.
+@contextmanager
+def search_of(content: Mapping[str, Any], files: Mapping[str, Path]) -> Generator[Search]:
+    """The search of a task, which has its device until the context ends.
 
     Parameters
     ----------
@@ -54,7 +42,8 @@ def search_of(content: Mapping[str, Any], files: Mapping[str, Path]) -> TaskSear
     Raises
     ------
     UserError
-        If the model cannot be read or scheduled, or the device cannot be had.
+        If the model cannot be read or scheduled, the device cannot be had, or all of its servers
+        are lost.
     """
     source = source_of(content, files)
     limits = Limits(
@@ -63,11 +52,15 @@ def search_of(content: Mapping[str, Any], files: Mapping[str, Path]) -> TaskSear
         budget=Budget(content.get("max_measurements"), content.get("time_limit")),
     )
     device = content["device"]
-    if is_measured(device["name"]):
-        return _measured(source, _options(content, limits))
-    costs = costs_named(_path_or_name(device, files))
-    problem = Problem.of(units_of(source), limits.max_block)
-    return TaskSearch(Search(problem, costs, limits))
+    if device["name"] == HERE:
+        with _measured_here(content, source, limits) as search:
+            yield search
+    elif device["name"].startswith(FLEET):
+        with _measured_on_fleet(content, source, limits) as search:
+            yield search
+    else:
+        costs = costs_named(_path_or_name(device, files))
+        yield Search(Problem.of(units_of(source), limits.max_block), costs, limits)
 
 
 def source_of(content: Mapping[str, Any], files: Mapping[str, Path]) -> ModelSource:
@@ -83,7 +76,7 @@ def units_of(source: ModelSource) -> OpGraph:
     return _units(source.model, shapes, source.batch)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=MODELS_KEPT)
 def _units(
     model: str, shapes: tuple[tuple[str, tuple[int, ...]], ...], batch: int | None
 ) -> OpGraph:
@@ -97,22 +90,63 @@ def _path_or_name(named: Mapping[str, str], files: Mapping[str, Path]) -> str:
     return named["name"] if path is None else str(path)
 
 
-def _options(content: Mapping[str, Any], limits: Limits) -> SearchOptions:
+@contextmanager
+def _measured_here(
+    content: Mapping[str, Any], source: ModelSource, limits: Limits
+) -> Generator[Search]:
     from runtime_ext.machine.this_machine import available_lanes
 
     lanes = content["lanes"] or available_lanes()
     # TVM reads this once, when its thread pool starts.
     os.environ["TVM_NUM_THREADS"] = str(lanes)
-    from relay_passes.search_options import SearchOptions
+    with _measured(source, lanes=lanes, limits=limits) as search:
+        yield search
 
-    return SearchOptions(lanes=lanes, limits=limits)
+
+@contextmanager
+def _measured_on_fleet(
+    content: Mapping[str, Any], source: ModelSource, limits: Limits
+) -> Generator[Search]:
+    from runtime_ext.fleet.device import open_fleet
+    from runtime_ext.fleet.pool import told
+    from runtime_ext.machine.this_machine import cache_folder
+
+    name, machine = content["device"]["name"], content["device"]["machine"]
+    choice = fleet_choice(content[TRACKER], name)
+    with closing(open_fleet(choice, cache_folder() / "kernels", lanes=content["lanes"])) as fleet:
+        if fleet.name != machine:
+            raise UserError(
+                f"the servers of {name} are {fleet.name}, and the sweep was begun with {machine}: "
+                "begin it again, or give servers that differ keys of their own"
+            )
+        with _measured(source, lanes=fleet.lanes, fleet=fleet, limits=limits) as search:
+            yield search
+        if fleet.exhausted:
+            raise UserError(f"all servers of {name} were lost: {told(fleet.lost)}")
 
 
-def _measured(source: ModelSource, options: SearchOptions) -> TaskSearch:
+@contextmanager
+def _measured(source: ModelSource, **options: Any) -> Generator[Search]:
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
+    from relay_passes.search_options import SearchOptions
 
     loaded = load_model(source)
-    module = measured_module(prepare(loaded.module, loaded.name), options)
-    return TaskSearch(module.search, module.end_run)
+    module = measured_module(prepare(loaded.module, loaded.name), SearchOptions(**options))
+    yield module.search
+    module.end_run()
+
+
+def fleet_choice(tracker: str, device: str) -> FleetChoice:
+    """The servers that a device of a sweep names.
+
+    Raises
+    ------
+    TrackerError
+        If the tracker's address is none.
+    """
+    from runtime_ext.fleet.choice import FleetChoice
+    from runtime_ext.fleet.tracker import Address
+
+    return FleetChoice(Address.parse(tracker), device.removeprefix(FLEET), patience=_PATIENCE)

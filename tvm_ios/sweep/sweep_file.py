@@ -210,10 +210,9 @@ def _device(folder: Path, value: Any, key: str) -> str:
     if name == HERE:
         return name
     if name.startswith(FLEET):
-        raise SweepError(
-            f"devices has {name!r}, and sweeps do not measure on servers of a tracker: write "
-            f"{HERE!r}, or a described device"
-        )
+        if name == FLEET:
+            raise SweepError(f"{key} has {name!r}: name the servers' key after the colon")
+        return name
     if name == MEASURED:
         raise SweepError(f"devices has {MEASURED!r}: write {HERE!r} for the machine at hand")
     if name.endswith(".json"):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from collections.abc import Generator
+from collections import deque
+from collections.abc import Collection, Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from tvm_ios.sweep.content import Job
+from tvm_ios.sweep.content import MODELS_KEPT, Job
 from tvm_ios.sweep.runners.runner import ATTEMPTS, Runner, describe_here, killed
 from tvm_ios.sweep.tasks import HERE
 from tvm_ios.sweep.worker import begin_worker, work
@@ -38,15 +40,24 @@ class _Begun:
     attempts: int = 0
 
 
+@dataclass(eq=False)
+class _Worker:
+    """A process, as a pool of its own: who is killed breaks no other."""
+
+    pool: ProcessPoolExecutor = field(default_factory=lambda: _pool())
+    #: The models that it keeps, see :attr:`tvm_ios.sweep.content.Job.model`; the last one is new.
+    models: deque[str] = field(default_factory=lambda: deque(maxlen=MODELS_KEPT))
+
+
 class _Processes:
     """See :class:`tvm_ios.sweep.runners.runner.Runner`."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        # One pool a process: who is killed breaks no pool but its own.
-        self._idle = [_pool() for _ in range(workers)]
+        #: The one that ended a job last is the first.
+        self._idle = [_Worker() for _ in range(workers)]
         self._waiting: list[_Begun] = []
-        self._running: dict[Future[str], tuple[_Begun, ProcessPoolExecutor]] = {}
+        self._running: dict[Future[str], tuple[_Begun, _Worker]] = {}
         self._children: set[BaseProcess] = set()
 
     def machine(self, lanes: int | None) -> str:
@@ -59,18 +70,18 @@ class _Processes:
         while True:
             self._begin_what_may()
             done = wait(self._running, return_when=FIRST_COMPLETED).done.pop()
-            begun, pool = self._running.pop(done)
+            begun, worker = self._running.pop(done)
             try:
                 outcome: dict[str, Any] = json.loads(done.result())
             except BrokenProcessPool:
-                pool.shutdown()
-                pool = _pool()
+                worker.pool.shutdown()
+                worker = _Worker()
                 if begun.attempts < ATTEMPTS:
-                    self._idle.append(pool)
+                    self._idle.insert(0, worker)
                     self._waiting.insert(0, begun)
                     continue
                 outcome = killed(begun.attempts)
-            self._idle.append(pool)
+            self._idle.insert(0, worker)
             return begun.job, outcome
 
     def end(self) -> None:
@@ -78,21 +89,34 @@ class _Processes:
         # A pool waits for what its process does.
         for child in self._children:
             child.kill()
-        for pool in (*self._idle, *(pool for _, pool in self._running.values())):
-            pool.shutdown(cancel_futures=True)
+        for worker in (*self._idle, *(worker for _, worker in self._running.values())):
+            worker.pool.shutdown(cancel_futures=True)
 
     def _begin_what_may(self) -> None:
-        """Begin jobs in turn, but those that hold a device only if it is free."""
-        for begun in tuple(self._waiting):
-            if not self._idle:
+        """Begin jobs that need no model read first, and those that hold a device if it is free."""
+        while self._idle:
+            held = {begun.job.holds for begun, _ in self._running.values()}
+            may = [begun for begun in self._waiting if self._may_begin(begun.job.holds, held)]
+            if not may:
                 return
-            if self._may_begin(begun.job.holds):
-                self._waiting.remove(begun)
-                begun.attempts += 1
-                self._begin(begun, self._idle.pop())
+            begun, worker = min(product(may, self._idle), key=self._reading)
+            self._waiting.remove(begun)
+            self._idle.remove(worker)
+            begun.attempts += 1
+            self._begin(begun, worker)
 
-    def _may_begin(self, holds: str | None) -> bool:
-        held = {begun.job.holds for begun, _ in self._running.values()}
+    def _reading(self, pair: tuple[_Begun, _Worker]) -> int:
+        """How little a worker should do a job: to read a model takes longer than most searches.
+
+        Models that another worker has are left to that one, as long as there are others.
+        """
+        begun, worker = pair
+        if begun.job.model in worker.models:
+            return 0
+        others = (*self._idle, *(worker for _, worker in self._running.values()))
+        return 2 if any(begun.job.model in other.models for other in others) else 1
+
+    def _may_begin(self, holds: str | None, held: Collection[str | None]) -> bool:
         if HERE in held:
             # What is measured here is alone on the machine.
             return False
@@ -101,13 +125,16 @@ class _Processes:
             return not self._running and not any(others)
         return holds is None or holds not in held
 
-    def _begin(self, begun: _Begun, pool: ProcessPoolExecutor) -> None:
+    def _begin(self, begun: _Begun, worker: _Worker) -> None:
         job = begun.job
         files = {name: str(path.absolute()) for name, path in job.files.items()}
         before = set(multiprocessing.active_children())
-        future = pool.submit(work, json.dumps(job.content), files, begun.schedule)
+        future = worker.pool.submit(work, json.dumps(job.content), files, begun.schedule)
         self._children |= set(multiprocessing.active_children()) - before
-        self._running[future] = begun, pool
+        self._running[future] = begun, worker
+        if job.model in worker.models:
+            worker.models.remove(job.model)
+        worker.models.append(job.model)
 
 
 def _pool() -> ProcessPoolExecutor:
