@@ -2,30 +2,34 @@
 
 Programs are scheduled by a description, not measured: what is looked at are files, and whether
 each number of rows gets the right outputs on each kind of machine that this one can stand for.
-Outputs are compared with ONNX Runtime's of the model in just that batch.
+Outputs are compared with ONNX Runtime's of the model in just that batch, and those of C++ bit by
+bit with Python's, as `deployment_in_cpp.py` does.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from deployment_in_cpp import figures_of
 from report import write_result
 from rich.table import Table
 
 from relay_passes.load import load_model
 from relay_passes.search_options import SearchOptions
 from runtime_ext.deployment.deployment import Deployment, load_deployment
+from runtime_ext.deployment.files import entry_folder
 from runtime_ext.deployment.machine import machine_of
 from runtime_ext.execution.bound_model import onnx_session
-from runtime_ext.execution.executable import load
 from runtime_ext.named_target import target_of
 from tvm_ios.api import compile_unmeasured
 from tvm_ios.api.combinations import combinations
@@ -54,6 +58,26 @@ def seconds(call: Callable[[], object], repeat: int = 7) -> float:
         call()
         samples.append(time.perf_counter() - begin)
     return statistics.median(samples)
+
+
+#: Times what loads some executables, the first and the only ones of a process.
+LOADING = """
+import sys, time
+from runtime_ext.execution.executable import load
+from runtime_ext.native_library import load_native_library
+load_native_library()
+begin = time.perf_counter()
+for path in sys.argv[1:]:
+    load(path)
+print(time.perf_counter() - begin)
+"""
+
+
+def load_seconds(paths: Sequence[Path], repeat: int = 5) -> float:
+    """Loading some executables: the median of processes, as one verifies a file only once."""
+    command = [sys.executable, "-c", LOADING, *map(str, paths)]
+    runs = [subprocess.run(command, check=True, capture_output=True) for _ in range(repeat)]
+    return statistics.median(float(run.stdout) for run in runs)
 
 
 def reference(model: str, inputs: dict[str, Array], rows: int) -> list[Array]:
@@ -142,6 +166,7 @@ def main() -> None:
         update("executables", len(wanted), len(wanted))
         deployment = load_deployment(app)
         entries = deployment.registry.entries
+        folders = [entry_folder(app, entry.id) for entry in entries]
         answered = answers(deployment, arguments.model, arguments.archs, arguments.lanes)
         figures = {
             "model": arguments.model,
@@ -154,18 +179,17 @@ def main() -> None:
             },
             "load_seconds": {
                 "deployment": seconds(lambda: load_deployment(app)),
-                "entry": seconds(lambda: deployment.executable(entries[0])),
-                "executable": seconds(lambda: load(alone / "0")),
-                "all_entries": seconds(lambda: [deployment.executable(e) for e in entries], 3),
-                "all_executables": seconds(
-                    lambda: [load(alone / str(n)) for n in range(len(wanted))], 3
-                ),
+                "entry": load_seconds(folders[:1]),
+                "executable": load_seconds([alone / "0"]),
+                "all_entries": load_seconds(folders),
+                "all_executables": load_seconds([alone / str(n) for n in range(len(wanted))]),
             },
             "answers": answered,
             "max_rel_error": max(row["max_rel_error"] for row in answered),
             "refusals": refusals(deployment),
         }
-    write_result("deployment", figures)
+        write_result("deployment", figures)
+        write_result("deployment_in_cpp", figures_of(app))
     table = Table("", "deployment", "12 executables")
     sizes, times = figures["bytes"], figures["load_seconds"]
     for name, one, other, unit, scale in (

@@ -77,6 +77,20 @@ entries = st.lists(
     max_size=8,
 ).map(lambda found: [replace(e, id=f"e{n}") for n, e in enumerate(found)])
 
+#: Entries that differ in lanes, latencies and machines alone.
+rivals = st.lists(
+    st.builds(
+        lambda lanes, latency, device: entry(
+            "", (1, 3), lanes=lanes, latency=latency, device=device
+        ),
+        extents,
+        st.sampled_from((1.0, 2.0, 2.5)),
+        devices,
+    ),
+    min_size=2,
+    max_size=3,
+).map(lambda found: [replace(e, id=f"e{n}") for n, e in enumerate(found)])
+
 
 def with_rivals(draw: st.DrawFn, entries: list[Entry]) -> list[Entry]:
     """The same, or all for the shapes and the level of the first, most measured on one machine."""

@@ -17,6 +17,7 @@ from tests.deployment.test_choice import (
     entry,
     extents,
     machines,
+    rivals,
     with_rivals,
 )
 from tvm_ios.deployment.choice import Machine, Shapes, choose
@@ -81,3 +82,9 @@ def test_both_take_the_same(case: tuple[list[Entry], Machine, Shapes]) -> None:
     except DeploymentError as error:
         found = str(error)
     assert found == want
+
+
+@given(rivals)
+def test_both_know_what_one_machine_measured(entries: list[Entry]) -> None:
+    machine, shapes = Machine(frozenset(("ssse3",)), 3), {"x": (1, 3)}
+    assert by_cpp(entries, machine, shapes) == choose(entries, machine, shapes).id
