@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime_ext.machine.this_machine import LEVELS, host_target
+from runtime_ext.machine.this_machine import AARCH64, LEVELS, host_target
 from tvm_ios.errors import UserError
 
 
@@ -31,6 +31,11 @@ def target_of(kind: str, arch: str | None, lanes: int, dialect: str = "relax") -
         return {"kind": "cuda", "arch": arch or "sm_90"}
     if arch is None:
         return None
+    if arch == AARCH64:
+        raise UserError(
+            f"for {arch} programs are measured there alone: start `tvm-ios server` on such a "
+            "machine, and use `tvm-ios schedule --tracker HOST:PORT --key KEY`"
+        )
     if arch not in LEVELS:
         raise UserError(f"{arch!r} is no x86-64 level: use {', '.join(LEVELS)}")
     if dialect == "relay":

@@ -63,6 +63,10 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
     taken = tvm_ios("bundle", "squeezenet", "-o", tmp_path / "taken")
     taken.refuses(tmp_path / "taken", "bundle")
     run("bundle", "inception_block", "--arch", "x86-64-v9").refuses("'x86-64-v9'")
+    for command in ("bundle", "optimize", "schedule"):
+        cost = ("--cost", "measured") if command == "schedule" else ()
+        refused = tvm_ios(command, "inception_block", "--arch", "aarch64", *cost)
+        refused.refuses("aarch64", "tvm-ios server", "--tracker")
     run("bundle", "inception_block", "--precision", "tf32").refuses("float32")
     run("optimize", "inception_block", "--cost", "none.jsonl").refuses("none.jsonl")
     run("bundle", "inception_block", "--target", "cuda", "--arch", "sm_12").refuses("'sm_12'")
