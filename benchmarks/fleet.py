@@ -41,7 +41,8 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", default=["inception_block"], help="of the zoo")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each kind, in turn")
     given = parser.parse_args()
-    table = Table("network", "servers", "killed", "seconds", "to one server", "lost", "stages")
+    table = Table("network", "servers", "killed", "seconds", "to one server", "used", "lost")
+    table.add_column("stages")
     table.add_column("its cost by one log, to one server's")
     for network in given.networks:
         rows = measured(network, given.rounds)
@@ -54,6 +55,7 @@ def main() -> None:
                 str(row["killed"]),
                 f"{row['seconds']:.1f}",
                 f"{row['to_one_server']:.2f}",
+                str(row["machines"]),
                 str(row["lost"]),
                 "same" if row["same_stages"] else "others",
                 f"{min(cost):.3f} to {max(cost):.3f}",
