@@ -69,6 +69,6 @@ def test_a_schedule_with_kernels_is_no_twin_of_one_without(tmp_path: Path) -> No
 
 
 def test_an_unknown_model_is_refused_before_anything_else(tmp_path: Path) -> None:
-    with refused(ModelError, "'alexnet'", "inception_v3"):
-        optimize("alexnet", tmp_path / "out", options=SearchOptions(**LIMITS))
+    with refused(ModelError, "'no_such_network'", "inception_v3"):
+        optimize("no_such_network", tmp_path / "out", options=SearchOptions(**LIMITS))
     assert not (tmp_path / "out").exists()

@@ -177,7 +177,7 @@ def test_stdout_has_json_only_also_in_a_process_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("model", "named"),
     [
-        ("alexnet", "inception_v3"),
+        ("no_such_network", "inception_v3"),
         ("nothing.onnx", "No such file or directory"),
         ("noise.onnx", "ONNX"),
         ("empty.onnx", "ONNX"),
@@ -251,8 +251,8 @@ def test_bad_usage(arguments: list[str]) -> None:
 
 
 def test_debug_shows_the_traceback() -> None:
-    tvm_ios("stats", "alexnet").refuses("'alexnet'")
-    loud = tvm_ios_process("stats", "alexnet", "--debug")
+    tvm_ios("stats", "no_such_network").refuses("'no_such_network'")
+    loud = tvm_ios_process("stats", "no_such_network", "--debug")
     assert loud.code == 1
     assert "Traceback" in loud.stderr
 

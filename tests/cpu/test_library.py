@@ -151,9 +151,9 @@ def test_keys_tell_targets_and_shapes_apart(tmp_path: Path) -> None:
         unit = kernels.compile({"u": UnitSource(convolution(**shape), NHWC2)})["u"]
         return unit.kernels[0]
 
-    keys = {key(AVX2), key({**AVX2, "num-cores": 1}), key(AVX2, out=41), key(AVX512)}
-    assert len(keys) == 4
-    assert key(AVX2) in keys
+    assert len({key(AVX2), key(AVX2, out=41), key(AVX512)}) == 3
+    # On the number of lanes no kernel depends.
+    assert key(AVX2) == key({**AVX2, "num-cores": 1})
 
 
 def test_exported_library_needs_only_the_runtime(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_blocks_of_a_bare_graph(tmp_path: Path) -> None:
     assert load_blocks(str(path), 40) == ("bare", [(0, 0, 3), (0, 0)])
 
 
-@pytest.mark.parametrize("name", ["alexnet", "model.pb", "", "graph"])
+@pytest.mark.parametrize("name", ["no_such_network", "model.pb", "", "graph"])
 def test_unknown_names_are_answered_with_the_known_ones(name: str) -> None:
     with refused(ModelError, f"'{name}'", "squeezenet"):
         load_onnx(name)
