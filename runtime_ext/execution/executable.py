@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 #: Packages whose interface the kernels are compiled for; those of Relay need only the last one.
 PACKAGES = ("apache-tvm", "apache-tvm-ffi")
 #: TVM's runtime chooses the loader of a module by what follows the last dot.
-_MODULE_FILE = "model.tvm_ios"
+MODULE_FILE = "model.tvm_ios"
 _TAIL = "tail.onnx"
 
 
@@ -174,7 +174,7 @@ class Executable:
         plan = self.plan.to_json(self.program)
         (folder / "memory.json").write_text(json.dumps(plan))
         (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
-        (folder / _MODULE_FILE).write_text("The executable in this folder, as a module.\n")
+        (folder / MODULE_FILE).write_text("The executable in this folder, as a module.\n")
         if self.tail is not None:
             (folder / _TAIL).write_bytes(self.tail.model.SerializeToString())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from runtime_ext.cpu.device import Sampling, of_a_tile
 from runtime_ext.fleet.calibration import (
@@ -29,6 +29,8 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.measuring.device import NO_CONSTANTS, Function
 from tvm_ios.program.program import Program
 from tvm_ios.program.program_json import program_to_json
+
+T = TypeVar("T")
 
 
 class FleetDevice:
@@ -131,6 +133,26 @@ class FleetDevice:
         """
         samples, _ = self._pool.run(lambda machine: machine.time_in_turn(trials, sampling, rounds))
         return samples
+
+    def on_a_machine(self, measure: Callable[[Machine], T]) -> T:
+        """What is measured on a machine that does nothing else; on another if it is lost.
+
+        Raises
+        ------
+        UntimedError
+            If no machine is left, or three were lost.
+        """
+        return self._pool.run(measure)[0]
+
+    def renew(self, machine: Machine) -> None:
+        """Make the processes on a lent machine fresh ones.
+
+        Raises
+        ------
+        LostError
+            If there is no server that could have them.
+        """
+        self._pool.renew(machine)
 
     def launch_overhead(self) -> list[float]:
         """None: the executor's calls are outside the spans that it takes of launches."""

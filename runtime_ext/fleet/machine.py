@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime_ext.cpu.device import Sampling
+from runtime_ext.execution.executable import MODULE_FILE
 from runtime_ext.fleet.kernel_library import KernelLibrary
 from runtime_ext.fleet.machine_kind import MachineKind
 from runtime_ext.fleet.time_limit import LateError, within
 from runtime_ext.fleet.tracker import Lent
 from runtime_ext.native_library import INTERFACE, native_library_path
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import JsonError, json_object
 from tvm_ios.measuring.timing_device import UntimedError
 
@@ -86,6 +89,9 @@ class Machine:
     """
 
     def __init__(self, lent: Lent) -> None:
+        self._connect(lent)
+
+    def _connect(self, lent: Lent) -> None:
         from tvm import rpc
 
         self.address = str(lent.address)
@@ -93,12 +99,14 @@ class Machine:
         self._functions: dict[str, Any] = {}
         #: Paths of the libraries that it has, by their names; the last used one is the last.
         self._sent: OrderedDict[str, tuple[str, int]] = OrderedDict()
+        #: Paths of the files of executables, by their content, and of their folders.
+        self._files: dict[str, str] = {}
 
         def connect() -> Any:
             # Kept by this thread if it is late.
             return rpc.connect(lent.address.host, lent.address.port, lent.key)
 
-        self._session = self._call(_ANSWER_SECONDS, connect)
+        self._session = self.call(_ANSWER_SECONDS, connect)
         self._library: Any = None
         self._load_executor()
         self.kind = MachineKind.of(self._ask("machine_facts"))
@@ -156,6 +164,51 @@ class Machine:
         with self._opened(trial) as opened:
             limit = _PATIENCE + _MARGIN * 20 * opened.seconds
             return json.loads(self._ask("profile_trial", opened.number, seconds=limit))
+
+    def renew(self, lent: Lent) -> None:
+        """Connect to a server anew, after :meth:`close`: each connection is a fresh process there.
+
+        Raises
+        ------
+        LostError, UserError
+            As the constructor.
+        """
+        self._connect(lent)
+
+    def open_program(self, folder: Path) -> Any:
+        """An executable as a module of TVM's runtime there; its files are sent once by content.
+
+        Raises
+        ------
+        LostError, TrialError
+            As :meth:`time`.
+        """
+        files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        program = hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+        if program not in self._files:
+            for name, digest in digests.items():
+                if digest not in self._files:
+                    self._send(digest, files[name])
+                    self._files[digest] = str(self._remote("tvm.rpc.server.workpath", digest))
+            path = str(self._remote("tvm.rpc.server.workpath", f"program-{program}"))
+            paths = [self._files[digest] for digest in digests.values()]
+            request = {"folder": path, "names": [*digests], "paths": paths}
+            self._ask("gather_files", json.dumps(request))
+            self._files[program] = path
+        path = f"{self._files[program]}/{MODULE_FILE}"
+        limit = _FIRST_RUN_SECONDS + sum(map(len, files.values())) / _SLOWEST_NETWORK
+        return self.call(limit, lambda: self._session.load_module(path))
+
+    def tensor(self, value: Array) -> Any:
+        """A tensor there."""
+        limit = _ANSWER_SECONDS + value.nbytes / _SLOWEST_NETWORK
+        return self.call(limit, lambda: _tensor(value, self._session.cpu(0)))
+
+    @property
+    def cpu(self) -> Any:
+        """The machine's CPU, as TVM's device."""
+        return self._session.cpu(0)
 
     def close(self) -> None:
         """Give the server back, if it still answers."""
@@ -223,7 +276,7 @@ class Machine:
             path = f"tvm-ios-{_executor().digest}.so"
             self._send(path, _executor().content)
         try:
-            self._library = self._call(_ANSWER_SECONDS, lambda: self._session.load_module(path))
+            self._library = self.call(_ANSWER_SECONDS, lambda: self._session.load_module(path))
             version = self._ask("interface_version")
         except TrialError as error:
             raise UserError(
@@ -249,7 +302,7 @@ class Machine:
 
     def _send(self, name: str, content: bytes) -> None:
         limit = _ANSWER_SECONDS + len(content) / _SLOWEST_NETWORK
-        self._call(limit, lambda: self._session.upload(bytearray(content), name))
+        self.call(limit, lambda: self._session.upload(bytearray(content), name))
 
     def _ask(self, name: str, *arguments: Any, seconds: float = _ANSWER_SECONDS) -> Any:
         """What a function of the executor's library answers."""
@@ -259,7 +312,7 @@ class Machine:
                 self._functions[name] = self._library[name]
             return self._functions[name](*arguments)
 
-        return self._call(seconds, call)
+        return self.call(seconds, call)
 
     def _remote(self, name: str, *arguments: Any) -> Any:
         """What a function of the server answers; raises AttributeError if it has none."""
@@ -269,9 +322,18 @@ class Machine:
                 self._functions[name] = self._session.get_function(name)
             return self._functions[name](*arguments)
 
-        return self._call(_ANSWER_SECONDS, call)
+        return self.call(_ANSWER_SECONDS, call)
 
-    def _call(self, seconds: float, call: Callable[[], T]) -> T:
+    def call(self, seconds: float, call: Callable[[], T]) -> T:
+        """What a call gives that asks the machine.
+
+        Raises
+        ------
+        LostError
+            If it takes longer, or the connection ends.
+        TrialError
+            If it fails, though the machine answers.
+        """
         try:
             return within(seconds, call)
         except LateError as error:
@@ -314,6 +376,12 @@ def _executor() -> _Executor:
     """This machine's executor, as a file."""
     content = native_library_path().read_bytes()
     return _Executor(content, hashlib.sha256(content).hexdigest())
+
+
+def _tensor(value: Array, device: Any) -> Any:
+    from tvm.runtime import tensor
+
+    return tensor(value, device)
 
 
 def _reason(error: BaseException) -> str:

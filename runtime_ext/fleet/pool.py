@@ -23,6 +23,8 @@ T = TypeVar("T")
 _MACHINES_A_TRIAL = 3
 #: How often a machine may come back after it was lost.
 _RETURNS = 3
+#: Seconds in which a server that was given back is free again.
+_ASK_SOON = 0.2
 #: Seconds between two questions to the tracker, and how long a fleet without machines waits.
 _ASK_AGAIN, _PATIENCE = 2.0, 20.0
 #: Seconds between two looks at servers that are about to be given back.
@@ -81,6 +83,7 @@ class MachinePool:
         self._tracker, self._key, self._misfit = tracker, key, misfit
         self._size = len(machines)
         self._free = list(machines)
+        self._alike = {machine.address for machine in machines}
         self._busy = 0
         self._changed = threading.Condition()
         self._recruiting = False
@@ -117,6 +120,27 @@ class MachinePool:
             f"a program was tried on {len(lost)} machines, and all of them were lost with it: "
             + "; ".join(f"{gone.machine}: {gone.why}" for gone in lost)
         )
+
+    def renew(self, machine: Machine) -> None:
+        """Connect a lent machine anew: to the same server, or another one that is like it.
+
+        Raises
+        ------
+        LostError
+            If there is none within 20 s.
+        """
+        machine.close()
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            lent = self._tracker.lend(self._key)
+            if lent is None:
+                time.sleep(_ASK_SOON)
+                continue
+            machine.renew(lent)
+            if machine.address in self._alike or self._misfit(machine) is None:
+                return
+            machine.close()
+        raise LostError("its server could not be had again for a fresh process")
 
     def close(self) -> None:
         """Give the machines back, as soon as they are free."""

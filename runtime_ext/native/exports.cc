@@ -17,7 +17,7 @@
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 5;
+constexpr std::int64_t kInterface = 6;
 
 class ExecutorObj : public ffi::Object {
  public:
@@ -140,6 +140,7 @@ ffi::String Timed(std::int64_t trial, std::int64_t samples, double sample_second
 ffi::String Profiled(std::int64_t trial) { return ProfileTrial(trial); }
 void Closed(std::int64_t trial) { CloseTrial(trial); }
 void Freed(ffi::String text) { FreeLibraries(text); }
+void Gathered(ffi::String text) { GatherFiles(text); }
 ffi::String Facts() { return MachineFacts(); }
 
 // What only tests ask for.
@@ -200,6 +201,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(time_trial, Timed);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile_trial, Profiled);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(close_trial, Closed);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(free_libraries, Freed);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(gather_files, Gathered);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(machine_facts, Facts);
 
 }  // namespace tvm_ios

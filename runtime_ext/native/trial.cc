@@ -4,6 +4,7 @@
 #include <tvm/ffi/extra/json.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -128,6 +129,23 @@ void FreeLibraries(const std::string& text) {
     const std::lock_guard<std::mutex> lock(state.mutex);
     for (const std::string& path : Texts(Field(ParseObject(text), "libraries"))) {
       state.libraries.erase(path);
+    }
+    return true;
+  });
+}
+
+void GatherFiles(const std::string& text) {
+  WithOneSentence("the list of files", [&] {
+    const JsonObject request = ParseObject(text);
+    const std::filesystem::path folder = Text(Field(request, "folder"));
+    const std::vector<std::string> names = Texts(Field(request, "names"));
+    const std::vector<std::string> paths = Texts(Field(request, "paths"));
+    if (names.size() != paths.size()) throw Misfit("not every name has a path");
+    std::filesystem::create_directories(folder);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const std::filesystem::path name = std::filesystem::path(names[i]).filename();
+      if (name.empty() || name != names[i]) throw Misfit("'" + names[i] + "' is no file's name");
+      std::filesystem::create_hard_link(paths[i], folder / name);
     }
     return true;
   });

@@ -24,6 +24,10 @@ void CloseTrial(std::int64_t trial);
 // Unloads libraries, as soon as no trial uses them; the text is a JSON object of `libraries`.
 void FreeLibraries(const std::string& text);
 
+// Makes a folder of files that were sent under other names, because equal ones are sent once; the
+// text is a JSON object of `folder`, `names`, and where the file of each name is, `paths`.
+void GatherFiles(const std::string& text);
+
 // JSON of this machine: `machine` as uname says, `cpuinfo` of its first CPU, its `features` of those
 // that decide whether code runs, and how many `lanes` can run at once.
 std::string MachineFacts();

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import Candidates
+from tvm_ios.api.fleet_contests import hold_contest_on_fleet
 from tvm_ios.api.located import located
 from tvm_ios.contest import rules
 from tvm_ios.contest.contest import TimeElsewhere, hold_contest
@@ -69,6 +69,10 @@ def compare_policies(
     from runtime_ext.verification.reference import second_opinion
 
     def contest(reference: Reference) -> Verdict:
+        if options.fleet is not None:
+            return hold_contest_on_fleet(
+                candidates, options.fleet, reference, allowed, progress, lap
+            )
         # What computes something else is not compared with.
         beside = beside_tvm and not reference.tvm_difference
         tvm = bind_library(tvm_build)(reference.samples[0].inputs).run if beside else None
@@ -98,6 +102,8 @@ def compare_policies(
             reference = other
             verdict = contest(reference)
     except VerificationError as error:
+        if options.fleet is not None:
+            raise
         raise located(
             error,
             loaded,
@@ -108,6 +114,9 @@ def compare_policies(
             progress,
             on_cpu=beside_tvm,
         ) from error
+    if options.fleet is not None:
+        sentence = "TVM's own build was not compared with: programs were timed on a fleet"
+        return replace(verdict, skipped={**verdict.skipped, TVM: sentence})
     if not (how := reference.tvm_difference):
         return verdict
     sentence = (
@@ -128,11 +137,11 @@ def _reference(
     on_cpu: bool,
 ) -> Reference:
     from runtime_ext.execution.bound_model import library_outputs
+    from runtime_ext.execution.session import random_values
     from runtime_ext.verification.reference import ComparedModel, reference_of
 
     sequential = candidates.built["sequential"]
-    with closing(sequential.session()) as session:
-        inputs = session.random_inputs(0)
+    inputs = random_values(sequential.inputs)
     progress("computing the reference", 0, 1)
     reference = reference_of(
         ComparedModel(loaded.original, loaded.onnx, partial(library_outputs, tvm_build)),

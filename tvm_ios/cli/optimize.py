@@ -17,6 +17,7 @@ from tvm_ios.cli.combinations import (
     sources,
 )
 from tvm_ios.cli.completion import complete_cost
+from tvm_ios.cli.fleet_report import fleet_report, tell_fleet
 from tvm_ios.cli.help_pages import HelpPage
 from tvm_ios.cli.output import (
     Debug,
@@ -29,10 +30,12 @@ from tvm_ios.cli.output import (
 from tvm_ios.cli.search_options import (
     Cudnn,
     DeviceName,
+    Devices,
     DialectName,
     DialectOption,
     Fallback,
     GroupsAStage,
+    Key,
     MaxBlock,
     MaxMeasurements,
     Measure,
@@ -44,10 +47,12 @@ from tvm_ios.cli.search_options import (
     Target,
     TargetKind,
     TimeLimit,
+    Tracker,
     TuningLog,
     Verification,
     bytes_of,
     chosen_policies,
+    fleet_choice,
     names_in,
     search_options,
 )
@@ -69,6 +74,7 @@ PAGE = HelpPage(
         "tvm-ios optimize mobilenet_v2 --batch 8 --policy graphturbo,holistic",
         "tvm-ios optimize squeezenet --batch 1,8 --arch x86-64-v3,x86-64-v4 --lanes 1,2 -o app/",
         "tvm-ios optimize squeezenet --from-logs results/ -o app/",
+        "tvm-ios optimize squeezenet --tracker 127.0.0.1:9190 --key epyc",
     ),
     "`tvm-ios run` runs the result, `tvm-ios explain` says what bounds it.",
 )
@@ -122,6 +128,9 @@ def optimize(
     precision: PrecisionOption = None,
     cudnn: Cudnn = None,
     device: DeviceName = None,
+    tracker: Tracker = None,
+    key: Key = None,
+    devices: Devices = None,
     shape: AlternativeShapes = None,
     batch: Batches = None,
     lanes: LaneCounts = None,
@@ -153,9 +162,10 @@ def optimize(
     whose shapes depend on the data, such as NonMaxSuppression, runs after the program, on ONNX
     Runtime. Where TVM's own build, or with --fallback onnxruntime the model there, is faster than
     all of these, it is saved in their place. With --device, the device times the programs, and they
-    are compared where it computes. Of several batches, shapes, architectures or numbers of lanes it
-    makes a deployment: one folder with a program for each combination, of which the one that fits
-    is run; what cannot run here is scheduled by a description or a log, and not measured.
+    are compared where it computes. With --tracker, stages and programs run on the servers of a key.
+    Of several batches, shapes, architectures or numbers of lanes it makes a deployment: one folder
+    with a program for each combination, of which the one that fits is run; what cannot run here is
+    scheduled by a description or a log, and not measured.
     """
     policies = chosen_policies(policy)
     budget = bytes_of(memory_budget, "--memory-budget")
@@ -163,6 +173,7 @@ def optimize(
     lane_counts = numbers_in(lanes, "--lanes")
     archs = names_in(arch or "")
     path = output or Path(f"{Path(model).stem}.ios")
+    fleet = fleet_choice(tracker, key, devices)
     make_options = partial(
         search_options,
         measure=measure,
@@ -176,13 +187,19 @@ def optimize(
         precision=precision,
         dialect=dialect,
         cudnn=cudnn,
+        fleet=fleet,
     )
+    if cost is not None and fleet is not None:
+        raise typer.BadParameter(
+            f"{cost} asks no machine: leave out one of them", param_hint="'--tracker'"
+        )
     if launches is not None and device is None:
         raise typer.BadParameter("it is for a --device", param_hint="'--launches'")
     several = max(len(models), len(archs), len(lane_counts)) > 1
     if several or from_logs is not None or is_deployment(path):
         for option, given in (
             ("--device", device is not None),
+            ("--tracker", fleet is not None),
             ("--fallback", fallback is Fallback.onnxruntime),
             ("--cost", cost is not None and from_logs is not None),
             ("--schedule", schedule is not None and from_logs is not None),
@@ -265,7 +282,8 @@ def optimize(
             verify=verify,
             progress=update,
         )
-    print_optimized(done, as_json)
+    tell_fleet(options.fleet)
+    print_optimized(done, as_json, fleet_report(options.fleet))
 
 
 def _without_gpu(options: SearchOptions) -> str | None:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tvm_ios.program.arena.planner import PlannedMemory
 
 
-def print_optimized(done: Optimized, as_json: bool) -> None:
-    """Print what was measured and kept."""
+def print_optimized(done: Optimized, as_json: bool, fleet: dict[str, Any]) -> None:
+    """Print what was measured and kept; ``fleet`` is what JSON says of one besides."""
     if as_json:
-        print_json(_json(done))
+        print_json({**_json(done), **fleet})
         return
     out = console()
     out.print(
