@@ -20,6 +20,8 @@
     All of it as a device that measured searches use.
 ``kernel_timer.py``
     Blockings of contractions, timed on it while kernels are tuned.
+``program_session.py``
+    Whole programs on a machine.
 ``server.py``
     TVM's server with the executor preloaded.
 """

@@ -21,7 +21,6 @@ from runtime_ext.fleet.time_limit import LateError, within
 from runtime_ext.fleet.tracker import Lent
 from runtime_ext.native_library import INTERFACE, native_library_path
 from tvm_ios.errors import UserError
-from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import JsonError, json_object
 from tvm_ios.measuring.timing_device import UntimedError
 
@@ -89,9 +88,16 @@ class Machine:
     """
 
     def __init__(self, lent: Lent) -> None:
-        self._connect(lent)
+        self.connect(lent)
 
-    def _connect(self, lent: Lent) -> None:
+    def connect(self, lent: Lent) -> None:
+        """Connect, after :meth:`close` anew: each connection is a fresh process there.
+
+        Raises
+        ------
+        LostError, UserError
+            As the constructor.
+        """
         from tvm import rpc
 
         self.address = str(lent.address)
@@ -101,6 +107,9 @@ class Machine:
         self._sent: OrderedDict[str, tuple[str, int]] = OrderedDict()
         #: Paths of the files of executables, by their content, and of their folders.
         self._files: dict[str, str] = {}
+        #: Destructors of remote objects would wait for a server that does not answer.
+        self._held: list[Any] = []
+        self._is_lost = False
 
         def connect() -> Any:
             # Kept by this thread if it is late.
@@ -145,7 +154,7 @@ class Machine:
                 except TrialError as error:
                     failed[place] = error
             for _ in range(rounds):
-                for place in opened.keys() - failed.keys():
+                for place in [each for each in opened if each not in failed]:
                     try:
                         samples.setdefault(place, []).extend(self._sampled(opened[place], sampling))
                     except TrialError as error:
@@ -164,16 +173,6 @@ class Machine:
         with self._opened(trial) as opened:
             limit = _PATIENCE + _MARGIN * 20 * opened.seconds
             return json.loads(self._ask("profile_trial", opened.number, seconds=limit))
-
-    def renew(self, lent: Lent) -> None:
-        """Connect to a server anew, after :meth:`close`: each connection is a fresh process there.
-
-        Raises
-        ------
-        LostError, UserError
-            As the constructor.
-        """
-        self._connect(lent)
 
     def open_program(self, folder: Path) -> Any:
         """An executable as a module of TVM's runtime there; its files are sent once by content.
@@ -198,12 +197,12 @@ class Machine:
             self._files[program] = path
         path = f"{self._files[program]}/{MODULE_FILE}"
         limit = _FIRST_RUN_SECONDS + sum(map(len, files.values())) / _SLOWEST_NETWORK
-        return self.call(limit, lambda: self._session.load_module(path))
+        return self.hold(self.call(limit, lambda: self._session.load_module(path)))
 
-    def tensor(self, value: Array) -> Any:
-        """A tensor there."""
-        limit = _ANSWER_SECONDS + value.nbytes / _SLOWEST_NETWORK
-        return self.call(limit, lambda: _tensor(value, self._session.cpu(0)))
+    def hold(self, remote: T) -> T:
+        """Keep a remote object until the machine is given back."""
+        self._held.append(remote)
+        return remote
 
     @property
     def cpu(self) -> Any:
@@ -220,6 +219,7 @@ class Machine:
         except (LostError, TrialError):
             return
         self._functions.clear()
+        self._held.clear()
         self._library = self._session = None
 
     @contextmanager
@@ -334,9 +334,12 @@ class Machine:
         TrialError
             If it fails, though the machine answers.
         """
+        if self._is_lost:
+            raise LostError("it was lost before")
         try:
             return within(seconds, call)
         except LateError as error:
+            self._is_lost = True
             raise LostError(str(error)) from error
         except AttributeError:
             raise
@@ -344,6 +347,7 @@ class Machine:
             # Either the server answers, and it was the program that failed, or it does not.
             if self._answers():
                 raise TrialError(_reason(error)) from error
+            self._is_lost = True
             raise LostError(f"the connection ended ({_reason(error)})") from error
 
     def _answers(self) -> bool:
@@ -376,12 +380,6 @@ def _executor() -> _Executor:
     """This machine's executor, as a file."""
     content = native_library_path().read_bytes()
     return _Executor(content, hashlib.sha256(content).hexdigest())
-
-
-def _tensor(value: Array, device: Any) -> Any:
-    from tvm.runtime import tensor
-
-    return tensor(value, device)
 
 
 def _reason(error: BaseException) -> str:

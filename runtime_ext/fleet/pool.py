@@ -136,7 +136,7 @@ class MachinePool:
             if lent is None:
                 time.sleep(_ASK_SOON)
                 continue
-            machine.renew(lent)
+            machine.connect(lent)
             if machine.address in self._alike or self._misfit(machine) is None:
                 return
             machine.close()

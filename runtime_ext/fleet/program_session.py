@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tvm.runtime import tensor
+
 from runtime_ext.fleet.machine import Machine
 from tvm_ios.files.array_files import Array
 
@@ -34,20 +36,19 @@ class ProgramSession:
     def __init__(self, machine: Machine, folder: Path) -> None:
         self._machine = machine
         self._module: Any = machine.open_program(folder)
-        self._time: Any = None
+        self._time = machine.hold(
+            machine.call(
+                _FIRST_RUN_SECONDS,
+                lambda: self._module.time_evaluator("run", machine.cpu, number=1, repeat=1),
+            )
+        )
         self._limit = _FIRST_RUN_SECONDS
 
     def run(self, /, **inputs: Any) -> float:
         """Run twice; gives the seconds of the second run, by the machine's own clock."""
         for name, value in inputs.items():
-            there = self._machine.tensor(value)
-            self._machine.call(self._limit, partial(self._module["set_input"], name, there))
-        if self._time is None:
-            self._time = self._machine.call(
-                self._limit,
-                lambda: self._module.time_evaluator("run", self._machine.cpu, number=1, repeat=1),
-            )
-        seconds = float(self._machine.call(self._limit, lambda: self._time().results[0]))
+            self._machine.call(_FIRST_RUN_SECONDS, partial(self._set_input, name, value))
+        seconds = self._machine.call(self._limit, lambda: float(self._time().results[0]))
         self._limit = _PATIENCE + _MARGIN * 2 * seconds
         return seconds
 
@@ -56,6 +57,10 @@ class ProgramSession:
         return self._machine.call(
             _FIRST_RUN_SECONDS, lambda: self._module["get_output"](which).numpy()
         )
+
+    def _set_input(self, name: str, value: Array) -> None:
+        # Within one call, so that the tensor there is dropped while the machine answers.
+        self._module["set_input"](name, tensor(value, self._machine.cpu))
 
     def close(self) -> None:
         """Release its memory and threads there."""
