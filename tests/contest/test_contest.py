@@ -60,3 +60,16 @@ def test_a_runner_that_was_slow_once_has_a_second_try(clock: Clock) -> None:
     durations = iter([0.5])
     runners = {"one": lambda: clock.sleep(next(durations, 0.001))}
     assert rounds(runners, Rules(rounds=9, seconds=1.0, minimum=3)) == {"one": 9}
+
+
+def test_what_runs_elsewhere_tells_its_own_seconds(clock: Clock) -> None:
+    """The way there and back, which takes longer, does not count."""
+
+    def elsewhere() -> float:
+        clock.sleep(0.5)
+        return 0.25
+
+    samples = run_in_turn(
+        {"elsewhere": elsewhere, "here": clock.takes(0.125)}, Rules(rounds=3, minimum=3)
+    )
+    assert samples == {"elsewhere": [0.25] * 3, "here": [0.125] * 3}
