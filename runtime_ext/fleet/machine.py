@@ -181,6 +181,8 @@ class Machine:
         ------
         LostError, TrialError
             As :meth:`time`.
+        UserError
+            If the executor there is of an earlier version.
         """
         files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -193,7 +195,13 @@ class Machine:
             path = str(self._remote("tvm.rpc.server.workpath", f"program-{program}"))
             paths = [self._files[digest] for digest in digests.values()]
             request = {"folder": path, "names": [*digests], "paths": paths}
-            self._ask("gather_files", json.dumps(request))
+            try:
+                self._ask("gather_files", json.dumps(request))
+            except AttributeError:
+                raise UserError(
+                    f"the executor that the server {self.address} has is older and times no whole "
+                    "programs: install the same version of tvm-ios there and here"
+                ) from None
             self._files[program] = path
         path = f"{self._files[program]}/{MODULE_FILE}"
         limit = _FIRST_RUN_SECONDS + sum(map(len, files.values())) / _SLOWEST_NETWORK

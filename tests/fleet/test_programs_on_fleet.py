@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.fleet.servers import KEY, Processes, running
 
 from runtime_ext.execution.executable import Executable
 from runtime_ext.fleet.choice import FleetChoice
@@ -17,6 +16,7 @@ from runtime_ext.fleet.device import open_fleet
 from runtime_ext.fleet.machine import LostError, Machine
 from runtime_ext.fleet.program_session import ProgramSession
 from tests.cli.command_line import tvm_ios
+from tests.fleet.servers import KEY, Processes, running
 
 pytestmark = pytest.mark.slow
 MODEL = ("two_inputs", "--lanes", 1, "-r", 2, "-s", 3)
