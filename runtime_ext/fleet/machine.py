@@ -109,7 +109,7 @@ class Machine:
         self._files: dict[str, str] = {}
         #: Destructors of remote objects would wait for a server that does not answer.
         self._held: list[Any] = []
-        self._is_lost = False
+        self._lost: str | None = None
 
         def connect() -> Any:
             # Kept by this thread if it is late.
@@ -223,7 +223,7 @@ class Machine:
             # Only then: what is dropped afterwards asks the server to drop it too.
             self._ask("interface_version")
             # Otherwise whatever still refers to a remote object would hold the server.
-            self._call(_ANSWER_SECONDS, lambda: self._session.get_function("CloseRPCConnection")())
+            self.call(_ANSWER_SECONDS, lambda: self._session.get_function("CloseRPCConnection")())
         except (LostError, TrialError):
             return
         self._functions.clear()
@@ -342,21 +342,21 @@ class Machine:
         TrialError
             If it fails, though the machine answers.
         """
-        if self._is_lost:
-            raise LostError("it was lost before")
+        if self._lost is not None:
+            raise LostError(self._lost)
         try:
             return within(seconds, call)
         except LateError as error:
-            self._is_lost = True
-            raise LostError(str(error)) from error
+            self._lost = str(error)
+            raise LostError(self._lost) from error
         except AttributeError:
             raise
         except Exception as error:
             # Either the server answers, and it was the program that failed, or it does not.
             if self._answers():
                 raise TrialError(_reason(error)) from error
-            self._is_lost = True
-            raise LostError(f"the connection ended ({_reason(error)})") from error
+            self._lost = f"the connection ended ({_reason(error)})"
+            raise LostError(self._lost) from error
 
     def _answers(self) -> bool:
         session = self._session

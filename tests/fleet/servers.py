@@ -43,6 +43,11 @@ class Processes:
         """Send a signal to a server and all of its processes."""
         os.killpg(self.servers[server].pid, number)
 
+    def kill(self, server: str) -> None:
+        """End a server and all of its processes, as a machine that loses its power does."""
+        self.signal(server, signal.SIGKILL)
+        self.servers.pop(server).wait()
+
     def start(self, ours: bool = False) -> str:
         """One more server, TVM's or ours; its address."""
         port = _free_port()

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from runtime_ext.execution.executable import Executable
+from runtime_ext.execution.executable import load
+from runtime_ext.fleet import device as devices
+from runtime_ext.fleet import pool as pools
 from runtime_ext.fleet.choice import FleetChoice
-from runtime_ext.fleet.device import open_fleet
-from runtime_ext.fleet.machine import LostError, Machine
+from runtime_ext.fleet.device import FleetDevice, open_fleet
+from runtime_ext.fleet.machine import Machine
 from runtime_ext.fleet.program_session import ProgramSession
+from tests.brief import shorten
 from tests.cli.command_line import tvm_ios
 from tests.fleet.servers import KEY, Processes, running
 
 pytestmark = pytest.mark.slow
 MODEL = ("two_inputs", "--lanes", 1, "-r", 2, "-s", 3)
+OPTIMIZE = ("optimize", *MODEL, "--policy", "sequential,greedy", "--json")
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,7 @@ def executable(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("optimized")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TVM_IOS_CACHE", str(folder / "cache"))
+        shorten(patch.setattr)
         options = ("--policy", "greedy,ios-both", "-o", folder / "out", *processes.options)
         done = tvm_ios("optimize", *MODEL, "--json", *options).json
     (folder / "said.json").write_text(json.dumps(done))
@@ -64,7 +68,7 @@ def test_outputs_come_back_and_files_are_sent_once(
         Machine, "_send", lambda self, name, content: (sent.append(name), send(self, name, content))
     )
     fleet = open_fleet(FleetChoice(processes.tracker, KEY), tmp_path, lanes=1)
-    loaded = Executable.load(executable).session()
+    loaded = load(executable).session()
     inputs = loaded.random_inputs(3)
     loaded.run(**inputs)
 
@@ -88,31 +92,50 @@ def test_outputs_come_back_and_files_are_sent_once(
     processes.wait(1)
 
 
-def test_a_contest_on_a_machine_that_is_lost_is_held_on_another(
-    executable: Path, processes: Processes, tmp_path: Path
+@pytest.fixture
+def killed_before_confirmation(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> list[str]:
+    """Servers that are killed when a contest begins to confirm: the first one that does."""
+    killed: list[str] = []
+    renew = FleetDevice.renew
+
+    def kill_and_renew(self: FleetDevice, machine: Machine) -> None:
+        if not killed:
+            killed.append(machine.address)
+            processes.kill(machine.address)
+        renew(self, machine)
+
+    monkeypatch.setattr(FleetDevice, "renew", kill_and_renew)
+    monkeypatch.setattr(pools, "_PATIENCE", 5.0)
+    # Other tests may run beside these: servers of one machine then differ.
+    monkeypatch.setattr(devices, "differing", lambda *_: {})
+    monkeypatch.setenv("TVM_IOS_CACHE", str(tmp_path / "cache"))
+    shorten(monkeypatch.setattr)
+    return killed
+
+
+def test_a_contest_begins_again_where_its_machine_is_lost(
+    processes: Processes, killed_before_confirmation: list[str], tmp_path: Path
 ) -> None:
-    other = processes.start()
-    choice = FleetChoice(processes.tracker, KEY, tolerance=10.0)
-    fleet = open_fleet(choice, tmp_path, lanes=1)
-    asked: list[str] = []
-
-    def contest(machine: Machine) -> float:
-        asked.append(machine.address)
-        session = ProgramSession(machine, executable)
-        session.run(**Executable.load(executable).session().random_inputs(0))
-        if len(asked) == 1:
-            processes.signal(machine.address, signal.SIGKILL)
-            with pytest.raises(LostError):
-                session.run()
-        return session.run()
-
-    assert fleet.on_a_machine(contest) > 0
-    assert set(asked) == {*processes.servers}
-    assert other in asked
-    assert [gone.machine for gone in fleet.lost] == asked[:1]
-    fleet.close()
-    del processes.servers[asked[0]]
+    processes.start()
+    assert len(processes.servers) == 2
+    done = tvm_ios(*OPTIMIZE, "-o", tmp_path / "out", *processes.options).json
+    assert {row["policy"] for row in done["policies"]} == {"sequential", "greedy"}
+    assert [gone["machine"] for gone in done["fleet"]["lost"]] == killed_before_confirmation
+    assert len(killed_before_confirmation) == 1
+    assert tvm_ios("run", tmp_path / "out").code == 0
     processes.wait(1)
+
+
+def test_without_another_machine_one_sentence_says_so(
+    processes: Processes, killed_before_confirmation: list[str], tmp_path: Path
+) -> None:
+    (only,) = processes.servers
+    tvm_ios(*OPTIMIZE, "-o", tmp_path / "out", *processes.options).refuses(only, KEY)
+    assert killed_before_confirmation == [only]
+    assert not (tmp_path / "out").exists()
+    processes.start()
 
 
 def test_trials_are_timed_there(

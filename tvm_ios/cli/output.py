@@ -24,6 +24,7 @@ from rich.progress import (
 )
 
 from tvm_ios import interrupts
+from tvm_ios.cli.command_end import running_command
 from tvm_ios.cli.completion import complete_model
 from tvm_ios.errors import UserError
 from tvm_ios.graph.input_shapes import InputShapeError, parse_shapes
@@ -74,7 +75,8 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            result = command(*args, **kwargs)
+            with running_command():
+                result = command(*args, **kwargs)
             sys.stdout.flush()
             return result
         except (typer.BadParameter, typer.Exit, typer.Abort):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tvm_ios.cli.command_end import at_end
 from tvm_ios.cli.completion import complete_device, complete_policies
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.errors import UserError, nearest
@@ -300,7 +301,9 @@ def _open_fleet(
     from runtime_ext.fleet.device import open_fleet
     from runtime_ext.machine.this_machine import cache_folder
 
-    return open_fleet(choice, cache_folder() / "kernels", lanes=lanes, level=arch)
+    fleet = open_fleet(choice, cache_folder() / "kernels", lanes=lanes, level=arch)
+    at_end(fleet.close)
+    return fleet
 
 
 def _compare_with_cpus(lanes: int, cpus: int) -> None:
