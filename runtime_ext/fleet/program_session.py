@@ -36,7 +36,7 @@ class ProgramSession:
     def __init__(self, machine: Machine, folder: Path) -> None:
         self._machine = machine
         self._module: Any = machine.open_program(folder)
-        self._time = machine.hold(
+        self._time: Any = machine.hold(
             machine.call(
                 _FIRST_RUN_SECONDS,
                 lambda: self._module.time_evaluator("run", machine.cpu, number=1, repeat=1),

@@ -267,3 +267,20 @@ def test_optimize_knows_its_policies() -> None:
     found = tvm_ios("optimize", "inception_block", "--policy", "sequential,magic")
     assert found.code == 2
     assert "'magic' is none of sequential, greedy" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--cost", "v100"), "v100"),
+        (("--fallback", "onnxruntime"), "--fallback"),
+        (("--batch", "1,2"), "deployment"),
+    ],
+)
+def test_what_a_fleet_cannot_do_is_refused_before_it_is_asked(
+    options: tuple[str, str], named: str
+) -> None:
+    fleet = ("--tracker", "127.0.0.1:1", "--key", "nobody")
+    found = tvm_ios("optimize", "inception_block", *fleet, *options)
+    assert found.code == 2
+    assert named in found.stderr

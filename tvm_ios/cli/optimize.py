@@ -193,6 +193,8 @@ def optimize(
         raise typer.BadParameter(
             f"{cost} asks no machine: leave out one of them", param_hint="'--tracker'"
         )
+    if fallback is Fallback.onnxruntime and fleet is not None:
+        raise typer.BadParameter("a fleet runs our programs alone", param_hint="'--fallback'")
     if launches is not None and device is None:
         raise typer.BadParameter("it is for a --device", param_hint="'--launches'")
     several = max(len(models), len(archs), len(lane_counts)) > 1
