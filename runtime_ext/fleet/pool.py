@@ -23,8 +23,6 @@ T = TypeVar("T")
 _MACHINES_A_TRIAL = 3
 #: How often a machine may come back after it was lost.
 _RETURNS = 3
-#: Seconds in which a server that was given back is free again.
-_ASK_SOON = 0.2
 #: Seconds between two questions to the tracker, and how long a fleet without machines waits.
 _ASK_AGAIN, _PATIENCE = 2.0, 20.0
 #: Seconds between two looks at servers that are about to be given back.
@@ -87,6 +85,8 @@ class MachinePool:
         self._busy = 0
         self._changed = threading.Condition()
         self._recruiting = False
+        #: Who asks the tracker: a server that is renewed must not be found as one that came back.
+        self._asking = threading.Lock()
         self._last_loss = 0.0
         self._closed = False
 
@@ -129,17 +129,18 @@ class MachinePool:
         LostError
             If there is none within 20 s.
         """
-        machine.close()
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline:
-            lent = self._tracker.lend(self._key)
-            if lent is None:
-                time.sleep(_ASK_SOON)
-                continue
-            machine.connect(lent)
-            if machine.address in self._alike or self._misfit(machine) is None:
-                return
+        with self._asking:
             machine.close()
+            deadline = time.monotonic() + _PATIENCE
+            while time.monotonic() < deadline:
+                lent = self._tracker.lend(self._key)
+                if lent is None:
+                    time.sleep(_LOOK_AGAIN)
+                    continue
+                machine.connect(lent)
+                if machine.address in self._alike or self._misfit(machine) is None:
+                    return
+                machine.close()
         raise LostError("its server could not be had again for a fresh process")
 
     def close(self) -> None:
@@ -194,7 +195,7 @@ class MachinePool:
                     self._recruiting = False
                     return
             # A tracker that is gone may come back as well.
-            with suppress(TrackerError, LostError, UserError):
+            with suppress(TrackerError, LostError, UserError), self._asking:
                 self._ask_for_one()
 
     def _ask_for_one(self) -> None:
