@@ -65,5 +65,5 @@ class ProgramSession:
     def close(self) -> None:
         """Release its memory and threads there."""
         self._machine.call(self._limit, lambda: self._module["close"]())
-        # A connection ends when nothing of it is left, and only then is the server free.
+        # While the machine answers: destructors of remote objects wait for it.
         self._module = self._time = None
