@@ -48,7 +48,7 @@ def test_commands_md_documents_every_command_and_option() -> None:
     assert list(maker.known_outputs(page)) == examples
 
 
-@pytest.mark.parametrize("name", ["networks", "memory", "cuda", "unit_kernels"])
+@pytest.mark.parametrize("name", ["networks", "memory", "cuda", "unit_kernels", "readme"])
 def test_pages_of_measurements_are_what_was_measured(name: str) -> None:
     maker = load_maker(name)
     assert maker.PAGE.read_text() == maker.page()
