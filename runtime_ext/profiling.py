@@ -111,7 +111,8 @@ def profile_there(
         If it was compiled for something else than the device, or the device has no times of its
         launches.
     """
-    arch = executable.arch
+    # The executable names the machine code that it runs as, the kernels what they are: maybe PTX.
+    arch = None if executable.arch is None else read_kernels(executable.kernels)[0]
     if arch != device.arch:
         raise UserError(
             f"the executable has code for {arch or executable.target}, and the device "
