@@ -206,7 +206,7 @@ class Executable:
         """The program's kernels, loaded, as a session takes them."""
         if self.arch is not None:
             return read_launched(self.libraries, self.arch)
-        if call_tvm(self.libraries):
+        if PACKAGES[0] in self.packages and call_tvm(self.libraries):
             # Importing tvm loads its runtime.
             import tvm  # noqa: F401
 
@@ -294,9 +294,13 @@ def load(path: Path | str) -> Executable | ForeignBuild:
         meta = json_object((folder / META).read_bytes())
         arch = None if meta.get("arch") is None else str(meta["arch"])
         kernels, tvm = kernels_of(folder, meta), PACKAGES[0]
-        # Of tvm-ffi the loader knows the version; TVM itself only some kernels need.
-        if arch is None and call_tvm([kernels] if isinstance(kernels, Path) else kernels):
-            made_with, or_else = meta["versions"][tvm], "save it again with this one"
+        # Of tvm-ffi the loader knows the version; TVM itself only some kernels need, of Relay none.
+        if (
+            arch is None
+            and (made_with := meta["versions"].get(tvm)) is not None
+            and call_tvm([kernels] if isinstance(kernels, Path) else kernels)
+        ):
+            or_else = "save it again with this one"
             require_version(f"{path} was made", tvm, made_with, or_else)
         program = program_from_json(json_object((folder / "program.json").read_bytes()))
         check_races(program)
