@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from runtime_ext.cpu.peak import measured_peak
 from runtime_ext.cuda.event_graph import event_graph
 from runtime_ext.cuda.launch_graphs import launch_graph
-from runtime_ext.cuda.machine_code.launchable import read_kernels
+from runtime_ext.cuda.machine_code.launchable import LaunchedWork, read_kernels
 from runtime_ext.execution.executor import Span
 from runtime_ext.machine.hardware import last_level_cache
 from tvm_ios.errors import UserError
@@ -112,14 +113,14 @@ def profile_there(
         launches.
     """
     # The executable names the machine code that it runs as, the kernels what they are: maybe PTX.
-    arch = None if executable.arch is None else read_kernels(executable.kernels)[0]
+    arch, kernels = (None, {}) if executable.arch is None else read_kernels(executable.kernels)
     if arch != device.arch:
         raise UserError(
             f"the executable has code for {arch or executable.target}, and the device "
             f"{device.name!r} takes {device.arch}: make one with tvm-ios optimize --device"
         )
-    run, said = _timed_run(executable, executable.program, device)
-    other = () if beside is None else (_timed_run(executable, beside, device)[0],)
+    run, said = _timed_run(executable, kernels, executable.program, device)
+    other = () if beside is None else (_timed_run(executable, kernels, beside, device)[0],)
     # Nothing is known of its caches: what is moved once counts as held.
     peaks = Peaks(device.gpu.peak_flops, device.gpu.bandwidth, 1 << 62)
     name = f"{device.name} {device.version}"
@@ -127,9 +128,11 @@ def profile_there(
 
 
 def _timed_run(
-    executable: Executable, program: Program, device: TimingDevice
+    executable: Executable,
+    kernels: Mapping[str, LaunchedWork],
+    program: Program,
+    device: TimingDevice,
 ) -> tuple[Timeline, Timed]:
-    _, kernels = read_kernels(executable.kernels)
     graph = launch_graph(program, kernels.__getitem__, device.arch, executable.constants)
     said = timed(device, graph)
     if not said.spans and graph.launches:

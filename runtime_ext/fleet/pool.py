@@ -167,9 +167,10 @@ class MachinePool:
             self._busy += 1
             return self._free.pop(0)
 
-    def _put(self, machine: Machine) -> None:
+    def _put(self, machine: Machine, *, was_busy: bool = True) -> None:
+        """Have a machine that is free, or give it back if the fleet was."""
         with self._changed:
-            self._busy -= 1
+            self._busy -= was_busy
             closed = self._closed
             if not closed:
                 self._free.append(machine)
@@ -207,14 +208,7 @@ class MachinePool:
             return machine.close()
         if self._misfit(machine) is not None:
             return machine.close()
-        with self._changed:
-            closed = self._closed
-            if not closed:
-                self._free.append(machine)
-                self._changed.notify()
-        if closed:
-            machine.close()
-        return None
+        return self._put(machine, was_busy=False)
 
 
 def connect(tracker: Tracker, choice: FleetChoice) -> tuple[list[Machine], list[Gone]]:
