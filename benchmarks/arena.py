@@ -20,7 +20,7 @@ from runtime_ext.build import build
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
 from tvm_ios import zoo
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.models.source import ModelSource
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.sequential import sequential_schedule

@@ -25,7 +25,7 @@ from runtime_ext.machine.this_machine import cache_folder
 from runtime_ext.units.in_place import arrange
 from runtime_ext.units.unit import UnitSource
 from tvm_ios import zoo
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 
 
 def sources_of(network: str) -> dict[str, UnitSource]:

@@ -34,7 +34,7 @@ from runtime_ext.named_target import target_of
 from tvm_ios.api import compile_unmeasured
 from tvm_ios.api.combinations import combinations
 from tvm_ios.api.deployed import Making, optimize_deployment
-from tvm_ios.cli.output import console, progress_bars
+from tvm_ios.cli.frame.output import console, progress_bars
 from tvm_ios.deployment.registry import DeploymentError
 from tvm_ios.files.array_files import Array
 from tvm_ios.models.load import load_onnx

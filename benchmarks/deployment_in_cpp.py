@@ -20,7 +20,7 @@ from report import write_result
 
 from runtime_ext.deployment.deployment import Deployment, load_deployment
 from runtime_ext.native_library import native_library_path
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.deployment.entry import TensorType
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "cpp"

@@ -12,7 +12,7 @@ from published.simulated import simulated_programs
 from report import write_result
 from rich.table import Table
 
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.described import described_costs
 from tvm_ios.devices.device import load_device

@@ -24,7 +24,7 @@ from tvm.script import tirx as T
 
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.machine.this_machine import available_lanes
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role, Wait
 
 STEPS = 2000

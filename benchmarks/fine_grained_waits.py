@@ -30,7 +30,7 @@ from relay_passes.search_options import SearchOptions
 from runtime_ext.cpu.device import random_buffers
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.machine.this_machine import available_lanes
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.contest.pairs import paired_ratio
 from tvm_ios.program.lower import lower_stages
 from tvm_ios.rammer.rprogram import RProgram, simulate

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from runtime_ext.fleet.tracker import Address, Tracker, TrackerError
 from runtime_ext.machine.this_machine import available_lanes
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.schedule.schedule import Schedule
 
 KEY = "benchmark"

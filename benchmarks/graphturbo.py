@@ -21,7 +21,7 @@ from report import write_result
 from rich.table import Table
 
 from tvm_ios import zoo
-from tvm_ios.cli.output import console, progress_bars
+from tvm_ios.cli.frame.output import console, progress_bars
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy, load_hierarchy
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.cluster.spilling import Scope

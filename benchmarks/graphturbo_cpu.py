@@ -23,7 +23,7 @@ from report import read_figures, update_result
 from rich.table import Table
 
 from runtime_ext.machine.this_machine import available_lanes
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 
 RESULT = "graphturbo_cpu"
 NETWORKS = ("squeezenet", "mobilenet_v2", "resnet50", "densenet121", "nasnet_a_mobile")

@@ -17,7 +17,7 @@ from rich.table import Table
 from runtime_ext.cpu.hierarchy import cpu_hierarchy
 from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios import zoo
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy, load_hierarchy
 from tvm_ios.graph.units import form_units
 from tvm_ios.graphturbo.cluster.workload import with_batch

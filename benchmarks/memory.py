@@ -15,7 +15,7 @@ from report import read_figures, update_result
 from rich.table import Table
 
 from tvm_ios.api import load_operators
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.comparison import compare_schedulers

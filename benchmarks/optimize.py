@@ -24,7 +24,7 @@ from report import LIGHT, model_of, read_figures, update_result
 from rich.table import Table
 
 from tvm_ios import zoo
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.files.array_files import Array
 from tvm_ios.models.load import load_onnx
 from tvm_ios.models.source import ModelSource

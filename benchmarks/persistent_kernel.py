@@ -22,7 +22,7 @@ from runtime_ext.cuda.persistent.rtask_times import estimated_rkernel
 from runtime_ext.cuda.persistent.stage_fuser import GpuStageFuser
 from runtime_ext.machine.this_machine import cache_folder
 from runtime_ext.units.in_place import arrange
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.devices.device import DeviceDescription, load_device
 from tvm_ios.devices.occupancy import multiprocessor_of, resident_blocks
 from tvm_ios.graph.blocks import cut_blocks

@@ -24,7 +24,7 @@ from typing import Any
 from report import model_of, read_figures, update_result
 from rich.table import Table
 
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.files.atomic import temporary_folder
 
 TESTING: dict[str, dict[str, Any]] = {

@@ -26,7 +26,7 @@ from relay import PROCESSES, SEED, logits_of
 from report import update_result
 from rich.table import Table
 
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.files.atomic import temporary_folder
 
 

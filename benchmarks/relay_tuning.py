@@ -30,7 +30,7 @@ def tune(
 
     from relay_passes import SearchOptions
     from tvm_ios.api.tune import tune_module
-    from tvm_ios.cli.output import progress_bars
+    from tvm_ios.cli.frame.output import progress_bars
 
     with progress_bars() as update:
         done = tune_module(

@@ -22,7 +22,7 @@ from relay_passes.search_options import SearchOptions
 from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.api import compile_unmeasured
 from tvm_ios.api.report import executable_document, write_page
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 
 # The browser is that of the tests, which stand beside this folder.
 sys.path.append(str(Path(__file__).parents[1]))

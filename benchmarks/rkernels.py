@@ -22,7 +22,7 @@ from relay_passes.search_options import SearchOptions
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.units.plans import plan_unit
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.schedule.rkernel import RKernel, fastest, most_efficient
 
 NETWORKS = ("squeezenet", "inception_v3", "nasnet_a", "randwire")

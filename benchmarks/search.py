@@ -9,7 +9,7 @@ from pathlib import Path
 from report import write_result
 from rich.table import Table
 
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.costs.described import described_costs
 from tvm_ios.devices.device import load_device
 from tvm_ios.ios.counts import count_block

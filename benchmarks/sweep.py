@@ -15,7 +15,7 @@ from typing import Any
 from report import write_result
 from rich.table import Table
 
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 
 #: 40 tasks: 20 searches, and each schedule priced for the other batch.
 SWEEP = """

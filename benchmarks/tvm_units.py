@@ -35,7 +35,7 @@ from relay_passes.search_options import SearchOptions
 from runtime_ext.cpu.device import random_buffers
 from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.kernels.tir_calls import without_tir
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 from tvm_ios.contest.pairs import paired_ratio
 from tvm_ios.program.lower import lower_stages
 from tvm_ios.schedule.stage import Stage, Strategy

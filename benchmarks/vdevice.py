@@ -25,7 +25,7 @@ from report import read_figures, update_result
 from rich.table import Table
 
 from runtime_ext.machine.this_machine import available_lanes
-from tvm_ios.cli.output import console
+from tvm_ios.cli.frame.output import console
 
 RESULT = "vdevice"
 SMALL = ("resnext29", "lstm_tc", "nasnet_a_cifar")

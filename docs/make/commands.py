@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.cli.commands import SUMMARIES, help_page, load_command
+from tvm_ios.cli.frame.commands import SUMMARIES, help_page, load_command
 
 PAGE = Path(__file__).parents[1] / "commands.md"
 

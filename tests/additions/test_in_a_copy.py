@@ -56,8 +56,8 @@ from typing import Annotated
 
 import typer
 
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import Debug, Json, print_json, reports_errors
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import (Debug, Json, print_json, reports_errors)
 
 PAGE = HelpPage(("tvm-ios hello world",), "`tvm-ios models` lists whom to greet.")
 
@@ -159,7 +159,7 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     hierarchy["figures"]["cores"] |= {"value": 13, "source": "assumed: beads on a wire"}
     whole.add_file("tvm_ios/devices/hierarchy_data/abacus.json", json.dumps(hierarchy))
     whole.add_file("tvm_ios/cli/hello.py", COMMAND)
-    whole.add_line("tvm_ios/cli/commands.py", '        "doctor"', COMMAND_LINE)
+    whole.add_line("tvm_ios/cli/frame/commands.py", '        "doctor"', COMMAND_LINE)
     whole.add_file("runtime_ext/doctor/moon.py", CHECK)
     whole.add_line("runtime_ext/doctor/examine.py", '    "environment"', CHECK_LINE)
     return whole

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import tvm_ios, tvm_ios_process
-from tvm_ios.cli.completion import complete_cost, complete_policies, complete_policy
+from tvm_ios.cli.options.completion import complete_cost, complete_policies, complete_policy
 from tvm_ios.costs.costs import Offer
 from tvm_ios.costs.named import costs_named
 from tvm_ios.devices.device import device_text, load_device

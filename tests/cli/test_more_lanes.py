@@ -8,7 +8,7 @@ import pytest
 
 from runtime_ext.machine import this_machine as machine
 from tests.cli.command_line import tvm_ios
-from tvm_ios.cli.search_options import TargetKind, search_options
+from tvm_ios.cli.options.search_options import TargetKind, search_options
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tvm_ios.cli.commands import SUMMARIES, load_command
+from tvm_ios.cli.frame.commands import SUMMARIES, load_command
 from tvm_ios.models.load import load_onnx
 
 ROOT = Path(__file__).parents[2]

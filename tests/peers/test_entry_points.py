@@ -11,7 +11,7 @@ from runtime_ext.peers.peer import PeerError
 from runtime_ext.peers.registry import available_peers, peer_named
 from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
 from tests.cli.command_line import tvm_ios
-from tvm_ios.cli.completion import complete_peers
+from tvm_ios.cli.options.completion import complete_peers
 from tvm_ios.contest.rules import Rules
 from tvm_ios.extensions import ExtensionError, extensions
 

@@ -1,6 +1,7 @@
 """The command line, one command a file: ``optimize.py`` has ``tvm-ios optimize``, and so on.
 
-What commands print that is more than a few lines is in ``tables``.
+Options that several commands have are in ``options``, what they print in ``tables``, and what they
+all stand in (help, errors, progress) in ``frame``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 import tvm_ios
-from tvm_ios.cli.commands import Commands
+from tvm_ios.cli.frame.commands import Commands
 
 app = typer.Typer(
     name="tvm-ios",

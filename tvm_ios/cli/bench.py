@@ -14,21 +14,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from runtime_ext.peers.registry import OURS, available_peers, peer_names
-from tvm_ios.cli.completion import complete_model, complete_peers
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import (
-    Batch,
-    Debug,
-    Json,
-    RandomWeights,
-    Shapes,
-    console,
-    input_shapes,
-    print_json,
-    progress_bars,
-    reports_errors,
-)
-from tvm_ios.cli.search_options import (
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, Json, console, print_json, progress_bars, reports_errors
+from tvm_ios.cli.options.completion import complete_model, complete_peers
+from tvm_ios.cli.options.model import Batch, RandomWeights, Shapes, input_shapes
+from tvm_ios.cli.options.search_options import (
     DeviceName,
     DialectName,
     DialectOption,

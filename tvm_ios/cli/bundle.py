@@ -10,21 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import (
-    Batch,
-    Debug,
-    Json,
-    Model,
-    RandomWeights,
-    Shapes,
-    console,
-    input_shapes,
-    print_json,
-    progress_bars,
-    reports_errors,
-)
-from tvm_ios.cli.search_options import (
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, Json, console, print_json, progress_bars, reports_errors
+from tvm_ios.cli.options.model import Batch, Model, RandomWeights, Shapes, input_shapes
+from tvm_ios.cli.options.search_options import (
     Arch,
     GroupsAStage,
     Lanes,

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors
 
 PAGE = HelpPage(
     ("tvm-ios doctor",), "CONTRIBUTING.md says how to set up everything from the source."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.cli.completion import MODEL_SUFFIXES
+from tvm_ios.cli.options.completion import MODEL_SUFFIXES
 from tvm_ios.errors import UserError
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors, tell_tail
-from tvm_ios.cli.search_options import DeviceName
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors, tell_tail
+from tvm_ios.cli.options.search_options import DeviceName
 
 if TYPE_CHECKING:
     from runtime_ext.execution.foreign_build import ForeignBuild

@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors
 
 PAGE = HelpPage(
     ("tvm-ios models",), "`tvm-ios stats NAME` counts what there is to schedule in one."

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tvm_ios.cli.combinations import (
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, Json, progress_bars, reports_errors
+from tvm_ios.cli.options.combinations import (
     AlternativeShapes,
     Archs,
     Batches,
@@ -16,26 +18,16 @@ from tvm_ios.cli.combinations import (
     numbers_in,
     sources,
 )
-from tvm_ios.cli.completion import complete_cost
-from tvm_ios.cli.fleet_report import fleet_report, tell_fleet
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import (
-    Debug,
-    Json,
-    Model,
-    RandomWeights,
-    progress_bars,
-    reports_errors,
-)
-from tvm_ios.cli.search_options import (
+from tvm_ios.cli.options.completion import complete_cost
+from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
+from tvm_ios.cli.options.model import Model, RandomWeights
+from tvm_ios.cli.options.search_options import (
     Cudnn,
     DeviceName,
-    Devices,
     DialectName,
     DialectOption,
     Fallback,
     GroupsAStage,
-    Key,
     MaxBlock,
     MaxMeasurements,
     Measure,
@@ -47,16 +39,15 @@ from tvm_ios.cli.search_options import (
     Target,
     TargetKind,
     TimeLimit,
-    Tracker,
     TuningLog,
     Verification,
     bytes_of,
     chosen_policies,
-    fleet_choice,
     names_in,
     search_options,
 )
 from tvm_ios.cli.tables.deployed import print_deployed
+from tvm_ios.cli.tables.fleet_report import fleet_report, tell_fleet
 from tvm_ios.cli.tables.on_device import print_on_device
 from tvm_ios.cli.tables.optimized import print_compiled, print_optimized
 from tvm_ios.contest.outputs import Verify

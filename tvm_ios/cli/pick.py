@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import (
-    Debug,
-    Json,
-    Shapes,
-    console,
-    input_shapes,
-    print_json,
-    reports_errors,
-)
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.options.model import Shapes, input_shapes
 from tvm_ios.cli.tables.deployed import entry_table
 
 if TYPE_CHECKING:

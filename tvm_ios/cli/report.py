@@ -9,9 +9,9 @@ import typer
 from rich.markup import escape
 
 from tvm_ios.cli.executables import refuse_models
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import Debug, Json, console, print_json, reports_errors
-from tvm_ios.cli.search_options import DeviceName
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.options.search_options import DeviceName
 
 PAGE = HelpPage(
     (

@@ -14,15 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import (
-    Debug,
-    Json,
-    console,
-    input_shapes,
-    print_json,
-    reports_errors,
-)
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.options.model import input_shapes
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays, read_named_arrays, write_arrays
 from tvm_ios.files.atomic import require_writable

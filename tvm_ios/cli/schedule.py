@@ -7,29 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tvm_ios.cli.completion import complete_cost, complete_policy
-from tvm_ios.cli.fleet_report import fleet_report, tell_fleet
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import (
-    Batch,
-    Debug,
-    Json,
-    Model,
-    RandomWeights,
-    Shapes,
-    input_shapes,
-    progress_bars,
-    reports_errors,
-    tell_tail,
-)
-from tvm_ios.cli.search_options import (
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, Json, progress_bars, reports_errors, tell_tail
+from tvm_ios.cli.options.completion import complete_cost, complete_policy
+from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
+from tvm_ios.cli.options.model import Batch, Model, RandomWeights, Shapes, input_shapes
+from tvm_ios.cli.options.search_options import (
     Arch,
     DeviceName,
-    Devices,
     DialectName,
     DialectOption,
     GroupsAStage,
-    Key,
     Lanes,
     MaxBlock,
     MaxMeasurements,
@@ -40,12 +28,11 @@ from tvm_ios.cli.search_options import (
     Target,
     TargetKind,
     TimeLimit,
-    Tracker,
     bytes_of,
-    fleet_choice,
     require_known,
     search_options,
 )
+from tvm_ios.cli.tables.fleet_report import fleet_report, tell_fleet
 from tvm_ios.cli.tables.front import print_front
 from tvm_ios.cli.tables.scheduled import print_schedule
 from tvm_ios.costs.named import MEASURED

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import Debug, reports_errors
-from tvm_ios.cli.search_options import Key, Tracker, fleet_address
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, reports_errors
+from tvm_ios.cli.options.fleet import Key, Tracker, fleet_address
 
 PAGE = HelpPage(
     (

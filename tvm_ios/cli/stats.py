@@ -10,21 +10,18 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import (
-    Batch,
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import (
     Debug,
     Json,
-    Model,
-    Shapes,
     console,
-    input_shapes,
     print_json,
     progress_bars,
     reports_errors,
     tell_tail,
 )
-from tvm_ios.cli.search_options import (
+from tvm_ios.cli.options.model import Batch, Model, Shapes, input_shapes
+from tvm_ios.cli.options.search_options import (
     DialectName,
     DialectOption,
     Lanes,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import Debug, Json, print_json, progress_bars, reports_errors
-from tvm_ios.cli.search_options import Tracker, fleet_address
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import Debug, Json, print_json, progress_bars, reports_errors
+from tvm_ios.cli.options.fleet import Tracker, fleet_address
 from tvm_ios.cli.tables.swept import print_sweep
 from tvm_ios.sweep.row_files import TableFormat
 from tvm_ios.sweep.tasks import FLEET

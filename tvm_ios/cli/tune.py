@@ -9,30 +9,24 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.fleet_report import fleet_report, tell_fleet
-from tvm_ios.cli.help_pages import HelpPage
-from tvm_ios.cli.output import (
+from tvm_ios.cli.frame.help_pages import HelpPage
+from tvm_ios.cli.frame.output import (
     Bars,
-    Batch,
     Debug,
     Json,
-    Model,
-    RandomWeights,
-    Shapes,
     console,
-    input_shapes,
     print_json,
     progress_bars,
     reports_errors,
     tell_tail,
 )
-from tvm_ios.cli.search_options import (
+from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
+from tvm_ios.cli.options.model import Batch, Model, RandomWeights, Shapes, input_shapes
+from tvm_ios.cli.options.search_options import (
     Arch,
-    Devices,
     DialectName,
     DialectOption,
     GroupsAStage,
-    Key,
     Lanes,
     MaxBlock,
     MeasureMode,
@@ -40,10 +34,9 @@ from tvm_ios.cli.search_options import (
     PrecisionOption,
     Target,
     TargetKind,
-    Tracker,
-    fleet_choice,
     search_options,
 )
+from tvm_ios.cli.tables.fleet_report import fleet_report, tell_fleet
 
 if TYPE_CHECKING:
     from tvm_ios.measuring.tuning import TuningResult

@@ -1,7 +1,7 @@
 """What commands found, as tables for people and JSON for programs.
 
-- optimized: what optimising a model came to
-- on_device: what a timing device said of a model's programs
+- optimized: what optimising a model came to; deployed: several programs of it; swept: a sweep
+- on_device: what a timing device said of a model's programs; fleet_report: what a fleet did
 - scheduled: a schedule; sub_graphs: the coarse sub-graphs of a model
 - front: the front of latency and memory
 """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.output import console, print_json
+from tvm_ios.cli.frame.output import console, print_json
 from tvm_ios.files.byte_sizes import kib
 from tvm_ios.graph.op_graph import OpGraph
 

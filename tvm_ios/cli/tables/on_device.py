@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.output import console, print_json
+from tvm_ios.cli.frame.output import console, print_json
 
 if TYPE_CHECKING:
     from tvm_ios.api.device_results import OnDevice

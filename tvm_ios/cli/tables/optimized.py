@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.output import console, left_out_text, print_json
+from tvm_ios.cli.frame.output import console, left_out_text, print_json
 
 if TYPE_CHECKING:
     from tvm_ios.api.fallback import Faster

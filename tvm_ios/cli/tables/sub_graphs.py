@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.output import console, print_json
+from tvm_ios.cli.frame.output import console, print_json
 from tvm_ios.files.byte_sizes import kib
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.units import form_units

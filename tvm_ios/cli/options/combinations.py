@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tvm_ios.cli.search_options import names_in
+from tvm_ios.cli.options.search_options import names_in
 from tvm_ios.graph.input_shapes import InputShapeError
 from tvm_ios.graph.shape_alternatives import alternative_shapes
 from tvm_ios.models.source import ModelSource

@@ -24,49 +24,14 @@ from rich.progress import (
 )
 
 from tvm_ios import interrupts
-from tvm_ios.cli.command_end import running_command
-from tvm_ios.cli.completion import complete_model
+from tvm_ios.cli.frame.command_end import running_command
 from tvm_ios.errors import UserError
-from tvm_ios.graph.input_shapes import InputShapeError, parse_shapes
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Model = Annotated[
-    str,
-    typer.Argument(
-        help="A zoo name, an .onnx or .pt2 (torch.export) file, or a TVM module saved as .json.",
-        autocompletion=complete_model,
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-RandomWeights = Annotated[
-    int | None,
-    typer.Option(min=0, metavar="SEED", help="Replace constant weights by seeded random ones."),
-]
-
-Shapes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--shape",
-        metavar="NAME:1,3,224,224",
-        help="The shape of an input with dynamic dimensions; once for each such input.",
-    ),
-]
-
-Batch = Annotated[
-    int | None,
-    typer.Option(min=1, help="Another batch size, of ONNX models and those of the zoo."),
-]
-
-
-def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
-    """The shapes that ``--shape`` gave; what is none is a wrong use of the command."""
-    try:
-        return parse_shapes(texts or ())
-    except InputShapeError as error:
-        raise typer.BadParameter(str(error), param_hint="'--shape'") from error
 
 
 def reports_errors(command: Callable[P, R]) -> Callable[P, R]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tvm_ios.cli.command_end import at_end
-from tvm_ios.cli.completion import complete_device, complete_policies
+from tvm_ios.cli.options.completion import complete_device, complete_policies
+from tvm_ios.cli.options.fleet import open_fleet
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.errors import UserError, nearest
 from tvm_ios.files.byte_sizes import ByteSizeError, parse_bytes
@@ -21,8 +21,6 @@ from tvm_ios.policies.registry import policy_names
 if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
     from runtime_ext.fleet.choice import FleetChoice
-    from runtime_ext.fleet.device import FleetDevice
-    from runtime_ext.fleet.tracker import Address
 
 #: As many as a stage has groups, at most.
 _STREAMS = 8
@@ -96,19 +94,6 @@ DeviceName = Annotated[
         help="Time on a device that another package adds: a simulator, a board, a recording.",
         autocompletion=complete_device,
     ),
-]
-Tracker = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="A tracker of TVM's RPC, whose servers measure.  [TVM_TRACKER_HOST, TVM_TRACKER_PORT]",
-    ),
-]
-Key = Annotated[
-    str | None, typer.Option(metavar="KEY", help="The servers' key.  [TVM_TRACKER_KEY]")
-]
-Devices = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Servers to use, at most.  [all free ones]")
 ]
 PrecisionOption = Annotated[
     Precision | None,
@@ -191,36 +176,6 @@ def chosen_policies(text: str | None, allowed: Sequence[str] | None = None) -> S
     return names
 
 
-def fleet_address(tracker: str | None, key: str | None) -> tuple[Address, str]:
-    """The tracker and the key that options or, where they are silent, the environment name.
-
-    Raises
-    ------
-    TrackerError
-        If the tracker's address is none.
-    """
-    from runtime_ext.fleet.tracker import Address, tracker_of_environment
-
-    address = tracker_of_environment() if tracker is None else Address.parse(tracker)
-    key = key or os.environ.get("TVM_TRACKER_KEY")
-    if address is None:
-        raise typer.BadParameter("give the tracker of the key, too", param_hint="'--tracker'")
-    if not key:
-        raise typer.BadParameter("give the key of the servers, too", param_hint="'--key'")
-    return address, key
-
-
-def fleet_choice(tracker: str | None, key: str | None, devices: int | None) -> FleetChoice | None:
-    """Which servers the options name; None if they name none, and this machine measures."""
-    if tracker is None and key is None:
-        if devices is not None:
-            raise typer.BadParameter("give --tracker and --key, too", param_hint="'--devices'")
-        return None
-    from runtime_ext.fleet.choice import FleetChoice
-
-    return FleetChoice(*fleet_address(tracker, key), devices)
-
-
 def search_options(
     lanes: int | None,
     measure: MeasureMode | None,
@@ -247,7 +202,8 @@ def search_options(
 
     opened = opened_fleet = None
     if fleet is not None:
-        opened_fleet = _open_fleet(fleet, lanes, target, arch, dialect, device)
+        _refuse_beside_fleet(target, dialect, device)
+        opened_fleet = open_fleet(fleet, lanes, arch)
         lanes, arch = opened_fleet.lanes, opened_fleet.level
     elif device is not None:
         if arch is not None:
@@ -284,26 +240,13 @@ def search_options(
     )
 
 
-def _open_fleet(
-    choice: FleetChoice,
-    lanes: int | None,
-    target: TargetKind,
-    arch: str | None,
-    dialect: DialectName,
-    device: str | None,
-) -> FleetDevice:
+def _refuse_beside_fleet(target: TargetKind, dialect: DialectName, device: str | None) -> None:
     if device is not None:
         raise typer.BadParameter("a fleet measures, or a device", param_hint="'--device'")
     if target is TargetKind.cuda:
         raise typer.BadParameter("a fleet measures on CPUs", param_hint="'--target'")
     if dialect is DialectName.relay:
         raise typer.BadParameter("a fleet times programs of Relax", param_hint="'--dialect'")
-    from runtime_ext.fleet.device import open_fleet
-    from runtime_ext.machine.this_machine import cache_folder
-
-    fleet = open_fleet(choice, cache_folder() / "kernels", lanes=lanes, level=arch)
-    at_end(fleet.close)
-    return fleet
 
 
 def _compare_with_cpus(lanes: int, cpus: int) -> None:

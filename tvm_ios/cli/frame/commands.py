@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
-    from tvm_ios.cli.help_pages import HelpPage
+    from tvm_ios.cli.frame.help_pages import HelpPage
 
 #: What ``tvm-ios --help`` says of each command: the first line of its own page.
 SUMMARIES: Mapping[str, str] = MappingProxyType(
@@ -40,7 +40,7 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
 
 def load_command(name: str) -> TyperCommand:
     """A command with its options, from the file of its name."""
-    from tvm_ios.cli.help_pages import command_with_page
+    from tvm_ios.cli.frame.help_pages import command_with_page
 
     function = getattr(import_module(f"tvm_ios.cli.{name}"), name)
     return command_with_page(function, help_page(name))

@@ -1,0 +1,77 @@
+"""Options of commands that have a fleet's machines measure, or serve one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tvm_ios.cli.frame.command_end import at_end
+
+if TYPE_CHECKING:
+    from runtime_ext.fleet.choice import FleetChoice
+    from runtime_ext.fleet.device import FleetDevice
+    from runtime_ext.fleet.tracker import Address
+
+Tracker = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="A tracker of TVM's RPC, whose servers measure.  [TVM_TRACKER_HOST, TVM_TRACKER_PORT]",
+    ),
+]
+Key = Annotated[
+    str | None, typer.Option(metavar="KEY", help="The servers' key.  [TVM_TRACKER_KEY]")
+]
+Devices = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Servers to use, at most.  [all free ones]")
+]
+
+
+def fleet_address(tracker: str | None, key: str | None) -> tuple[Address, str]:
+    """The tracker and the key that options or, where they are silent, the environment name.
+
+    Raises
+    ------
+    TrackerError
+        If the tracker's address is none.
+    """
+    from runtime_ext.fleet.tracker import Address, tracker_of_environment
+
+    address = tracker_of_environment() if tracker is None else Address.parse(tracker)
+    key = key or os.environ.get("TVM_TRACKER_KEY")
+    if address is None:
+        raise typer.BadParameter("give the tracker of the key, too", param_hint="'--tracker'")
+    if not key:
+        raise typer.BadParameter("give the key of the servers, too", param_hint="'--key'")
+    return address, key
+
+
+def fleet_choice(tracker: str | None, key: str | None, devices: int | None) -> FleetChoice | None:
+    """Which servers the options name; None if they name none, and this machine measures."""
+    if tracker is None and key is None:
+        if devices is not None:
+            raise typer.BadParameter("give --tracker and --key, too", param_hint="'--devices'")
+        return None
+    from runtime_ext.fleet.choice import FleetChoice
+
+    return FleetChoice(*fleet_address(tracker, key), devices)
+
+
+def open_fleet(choice: FleetChoice, lanes: int | None, level: str | None) -> FleetDevice:
+    """The fleet, until the command ends; its servers decide what options leave open.
+
+    Parameters
+    ----------
+    lanes
+        Threads a program has, if it was said.
+    level
+        The instruction-set level to compile for, if it was said.
+    """
+    from runtime_ext.fleet.device import open_fleet as opened
+    from runtime_ext.machine.this_machine import cache_folder
+
+    fleet = opened(choice, cache_folder() / "kernels", lanes=lanes, level=level)
+    at_end(fleet.close)
+    return fleet
