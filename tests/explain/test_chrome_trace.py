@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.explain.simulated import simulations
+from tests.page_tools import HOW, has_trace_processor, query_traces
 from tests.random_units import Case
 from tvm_ios.explain.chrome_trace import TracedRun, chrome_trace
 from tvm_ios.explain.tasks import find_work
@@ -114,28 +112,71 @@ def test_arrows_begin_and_end_inside_of_the_slices_they_join(simulation: Simulat
         assert start["tid"] != ends[number]["tid"]
 
 
-def _trace_processor() -> str | None:
-    return os.environ.get("TRACE_PROCESSOR") or shutil.which("trace_processor_shell")
+QUERIES = (
+    """select p.name as process, t.name as thread, s.ts, s.dur, s.name, s.category
+    from slice s join thread_track k on s.track_id = k.id join thread t using (utid)
+    join process p using (upid)""",
+    """select a.name as source, a.ts + a.dur as source_end, b.name as target, b.ts as target_begin
+    from flow f join slice a on f.slice_out = a.id join slice b on f.slice_in = b.id""",
+    """select p.name as process, k.name, c.ts, c.value
+    from counter c join process_counter_track k on c.track_id = k.id join process p using (upid)""",
+    "select name, value from stats where severity = 'error' and value",
+)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(_trace_processor() is None, reason="Perfetto's trace_processor_shell is needed")
+@pytest.mark.skipif(not has_trace_processor(), reason=f"no trace processor: {HOW}")
+@settings(max_examples=4, deadline=None)
 @given(simulations())
 def test_perfetto_reads_all_of_it(
     tmp_path_factory: pytest.TempPathFactory, simulation: Simulation
 ) -> None:
-    perfetto = pytest.importorskip("perfetto.trace_processor")
+    """What its own trace processor has in its tables is what the file says."""
     _, program, runs = simulation
-    path = Path(tmp_path_factory.mktemp("trace")) / "trace.json"
-    trace = trace_of(program, runs[:1])
+    path = tmp_path_factory.mktemp("trace") / "trace.json"
+    trace = trace_of(program, runs[:2])
     path.write_text(json.dumps(trace))
-    config = perfetto.TraceProcessorConfig(bin_path=_trace_processor())
-    phases = [event["ph"] for event in trace["traceEvents"]]
-    with perfetto.TraceProcessor(trace=str(path), config=config) as processor:
-        for table, phase in (("slice", "X"), ("flow", "s"), ("counter", "C")):
-            (row,) = processor.query(f"select count(*) as n from {table}")
-            assert row.n == phases.count(phase), table
-        (row,) = processor.query(
-            "select count(*) as n from stats where severity = 'error' and value"
+    ((slices, flows, counters, faults),) = query_traces([path], QUERIES)
+    assert faults == []
+    events = trace["traceEvents"]
+    processes, threads = named(events, "process_name"), named(events, "thread_name")
+    assert rows(slices) == sorted(
+        (
+            processes[e["pid"], 0],
+            threads[e["pid"], e["tid"]],
+            round(e["ts"] * 1e3),
+            round(e["dur"] * 1e3),
+            e["name"],
+            e["cat"],
         )
-        assert row.n == 0
+        for e in events
+        if e["ph"] == "X"
+    )
+    assert rows(counters) == sorted(
+        (processes[e["pid"], 0], f"{e['name']} bytes", round(e["ts"] * 1e3), e["args"]["bytes"])
+        for e in events
+        if e["ph"] == "C"
+    )
+    waits = [(run, wait) for run in runs[:2] for wait in awaited_launches(program, run)]
+    assert rows(flows) == sorted(joined(program, run, wait) for run, wait in waits)
+
+
+def joined(program: Program, run: Timeline, wait: Any) -> tuple[Any, ...]:
+    """The launch that was waited for and the one that went on: units and nanoseconds."""
+    steps = {(step.lane, step.place): step for step in run.steps}
+    source, target = steps[wait.lane, wait.place], steps[wait.by_lane, wait.by_place]
+    names = program.units
+    return (
+        names[source.unit],
+        round(source.end * 1e9),
+        names[target.unit],
+        round(target.begin * 1e9),
+    )
+
+
+def rows(table: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in table)
+
+
+def named(events: list[dict[str, Any]], what: str) -> dict[tuple[int, int], str]:
+    return {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == what}
