@@ -75,8 +75,8 @@ enter(
     "a transformer encoder, 4 layers of width 256 (Vaswani et al., 2017)",
 )
 enter("cells.nasnet_a", "nasnet_a_mobile", 224, (282, 18), "NASNet-A mobile, 4 @ 1056 (2018)")
-enter("cells.amoebanet_a", "amoebanet_a", 224, (281, 18), "AmoebaNet-A (4, 50) (Real et al., 2019)")
-enter("cells.amoebanet_a", "amoebanet_a_cifar", 32, (334, 22), "AmoebaNet-A for CIFAR (6, 36)")
+enter("cells.amoebanet_a", "amoebanet_a", 224, (295, 18), "AmoebaNet-A (4, 50) (Real et al., 2019)")
+enter("cells.amoebanet_a", "amoebanet_a_cifar", 32, (343, 22), "AmoebaNet-A for CIFAR (6, 36)")
 enter("cells.darts", "darts", 224, (215, 17), "DARTS, second order (Liu et al., 2019)")
 enter("cells.darts", "darts_cifar", 32, (299, 22), "DARTS for CIFAR, 20 cells of 36 channels")
 enter(

@@ -7,11 +7,14 @@ from typing import Any
 from tvm_ios.zoo.cells.genotype import genotype
 from tvm_ios.zoo.cells.stacking import build_for_cifar, build_for_imagenet
 
+# As in `model_specs.py` of TensorFlow's TPU models, whose state 0 is the tensor now. The reduction
+# cell concatenates all its sums, those too that others have read.
 _NORMAL = genotype(
-    "avg3 0, max3 1; sep3 0, sep5 2; sep3 0, avg3 3; sep3 1, skip 1; skip 0, avg3 1", (4, 5, 6)
+    "avg3 1, max3 1; sep3 0, skip 0; skip 1, avg3 0; sep3 1, sep5 2; avg3 5, sep3 1", (0, 3, 4, 6)
 )
 _REDUCTION = genotype(
-    "avg3 0, sep3 1; max3 0, sep7 2; sep7 0, avg3 1; max3 0, max3 1; 1x7_7x1 0, sep3 5", (3, 4, 6)
+    "sep3 0, avg3 1; max3 1, sep7 2; max3 0, max3 1; sep3 4, 1x7_7x1 1; avg3 0, sep7 1",
+    (2, 3, 4, 5, 6),
 )
 
 

@@ -60,7 +60,7 @@ class CellGenotype:
                 for name, state in (left, right)
             ]
             states.append(net.add(*terms))
-        return net.concat([states[state] for state in self.result])
+        return net.concat([fit(net, states[state], filters) for state in self.result])
 
     def _operation(
         self, net: ImageNetwork, name: str, x: Feature, filters: int, stride: int
@@ -80,8 +80,11 @@ class CellGenotype:
                 y = net.conv(net.relu(x), x.channels, 3, stride, groups=x.channels, dilation=2)
                 return net.batch_norm(net.conv(y, filters, 1))
             case "1x7_7x1":
-                y = net.conv(net.relu(x), filters, (1, 7), (1, stride))
-                return net.batch_norm(net.conv(y, filters, (7, 1), (stride, 1)))
+                # A bottleneck of a quarter of the filters.
+                y = squeeze(net, x, filters // 4)
+                y = net.batch_norm(net.conv(net.relu(y), y.channels, (1, 7), (1, stride)))
+                y = net.batch_norm(net.conv(net.relu(y), y.channels, (7, 1), (stride, 1)))
+                return squeeze(net, y, filters)
             case _:
                 raise ValueError(f"there is no operation {name!r} in a genotype")
 
