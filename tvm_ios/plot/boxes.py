@@ -73,8 +73,6 @@ def draw_boxes(ax: Any, boxes: list[Box], rows: int, row_name: str, width: float
 
 def _label(ax: Any, box: Box, across: float, height: float) -> None:
     """The last part of a name: upright in a narrow box, shortened, or left out."""
-    from matplotlib.patheffects import withStroke
-
     name = box.name.rpartition("/")[2]
     level = across >= _LETTER * min(len(name), _FEWEST + 2)
     if not level and across < _LINE:
@@ -93,6 +91,6 @@ def _label(ax: Any, box: Box, across: float, height: float) -> None:
         color="black",
         rotation=0 if level else 90,
         clip_on=True,
-        # Names over hatches can be read so.
-        path_effects=[withStroke(linewidth=1.5, foreground=box.colour)],
+        # Names over hatches can be read so. (An outline of letters would be paths in a file.)
+        bbox={"facecolor": box.colour, "edgecolor": "none", "pad": 0.6} if box.hatch else None,
     )

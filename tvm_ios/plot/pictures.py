@@ -29,9 +29,11 @@ def require_picture(path: Path) -> None:
 def save_picture(ax: Any, path: Path) -> None:
     """Write the figure of some axes, whole or not at all."""
     drawn = io.BytesIO()
-    # Text stays text: it can be found, and takes less room than outlines of letters.
-    with pyplot().rc_context({"svg.fonttype": "none"}):
-        ax.figure.savefig(drawn, format=path.suffix[1:], dpi=150)
+    # Text stays text: it can be found, and takes less room than outlines of letters. Names of
+    # clips are drawn by a salt, so that equal pictures are equal files.
+    with pyplot().rc_context({"svg.fonttype": "none", "svg.hashsalt": "tvm-ios"}):
+        undated = {"Date": None} if path.suffix == ".svg" else None
+        ax.figure.savefig(drawn, format=path.suffix[1:], dpi=150, metadata=undated)
     write_atomically(path, drawn.getvalue())
 
 
