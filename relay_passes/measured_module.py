@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,8 @@ from tvm_ios.program.program_builder import LoweringError
 from tvm_ios.progress import Progress, Steps, silent
 from tvm_ios.schedule.schedule import Schedule, ScheduleError
 from tvm_ios.search import Search
+
+_LOGGER = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from runtime_ext.tuning_log.use import LogUse
@@ -126,6 +129,7 @@ class MeasuredModule(Generic[UnitsT]):
             places_tiles=units.prepared.dialect.places_tiles,
             programs=self._programs() if self._runs_here else None,
         )
+        _LOGGER.info("measurements for %s are kept in %s", self._header.device, log.path)
         self.search = Search(self.problem, costs, options.limits, self._progress)
 
     def recorded(self, log: Path) -> Search:
@@ -189,6 +193,7 @@ class MeasuredModule(Generic[UnitsT]):
         The next run then goes on from what was measured, as it does after one whose fleet was lost.
         """
         fleet = self.options.fleet
+        _LOGGER.info("%d stages were measured", self.timer.stages_measured)
         if not self.search.out_of_time and not (fleet is not None and fleet.exhausted):
             self.timer.end_run()
 

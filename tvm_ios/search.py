@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from tvm_ios.costs.costs import Costs, Offer
@@ -13,6 +14,7 @@ from tvm_ios.policies.sequential import SEQUENTIAL
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
 
+_LOGGER = logging.getLogger(__name__)
 #: Where costs are to be had that offer what a policy needs.
 _SOURCES = {
     Offer.STAGES: "any costs tell that",
@@ -76,6 +78,9 @@ class Search:
         self.out_of_time = False
         self._progress = progress
         self._results: dict[tuple[str, int | None], Found] = {}
+        _LOGGER.info(
+            "%d units in %d blocks, by %s", len(problem.units), len(problem.blocks), costs.name
+        )
 
     def find(
         self, policy: str | Policy, memory_budget: int | None = None, *, priced: bool = False
@@ -149,6 +154,7 @@ class Search:
         if limits.budget.time_limit is not None and statistics is not None:
             self.out_of_time |= not statistics.complete
         completed = self.costs.completed(found.schedule)
+        _LOGGER.info("%s: %s", policy.name, _told(found))
         return replace(found, schedule=self._noted(policy, completed))
 
     def _request(self, policy: Policy, limits: Limits) -> Request:
@@ -164,6 +170,20 @@ class Search:
 
     def _noted(self, policy: Policy, schedule: Schedule) -> Schedule:
         return replace(schedule, policy=policy.name, device=self.costs.device)
+
+
+def _told(found: Found) -> str:
+    """What a policy found, for the log."""
+    schedule, statistics = found.schedule, found.statistics
+    text = f"{len(schedule.stages)} stages"
+    if schedule.latencies:
+        text += f", {schedule.latency * 1e3:.3f} ms expected"
+    if schedule.instances is not None:
+        text += f", {len(schedule.instances.subgraphs)} sub-graphs split into instances"
+    if statistics is not None:
+        text += f", found in {statistics.seconds:.2f} s"
+        text += "" if statistics.complete else " (ended by its limit)"
+    return text
 
 
 def require_fit(policy: Policy, costs: Costs, limits: Limits) -> None:

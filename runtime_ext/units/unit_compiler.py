@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,8 @@ from tvm_ios.measuring.stage_fuser import StageFuser
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.progress import Steps
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class UnitCompiler(ABC):
@@ -225,6 +228,7 @@ class UnitCompiler(ABC):
             else:
                 self._artefacts[key] = cached
         done = len(workload_by_key) - len(missing)
+        _LOGGER.info("kernels: %d to compile, %d from the cache", len(missing), done)
         if progress is not None:
             progress(done, len(workload_by_key))
         with ThreadPoolExecutor(os.cpu_count()) as pool:

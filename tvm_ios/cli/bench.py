@@ -15,7 +15,15 @@ from rich.table import Table
 
 from runtime_ext.peers.registry import OURS, available_peers, peer_names
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, console, print_json, progress_bars, reports_errors
+from tvm_ios.cli.frame.output import (
+    Debug,
+    Json,
+    Verbose,
+    console,
+    print_json,
+    progress_bars,
+    reports_errors,
+)
 from tvm_ios.cli.options.completion import complete_model, complete_peers
 from tvm_ios.cli.options.model import Batch, RandomWeights, Shapes, input_shapes
 from tvm_ios.cli.options.search_options import (
@@ -110,6 +118,7 @@ def bench(
     max_block: MaxBlock = 40,
     verify: Verification = Verify.onnx,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Optimise models and time them beside peers on as many threads.

@@ -11,7 +11,15 @@ import typer
 from rich.markup import escape
 
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, console, print_json, progress_bars, reports_errors
+from tvm_ios.cli.frame.output import (
+    Debug,
+    Json,
+    Verbose,
+    console,
+    print_json,
+    progress_bars,
+    reports_errors,
+)
 from tvm_ios.cli.options.model import Batch, Model, RandomWeights, Shapes, input_shapes
 from tvm_ios.cli.options.search_options import (
     Arch,
@@ -109,6 +117,7 @@ def bundle(
     s: GroupsAStage = 8,
     max_block: MaxBlock = 40,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Compile a model here, to search, verify and measure it on a machine without a compiler.

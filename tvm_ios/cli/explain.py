@@ -12,7 +12,15 @@ from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors, tell_tail
+from tvm_ios.cli.frame.output import (
+    Debug,
+    Json,
+    Verbose,
+    console,
+    print_json,
+    reports_errors,
+    tell_tail,
+)
 from tvm_ios.cli.options.search_options import DeviceName
 
 if TYPE_CHECKING:
@@ -43,6 +51,7 @@ def explain(
     ] = None,
     device: DeviceName = None,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Say what bounds an executable, block by block, and what would help.

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
 from tvm_ios.files.byte_sizes import kib
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ PAGE = HelpPage(("tvm-ios info out/",), "`tvm-ios run` runs it.")
 def info(
     executable: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` wrote.")],
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Say what an executable is: inputs, outputs, target, lanes, versions, files.

@@ -13,6 +13,7 @@ from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import (
     Debug,
     Json,
+    Verbose,
     console,
     print_json,
     progress_bars,
@@ -102,6 +103,7 @@ def memory(
     shape: Shapes = None,
     batch: Batch = None,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Order the operators of a model for the least peak memory.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, progress_bars, reports_errors
+from tvm_ios.cli.frame.output import Debug, Json, Verbose, progress_bars, reports_errors
 from tvm_ios.cli.options.combinations import (
     AlternativeShapes,
     Archs,
@@ -142,6 +142,7 @@ def optimize(
         ),
     ] = None,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Find the fastest schedule of a model, check it, and save an executable.

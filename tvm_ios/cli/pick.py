@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
 from tvm_ios.cli.options.model import Shapes, input_shapes
 from tvm_ios.cli.tables.deployed import entry_table
 
@@ -38,6 +38,7 @@ def pick(
         typer.Option(help="Of another machine: x86-64-v3, sm_90 and the like.  [this one]"),
     ] = None,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Show which program of a deployment would be taken, and why.

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
 
 PAGE = HelpPage(
     (
@@ -30,6 +30,7 @@ def prune(
         bool, typer.Option("--keep", help="Keep these, and remove all others.")
     ] = False,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Remove programs of a deployment.

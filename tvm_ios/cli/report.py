@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
 from tvm_ios.cli.options.search_options import DeviceName
 
 PAGE = HelpPage(
@@ -40,6 +40,7 @@ def report(
     ] = 40,
     device: DeviceName = None,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Show an executable, or what a bundle found, on a page of HTML.

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors
+from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
 from tvm_ios.cli.options.model import input_shapes
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays, read_named_arrays, write_arrays
@@ -74,6 +74,7 @@ def run(
     warm_up: Annotated[int, typer.Option("--warm-up", min=0, help="Runs before those timed.")] = 1,
     repeat: Annotated[int, typer.Option(min=1, help="Runs to time.")] = 10,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Run an executable on given or random inputs, and time it.

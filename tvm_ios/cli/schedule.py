@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, progress_bars, reports_errors, tell_tail
+from tvm_ios.cli.frame.output import Debug, Json, Verbose, progress_bars, reports_errors, tell_tail
 from tvm_ios.cli.options.completion import complete_cost, complete_policy
 from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
 from tvm_ios.cli.options.model import Batch, Model, RandomWeights, Shapes, input_shapes
@@ -108,6 +108,7 @@ def schedule(
     max_block: MaxBlock = 40,
     reuse: Annotated[bool, typer.Option(help="Search equal blocks and branches once.")] = True,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Find a schedule, without building anything (except for --cost measured).

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, reports_errors
+from tvm_ios.cli.frame.output import Debug, Verbose, reports_errors
 from tvm_ios.cli.options.fleet import Key, Tracker, fleet_address
 
 PAGE = HelpPage(
@@ -38,6 +38,7 @@ def server(
             "--custom-addr", metavar="HOST", help="Where clients reach it, if not at --host."
         ),
     ] = None,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Let others measure on this machine, by TVM's RPC server and a tracker.

@@ -14,6 +14,7 @@ from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import (
     Debug,
     Json,
+    Verbose,
     console,
     print_json,
     progress_bars,
@@ -76,6 +77,7 @@ def stats(
     lanes: Lanes = None,
     max_block: MaxBlock = 40,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Count operators, width, states, transitions and schedules of every block.

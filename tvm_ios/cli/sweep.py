@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, print_json, progress_bars, reports_errors
+from tvm_ios.cli.frame.output import Debug, Json, Verbose, print_json, progress_bars, reports_errors
 from tvm_ios.cli.options.fleet import Tracker, fleet_address
 from tvm_ios.cli.tables.swept import print_sweep
 from tvm_ios.sweep.row_files import TableFormat
@@ -51,6 +51,7 @@ def sweep(
         TableFormat, typer.Option("--format", help="Of the one file of all rows.")
     ] = TableFormat.json,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Search models x batches x shapes x devices x policies, and cross what is found.

@@ -10,7 +10,15 @@ from rich.markup import escape
 
 from tvm_ios.cli.executables import refuse_foreign, refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, console, print_json, reports_errors, tell_tail
+from tvm_ios.cli.frame.output import (
+    Debug,
+    Json,
+    Verbose,
+    console,
+    print_json,
+    reports_errors,
+    tell_tail,
+)
 from tvm_ios.cli.options.search_options import DeviceName
 
 PAGE = HelpPage(
@@ -34,6 +42,7 @@ def trace(
     ] = 40,
     device: DeviceName = None,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Write a run of an executable as a trace that Perfetto shows.

@@ -14,6 +14,7 @@ from tvm_ios.cli.frame.output import (
     Bars,
     Debug,
     Json,
+    Verbose,
     console,
     print_json,
     progress_bars,
@@ -95,6 +96,7 @@ def tune(
     s: GroupsAStage = 8,
     max_block: MaxBlock = 40,
     as_json: Json = False,
+    verbose: Verbose = 0,
     debug: Debug = False,
 ) -> None:
     """Find faster kernels for a model on this machine, and keep them in a log.

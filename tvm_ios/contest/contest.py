@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import Any, Protocol
@@ -23,6 +24,8 @@ from tvm_ios.errors import UnfusedError
 from tvm_ios.files.array_files import Array
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class AnySession(Protocol):
@@ -102,6 +105,7 @@ def hold_contest(
                 continue
             sessions[policy] = session
             errors[policy] = verified(policy, session, reference)
+            _LOGGER.info("verified %s against %s", policy, reference.source or "nothing")
         progress("verifying", len(different), len(different))
         lap("verify")
         runners = {} if tvm is None else {TVM: tvm}
@@ -113,7 +117,14 @@ def hold_contest(
     stages = {policy: len(schedules[policy].stages) for policy in built}
     results = policy_results(stages, built, samples, errors)
     rows = [row for row in results if allowed is None or row.policy in allowed]
+    for row in results:
+        _LOGGER.info("timed %s: median %.3f ms", row.policy, row.latency * 1e3)
     kept, confirmed = _confirmed(rows, time_elsewhere, progress)
+    for other, ratio in confirmed.items():
+        _LOGGER.info(
+            "confirmed to %s: %.3f (%.3f to %.3f)", other, ratio.median, ratio.low, ratio.high
+        )
+    _LOGGER.info("kept %s", kept)
     lap("confirm")
     return Verdict(results, kept, confirmed, skipped, reference.source)
 

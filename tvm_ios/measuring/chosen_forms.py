@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Strategy
 
+_LOGGER = logging.getLogger(__name__)
 #: One unit, or several merged ones, in one of its forms.
 Piece = tuple[tuple[int, ...], CompiledUnit]
 #: Times pieces, several at once where the device can; gives what came of each, in their order.
@@ -87,6 +89,13 @@ class ChosenForms:
             self._fastest[units] = min(forms[units], key=lambda form: seconds[form.key])
             self._generated[units] = min(generated[units], key=lambda form: seconds[form.key])
             self._kernels.keep(forms[units], self._generated[units])
+            _LOGGER.debug(
+                "chosen of %d forms of %s: %s (%s)",
+                len(forms[units]),
+                f"unit {units[0]}" if len(units) == 1 else f"the merged units {units}",
+                _form_name(self._fastest[units]),
+                ", ".join(f"{_form_name(f)} {seconds[f.key] * 1e3:.4f} ms" for f in forms[units]),
+            )
 
     def _seconds(self, outcome: Outcome) -> float:
         if isinstance(outcome.error, UnsupportedError):
@@ -96,3 +105,8 @@ class ChosenForms:
             return math.inf
         (seconds,) = outcome.required()
         return seconds
+
+
+def _form_name(form: CompiledUnit) -> str:
+    """Where a form is from: a library, the tuning log, or our own defaults."""
+    return form.library or ("tuned" if form.tuned else "default")

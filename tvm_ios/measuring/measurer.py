@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -13,6 +14,7 @@ from tvm_ios.errors import UnfusedError, UserError
 from tvm_ios.measuring.device import UnsupportedError
 from tvm_ios.measuring.timing_device import UntimedError
 
+_LOGGER = logging.getLogger(__name__)
 #: For each key of a measurement its samples, in seconds.
 Samples = Sequence[Sequence[float]]
 #: What costs a measurement, and nothing else.
@@ -135,11 +137,13 @@ class Measurer:
             self._keep_ended()
         if not any(map(self._log.wants, keys)):
             asked.outcome = self._logged(measurement)
+            _tell("in the log", asked)
             return asked
         try:
             ask_device = measurement.prepare()
         except _REFUSALS as error:
             asked.outcome = Outcome((), error)
+            _tell("not measured", asked)
             return asked
         if self._concurrency == 1:
             self._end(asked, ask_device)
@@ -165,11 +169,13 @@ class Measurer:
             samples = result()
         except _REFUSALS as error:
             asked.outcome = Outcome((), error)
+            _tell("not measured", asked)
             return
         for (key, label), of_key in zip(measurement.labels.items(), samples, strict=True):
             self._log.append(key, of_key, label)
         self.stages_measured += not measurement.is_profile
         asked.outcome = self._logged(measurement)
+        _tell("measured", asked)
 
     def _logged(self, measurement: Measurement) -> Outcome:
         logged = self._log.measurements
@@ -183,3 +189,16 @@ class Measurer:
                 del self._running[future]
                 if not future.cancel() and future.done() and future.exception() is None:
                     self._end(each, future.result)
+
+
+def _tell(how: str, asked: _Asked) -> None:
+    """Write into the process's log what came of a measurement."""
+    outcome = asked.outcome
+    if outcome is None or not _LOGGER.isEnabledFor(logging.DEBUG):
+        return
+    if outcome.error is not None:
+        _LOGGER.debug(
+            "%s: %s: %s", how, next(iter(asked.measurement.labels.values())), outcome.error
+        )
+    for label, seconds in zip(asked.measurement.labels.values(), outcome.seconds, strict=False):
+        _LOGGER.debug("%s: %s: %.4f ms", how, label, seconds * 1e3)

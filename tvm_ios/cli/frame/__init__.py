@@ -3,5 +3,6 @@
 - commands: the commands by name, each imported when it is called
 - help_pages: examples, panels and what comes next, in ``--help``
 - output: errors in one sentence, JSON alone on stdout, progress on stderr
+- verbose: what the packages log, on stderr
 - command_end: what is released when a command ends
 """

@@ -92,7 +92,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(
             (
                 *("output", "table_format", "plot", "keep", "resume", "compact", "launches"),
-                *("as_json", "debug"),
+                *("as_json", "verbose", "debug"),
             ),
             "Output",
         ),

@@ -25,12 +25,23 @@ from rich.progress import (
 
 from tvm_ios import interrupts
 from tvm_ios.cli.frame.command_end import running_command
+from tvm_ios.cli.frame.verbose import stderr_console, told_on_stderr
 from tvm_ios.errors import UserError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "-v",
+        "--verbose",
+        count=True,
+        show_default=False,
+        help="Say what is measured, cached and chosen; twice: of each stage.",
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -40,7 +51,7 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            with running_command():
+            with running_command(), told_on_stderr(kwargs.get("verbose")):
                 result = command(*args, **kwargs)
             sys.stdout.flush()
             return result
@@ -95,7 +106,7 @@ class Bars:
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=stderr_console(),
         )
         self._tasks: dict[str, TaskID] = {}
 

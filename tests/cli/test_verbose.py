@@ -1,0 +1,46 @@
+"""``--verbose`` shows what the packages log; without it they say nothing."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import tvm_ios
+from tests.measuring.sleeping_device import SleepingDevice, timer_of
+from tests.random_dags import graph_of
+
+
+def test_a_search_says_what_it_found() -> None:
+    quiet = tvm_ios("schedule", "inception_block", "--json")
+    told = tvm_ios("schedule", "inception_block", "--json", "-v")
+    assert {**told.json, "search": None} == {**quiet.json, "search": None}
+    for words in ("17 units in 3 blocks, by v100", "ios-both: 7 stages"):
+        assert words in told.stderr
+        assert words not in quiet.stderr
+    # The next command of the process is quiet again.
+    assert "ios-both" not in tvm_ios("schedule", "inception_block", "--json").stderr
+
+
+def test_measurements_are_told_at_the_second_level(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph = graph_of((0, 0b1, 0b10), ["first", "second", "third"])
+    for level in (logging.INFO, logging.DEBUG):
+        timer = timer_of(graph, SleepingDevice(1), tmp_path / f"{level}.jsonl")
+        caplog.clear()
+        with caplog.at_level(level, "tvm_ios"):
+            timer.measure_units()
+        measured = [row for row in caplog.messages if row.startswith("measured: ")]
+        assert len(measured) == (timer.stages_measured if level == logging.DEBUG else 0)
+        assert timer.stages_measured
+        assert all(row.endswith(" ms") for row in measured)
+
+
+def test_libraries_are_silent_without_a_handler() -> None:
+    """As Python's ``logging`` asks of libraries: who uses them decides what is shown, and where."""
+    for name in ("tvm_ios", "runtime_ext", "relay_passes"):
+        logger = logging.getLogger(name)
+        assert logger.level == logging.NOTSET
+        assert logger.handlers == []
