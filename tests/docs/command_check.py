@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import typer
-from tvm_ios.cli.frame.commands import SUMMARIES, load_command
 
 from tests.docs.pages import ROOT, Command
+from tvm_ios.cli.frame.commands import SUMMARIES, load_command
 
 #: A wrong use, of whichever click typer brings or is installed with.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
