@@ -1,0 +1,184 @@
+"""Which units of a graph the nodes of a published schedule are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.schedule.published.nodes import Block, Node, PublishedSchedule, Value
+
+#: Choices of a block that are tried before it is given up: branches that are alike are many ways
+#: to the same end, and the first is taken.
+_MOST_CHOICES = 100_000
+#: Poolings by the kinds of operators that units hold.
+_POOLS = {"max_pool2d": "max", "avg_pool2d": "avg", "mean": "global_avg"}
+
+
+class PlacingError(Exception):
+    """Which node is no unit, and why not."""
+
+
+def place(published: PublishedSchedule, graph: OpGraph) -> dict[str, tuple[int, ...]]:
+    """For each node the units that it is: several in the order of its channels if it is merged.
+
+    A unit is taken for a node if it reads from the units that the node's sources are, has weights
+    of the same shapes or pools alike, and makes a tensor of the same extents, whatever its batch.
+
+    Raises
+    ------
+    PlacingError
+        If there is no such unit.
+    """
+    placing = _Placing(published, graph)
+    for block in published.blocks:
+        placing.place(block)
+    return placing.places
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    weights: tuple[tuple[int, ...], ...]
+    pool: str
+    window: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass
+class _Placing:
+    published: PublishedSchedule
+    graph: OpGraph
+    places: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    taken: set[int] = field(default_factory=set[int])
+
+    def __post_init__(self) -> None:
+        graph = self.graph
+        self._units = [_described(graph, unit) for unit in range(len(graph))]
+        self._reading: dict[int, list[int]] = {}
+        for unit, sources in enumerate(graph.predecessors):
+            self._reading.setdefault(sources, []).append(unit)
+        nodes = [node for block in self.published.blocks for node in block.nodes]
+        self._readers: dict[str, list[Node]] = {}
+        self._borders: dict[str, set[int]] = {}
+        for node in nodes:
+            for value in node.reads:
+                self._readers.setdefault(value.node, []).append(node)
+                self._borders.setdefault(value.node, set()).update((value.begin, value.end))
+
+    def place(self, block: Block) -> None:
+        """Place the nodes of a block, depth first: each where its sources allow it."""
+        nodes = block.nodes
+        choices: list[Iterator[tuple[int, ...]]] = [self._choices(nodes[0])]
+        furthest, tried = 0, 0
+        while choices:
+            node = nodes[len(choices) - 1]
+            self._leave(node)
+            chosen = next(choices[-1], None)
+            tried += 1
+            if chosen is None or tried > _MOST_CHOICES:
+                choices.pop()
+                continue
+            self.places[node.name] = chosen
+            self.taken.update(chosen)
+            if len(choices) == len(nodes):
+                return
+            if len(choices) > furthest:
+                furthest, reasons = len(choices), self._reason(nodes[len(choices)])
+            choices.append(self._choices(nodes[len(choices)]))
+        raise PlacingError(reasons if furthest else self._reason(nodes[0]))
+
+    def _leave(self, node: Node) -> None:
+        self.taken.difference_update(self.places.pop(node.name, ()))
+
+    def _choices(self, node: Node) -> Iterator[tuple[int, ...]]:
+        free = self._beside(node)
+        if node.parts == 1:
+            return iter([(unit,) for unit in free if self._fits(node, unit)])
+        return self._merged(node, [unit for unit in free if self._is_part(node, unit)], ())
+
+    def _beside(self, node: Node) -> list[int]:
+        """Units that read from exactly what a node reads from, and are none yet."""
+        sources = 0
+        for value in node.reads:
+            mask = self._mask(value)
+            if mask is None:
+                return []
+            sources |= mask
+        return [unit for unit in self._reading.get(sources, ()) if unit not in self.taken]
+
+    def _mask(self, value: Value) -> int | None:
+        """The units that made some channels; None if these are not all channels of units."""
+        if value.node == self.published.source:
+            return 0
+        mask, begin, made = 0, 0, 0
+        for unit in self.places[value.node]:
+            end = begin + self._units[unit].shape[0]
+            if value.begin <= begin and end <= value.end:
+                mask |= 1 << unit
+                made += end - begin
+            begin = end
+        return mask if made == value.end - value.begin else None
+
+    def _fits(self, node: Node, unit: int) -> bool:
+        ours = self._units[unit]
+        same = (ours.weights, ours.pool, ours.window) == (node.weights, node.pool, node.window)
+        if not same or ours.shape != node.shape:
+            return False
+        # Of branches that begin alike, the one that goes on as the node does.
+        after = {self._units[reader].weights for reader in bits(self.graph.successors[unit])}
+        return all(
+            reader.parts > 1 or reader.weights in after
+            for reader in self._readers.get(node.name, ())
+        )
+
+    def _is_part(self, node: Node, unit: int) -> bool:
+        ours = self._units[unit]
+        if len(ours.weights) != 1 or ours.shape[1:] != node.shape[1:]:
+            return False
+        (_, inputs, *window), (_, their_inputs, *whole) = ours.weights[0], node.weights[0]
+        return inputs == their_inputs and all(w <= most for w, most in zip(window, whole, strict=True))
+
+    def _merged(
+        self, node: Node, free: Sequence[int], chosen: tuple[int, ...]
+    ) -> Iterator[tuple[int, ...]]:
+        """Units whose channels, one after another, are the node's, cut where others read them."""
+        begin = sum(self._units[unit].shape[0] for unit in chosen)
+        if len(chosen) == node.parts:
+            windows = zip(*(self._units[unit].weights[0][2:] for unit in chosen), strict=True)
+            if begin == node.shape[0] and tuple(map(max, windows)) == node.weights[0][2:]:
+                yield chosen
+            return
+        borders = self._borders.get(node.name, set[int]())
+        for unit in free:
+            end = begin + self._units[unit].shape[0]
+            inside = any(begin < border < end for border in borders)
+            if unit not in chosen and end <= node.shape[0] and not inside:
+                yield from self._merged(node, free, (*chosen, unit))
+
+    def _reason(self, node: Node) -> str:
+        beside = [self.graph.operators[unit].name for unit in self._beside(node)]
+        near = f": what reads the same is {', '.join(map(repr, beside[:4]))}" if beside else ""
+        return f"{node} is no unit of {self.graph.name}{near}"
+
+
+def _described(graph: OpGraph, unit: int) -> _Unit:
+    op = graph.operators[unit]
+    kinds = op.kind.split("+")
+    pool = next((_POOLS[kind] for kind in kinds if kind in _POOLS), "")
+    shape = graph.tensors[op.outputs[0]].shape[1:]
+    is_window = pool in ("max", "avg")
+    return _Unit(
+        tuple(
+            tensor.shape
+            for tensor in map(graph.tensors.__getitem__, op.inputs)
+            if tensor.constant and len(tensor.shape) == 4 and "conv2d" in kinds
+        ),
+        pool,
+        (*_pair(op.attrs, "kernel"), *_pair(op.attrs, "strides")) if is_window else (),
+        (*shape, *(1,) * (3 - len(shape))),
+    )
+
+
+def _pair(attrs: Mapping[str, object], key: str) -> tuple[int, ...]:
+    value = attrs.get(key)
+    return tuple(v for v in value if isinstance(v, int)) if isinstance(value, tuple) else ()
