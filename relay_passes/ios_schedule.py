@@ -23,6 +23,11 @@ from tvm_ios.graph.units import UnitRule
 from tvm_ios.policies.policy import Policy, Problem
 from tvm_ios.policies.registry import policy_named
 from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.published.imported import (
+    PublishedFile,
+    schedule_of_file,
+    schedule_of_text,
+)
 from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, ScheduleError
 from tvm_ios.search import search
 
@@ -53,7 +58,8 @@ class IOSSchedule:
     unit_rule
         How operators form units, instead of the default rule.
     schedule
-        Apply this schedule instead of searching: a schedule, its JSON, or the path of its file.
+        Apply this schedule instead of searching: a schedule, its JSON, or the path of its file,
+        which may be one of IOS's published implementation.
     memory_budget
         Bytes that the tensors between units may take at any time, of policies that search over
         stages (``ios-...``).
@@ -103,14 +109,22 @@ class IOSSchedule:
                     f"the schedule {present.policy!r} that the module carries changed its "
                     "operators: run IOSSchedule() on the module from before it"
                 )
-            schedule = self.schedule or self._search(prepared)
+            schedule = self._given(prepared) or self._search(prepared)
             return apply_schedule(prepared, schedule)
         except UserError as error:
             let_pass(type(error))
             raise
 
+    def _given(self, prepared: Prepared) -> Schedule | None:
+        """The schedule that is applied instead of searching; None if there is none."""
+        if isinstance(self.schedule, PublishedFile):
+            return self.schedule.fitted(prepared.units).schedule
+        return self.schedule
+
     def _asks_for(self, present: Schedule) -> bool:
         """Whether this pass would, as far as can be said, write the schedule that is there."""
+        if isinstance(self.schedule, PublishedFile):
+            return present.policy == self.schedule.policy
         if self.schedule is not None:
             return present in (self.schedule, self.schedule.of_stages_alone)
         if present.policy != self.policy.name:
@@ -146,11 +160,11 @@ def _costs(cost: str | CostModel | Costs) -> Costs | None:
     return cost if isinstance(cost, Costs) else costs_of_model(cost)
 
 
-def _schedule(schedule: Schedule | str | Path | None) -> Schedule | None:
+def _schedule(schedule: Schedule | str | Path | None) -> Schedule | PublishedFile | None:
     """The schedule that is meant."""
     if isinstance(schedule, str) and schedule.lstrip().startswith("{"):
-        return Schedule.from_text(schedule)
-    return Schedule.load(schedule) if isinstance(schedule, str | Path) else schedule
+        return schedule_of_text(schedule)
+    return schedule_of_file(schedule) if isinstance(schedule, str | Path) else schedule
 
 
 def let_pass(kind: type[UserError]) -> None:

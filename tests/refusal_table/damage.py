@@ -32,6 +32,25 @@ def model(graph: str, name: str = "m.onnx") -> Callable[[], object]:
     return make
 
 
+def published(kernel: int = 3, stage: str = "1") -> Callable[[], object]:
+    """A schedule in the form of IOS's implementation, of the sound model's first convolution."""
+    node = {
+        "type": "conv",
+        "name": "1",
+        "hint_name": "1",
+        "inputs": [[["0", 0, 4]]],
+        "out_channels": 4,
+        "kernel": [kernel, kernel],
+        "stride": [1, 1],
+        "groups": 1,
+        "output_shape": [4, 6, 6],
+    }
+    block = {"inner_nodes": [], "exit_node": node, "stages": [[[stage]]]}
+    source = {"name": "0", "output_shape": [4, 6, 6]}
+    data = {"name": "small", "input": source, "blocks": [block]}
+    return text("published.json", json.dumps(data))
+
+
 def noise(name: str) -> Callable[[], object]:
     """A file of random bytes, the same each time."""
     return lambda: Path(name).write_bytes(random.Random(0).randbytes(4096))

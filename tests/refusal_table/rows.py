@@ -33,6 +33,7 @@ from tests.refusal_table.damage import (
     overlap,
     pack,
     place,
+    published,
     rename,
     seal,
     split,
@@ -235,6 +236,16 @@ SECTIONS: dict[str, list[Row]] = {
         Row("of another graph", "tvm-ios optimize n.onnx --schedule schedule.json", wider),
         Row("of another network", "tvm-ios optimize two_inputs --schedule schedule.json"),
         Row("no schedule", f"{OPTIMIZE} --schedule graph.json"),
+        Row(
+            "a published schedule of another network",
+            "tvm-ios schedule m.onnx --schedule published.json",
+            published(kernel=7),
+        ),
+        Row(
+            "a published schedule with a stage of nothing",
+            "tvm-ios schedule m.onnx --schedule published.json",
+            published(stage="2"),
+        ),
         Row(
             "a unit twice",
             f"{OPTIMIZE} --schedule schedule.json",

@@ -27,6 +27,7 @@ from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.published.imported import read_schedule
 from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -117,8 +118,7 @@ def optimize(
     require_numpy_types(prepared)
     schedule_of_file: dict[str, Schedule] = {}
     if schedule is not None:
-        schedule_of_file["given"] = Schedule.load(schedule)
-        schedule_of_file["given"].validate(prepared.units)
+        schedule_of_file["given"] = read_schedule(schedule, prepared.units).schedule
     if loaded.tail is not None:
         require_same_tail(loaded, verify)
     watch.lap("import")

@@ -18,6 +18,7 @@ from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.policy import Found
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.published.imported import read_schedule
 from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ def optimize_on_device(
     tried, broken = tried_policies(search.costs.offers) if policies is None else (policies, ())
     schedules, skipped = _found(module, search, tried, memory_budget)
     if schedule is not None:
-        schedules["given"] = Schedule.load(schedule)
-        schedules["given"].validate(prepared.units)
+        schedules["given"] = read_schedule(schedule, prepared.units).schedule
     candidates, unbuilt = _built(module, schedules, report)
     graphs = launch_graphs(device, candidates.built, loaded.name)
     if launches is not None:

@@ -16,7 +16,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.progress import Progress, silent
-from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.published.imported import read_schedule
 from tvm_ios.search import Search
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def compile_unmeasured(
             "leave out the schedule or the policies"
         )
     else:
-        schedules = {"given": Schedule.load(schedule)}
+        schedules = {"given": read_schedule(schedule, prepared.units).schedule}
     expected = {policy: s.latency for policy, s in schedules.items()}
     fastest = min(expected, key=lambda policy: expected[policy])
     compiled = [fastest] if memory_budget is None else list(schedules)

@@ -86,7 +86,9 @@ def optimize(
     schedule: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Try this schedule too; `tvm-ios schedule -o` writes one."
+            metavar="FILE",
+            help="Try this schedule too: of `tvm-ios schedule -o`, or of IOS's published "
+            "implementation.",
         ),
     ] = None,
     memory_budget: MemoryBudget = None,

@@ -34,6 +34,7 @@ from tvm_ios.cli.options.search_options import (
 )
 from tvm_ios.cli.tables.fleet_report import fleet_report, tell_fleet
 from tvm_ios.cli.tables.front import print_front
+from tvm_ios.cli.tables.given import given_beside
 from tvm_ios.cli.tables.scheduled import print_schedule
 from tvm_ios.costs.named import MEASURED
 from tvm_ios.files.atomic import require_writable
@@ -53,6 +54,7 @@ PAGE = HelpPage(
     (
         "tvm-ios schedule inception_v3 --cost v100 --plot schedule.svg",
         "tvm-ios schedule squeezenet --cost measured -o schedule.json",
+        "tvm-ios schedule inception_v3 --schedule published.json",
         "tvm-ios schedule squeezenet --pareto",
         "tvm-ios schedule squeezenet --tracker 127.0.0.1:9190 --key epyc",
     ),
@@ -84,6 +86,14 @@ def schedule(
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw units on their lanes over time into this .svg or .png."),
+    ] = None,
+    given: Annotated[
+        Path | None,
+        typer.Option(
+            "--schedule",
+            metavar="FILE",
+            help="Say what this schedule costs, too: of -o, or of IOS's published implementation.",
+        ),
     ] = None,
     memory_budget: MemoryBudget = None,
     pareto: Annotated[
@@ -131,6 +141,8 @@ def schedule(
             "write",
             param_hint="'--pareto'",
         )
+    if pareto and given is not None:
+        raise typer.BadParameter("it stands beside one that is found", param_hint="'--schedule'")
     if plot is not None:
         require_picture(plot)
     if output is not None:
@@ -178,6 +190,7 @@ def schedule(
         graph = searching.problem.units
         points = searching.front(policy) if pareto else ()
         result = None if pareto else searching.find(policy, budget, priced=True)
+        beside = None if given is None else given_beside(given, searching)
         if module is not None and log is None:
             module.end_run()
     tail = end and end.sentence
@@ -192,7 +205,7 @@ def schedule(
     if plot is not None:
         save_picture(plot_schedule(graph, result.schedule, model=searching.costs.stages), plot)
     search = _statistics(result, module, searching.costs.measuring is not None)
-    print_schedule(graph, result.schedule, cost, search, tail, as_json)
+    print_schedule(graph, result.schedule, cost, search, tail, as_json, beside)
 
 
 def _measured_module(

@@ -274,15 +274,10 @@ class Schedule:
             data = json_object(text)
         except JsonError as error:
             raise ScheduleError(f"cannot read the schedule {name}: {error}") from error
-        return Schedule.of_data(data, name)
-
-    @staticmethod
-    def of_data(data: Mapping[str, Any], name: str) -> Schedule:
-        """Read what :meth:`load` reads from a file, parsed; ``name`` is for the error."""
         unrolled_from = data.get(UNROLLED_FROM, data)
-        if not isinstance(unrolled_from, Mapping):
+        if not isinstance(unrolled_from, dict):
             raise ScheduleError(f"{name} is not a tvm-ios schedule: {UNROLLED_FROM!r} is none")
-        return Schedule.from_json(cast(Mapping[str, Any], unrolled_from))
+        return Schedule.from_json(cast(dict[str, Any], unrolled_from))
 
 
 def _instances(data: Any) -> InstancePlan | None:

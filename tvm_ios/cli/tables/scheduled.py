@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.frame.output import console, left_out_text, print_json
+from tvm_ios.cli.tables.given import GivenBeside
 from tvm_ios.files.byte_sizes import kib
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.stage_memory import stages_peak
@@ -23,12 +24,16 @@ def print_schedule(
     search: dict[str, Any],
     tail: str | None,
     as_json: bool,
+    beside: GivenBeside | None = None,
 ) -> None:
-    """Print a schedule, and what the search for it took."""
+    """Print a schedule, what the search for it took, and what another one of a file costs."""
     if as_json:
-        print_json({**_json(graph, schedule, cost, search), "tail": tail})
+        given = {} if beside is None else {"given": beside.to_json(schedule)}
+        print_json({**_json(graph, schedule, cost, search), "tail": tail, **given})
     else:
         _print(graph, schedule, search)
+        if beside is not None:
+            console().print(escape(beside.text(schedule)))
 
 
 def _json(graph: OpGraph, schedule: Schedule, cost: str, search: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,65 +32,85 @@ class GivenSchedule(NamedTuple):
     added: tuple[int, ...] = ()
 
 
-def read_schedule(path: Path | str, graph: OpGraph) -> GivenSchedule:
-    """Read a schedule for a graph of units, of ours or of IOS's published implementation.
+@dataclass(frozen=True)
+class PublishedFile:
+    """A schedule of IOS's published implementation, as yet for no graph.
 
-    Raises
-    ------
-    ScheduleError
-        If the file is neither, or its schedule is for another graph.
-    """
-    try:
-        data = json_object(Path(path).read_bytes())
-    except (OSError, JsonError) as error:
-        raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
-    return schedule_of_json(data, graph, str(path))
-
-
-def schedule_of_json(data: Mapping[str, Any], graph: OpGraph, name: str) -> GivenSchedule:
-    """The same of what was parsed; ``name`` is for errors."""
-    if is_published(data):
-        return import_published(data, graph, name)
-    schedule = Schedule.of_data(data, name)
-    schedule.validate(graph)
-    return GivenSchedule(schedule)
-
-
-def import_published(data: Mapping[str, Any], graph: OpGraph, name: str) -> GivenSchedule:
-    """The stages of a published schedule over units of ours.
-
-    Parameters
+    Attributes
     ----------
-    data
-        What IOS's ``Graph.export_config`` gave, parsed.
-    graph
-        The same network as units, with any batch.
     name
         Of the file, for errors.
+    data
+        What it holds: what IOS's ``Graph.export_config`` gave.
+    """
+
+    name: str
+    data: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def policy(self) -> str:
+        """Who made the schedule: the network and how it was searched, as the file says."""
+        return str(self.data["name"])
+
+    def fitted(self, graph: OpGraph) -> GivenSchedule:
+        """Its stages over units of ours.
+
+        Parameters
+        ----------
+        graph
+            The same network as units, with any batch.
+
+        Raises
+        ------
+        ScheduleError
+            If it is malformed, or a node of it is no unit of the graph, which is named.
+        """
+        try:
+            published = published_schedule(self.data)
+            places = place(published, graph)
+        except PlacingError as error:
+            raise ScheduleError(f"{self.name} does not fit: {error}") from error
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise ScheduleError(f"{self.name} lacks or misstates {error}") from error
+        stages = tuple(_stages(published, places, graph, self.name))
+        placed = {unit for units in places.values() for unit in units}
+        added = tuple(unit for unit in range(len(graph)) if unit not in placed)
+        alone = tuple(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in added)
+        schedule = Schedule(graph.fingerprint, stages + alone, self.policy, batch=graph.batch)
+        schedule.validate(graph)
+        return GivenSchedule(schedule, added)
+
+
+def read_schedule(path: Path | str, graph: OpGraph) -> GivenSchedule:
+    """Read a schedule of either format for a graph of units.
 
     Raises
     ------
     ScheduleError
-        If it is malformed, or a node of it is no unit of the graph, which is named.
+        If the file holds none, or its schedule is for another graph.
     """
+    read = schedule_of_file(path)
+    if isinstance(read, PublishedFile):
+        return read.fitted(graph)
+    read.validate(graph)
+    return GivenSchedule(read)
+
+
+def schedule_of_file(path: Path | str) -> Schedule | PublishedFile:
+    """Read a file of either format; raises as :meth:`Schedule.load`."""
     try:
-        published = published_schedule(data)
-        places = place(published, graph)
-    except PlacingError as error:
-        raise ScheduleError(f"{name} does not fit: {error}") from error
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise ScheduleError(f"{name} lacks or misstates {error}") from error
-    stages = list(_stages(published, places, graph, name))
-    placed = {unit for units in places.values() for unit in units}
-    added = tuple(unit for unit in range(len(graph)) if unit not in placed)
-    schedule = Schedule(
-        graph.fingerprint,
-        (*stages, *(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in added)),
-        published.name,
-        batch=graph.batch,
-    )
-    schedule.validate(graph)
-    return GivenSchedule(schedule, added)
+        return schedule_of_text(Path(path).read_bytes(), str(path))
+    except OSError as error:
+        raise ScheduleError(f"cannot read the schedule {path}: {error}") from error
+
+
+def schedule_of_text(text: bytes | str, name: str = "the schedule") -> Schedule | PublishedFile:
+    """Read what such a file holds; ``name`` is for errors."""
+    try:
+        data = json_object(text)
+    except JsonError as error:
+        raise ScheduleError(f"cannot read the schedule {name}: {error}") from error
+    return PublishedFile(name, data) if is_published(data) else Schedule.from_text(text, name)
 
 
 def _stages(

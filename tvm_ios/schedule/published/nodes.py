@@ -1,9 +1,9 @@
 """The file format of IOS's published implementation: nodes by blocks, and the stages of each block.
 
 A node is what a schedule moves. Convolutions that a schedule merges are one node already, whose
-``hint_name`` joins the names that they had: ``"8 9 11"``. Whoever reads one of them reads a range of
-the node's channels. A node's inputs are terms, which are joined along the channels; the values of
-a term are added.
+``hint_name`` joins the names that they had: ``"8 9 11"``. Whoever reads one of them reads a range
+of the node's channels. A node's inputs are terms, which are joined along the channels; the values
+of a term are added.
 """
 
 from __future__ import annotations
@@ -85,15 +85,12 @@ class PublishedSchedule:
 
     Attributes
     ----------
-    name
-        The network, and how its schedule was found.
     source
         The name by which nodes read the network's input.
     blocks
         In the order of execution.
     """
 
-    name: str
     source: str
     blocks: tuple[Block, ...]
 
@@ -113,7 +110,7 @@ def published_schedule(data: Mapping[str, Any]) -> PublishedSchedule:
     """
     channels = {str(data["input"]["name"]): _extents(data["input"]["output_shape"])[0]}
     blocks = [_block(block, channels) for block in data["blocks"]]
-    return PublishedSchedule(str(data["name"]), str(data["input"]["name"]), tuple(blocks))
+    return PublishedSchedule(str(data["input"]["name"]), tuple(blocks))
 
 
 def _block(data: Mapping[str, Any], channels: dict[str, int]) -> Block:
@@ -176,7 +173,10 @@ _READERS: dict[str, Callable[[Mapping[str, Any], int], dict[str, Any]]] = {
 
 def _weight(data: Mapping[str, Any], channels: int) -> tuple[int, ...]:
     rows, columns = naturals(data["kernel"])
-    return natural(data["out_channels"]), channels // natural(data["groups"]), rows, columns
+    groups = natural(data["groups"])
+    if not groups:
+        raise ValueError("a convolution of no groups")
+    return natural(data["out_channels"]), channels // groups, rows, columns
 
 
 def _extents(data: Sequence[Any]) -> tuple[int, int, int]:

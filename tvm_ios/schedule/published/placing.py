@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from tvm_ios.graph.elements import AttrValue
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.schedule.published.nodes import Block, Node, PublishedSchedule, Value
 
@@ -69,7 +71,7 @@ class _Placing:
         """Place the nodes of a block, depth first: each where its sources allow it."""
         nodes = block.nodes
         choices: list[Iterator[tuple[int, ...]]] = [self._choices(nodes[0])]
-        furthest, tried = 0, 0
+        furthest, tried, reason = 0, 0, self._reason(nodes[0])
         while choices:
             node = nodes[len(choices) - 1]
             self._leave(node)
@@ -83,9 +85,9 @@ class _Placing:
             if len(choices) == len(nodes):
                 return
             if len(choices) > furthest:
-                furthest, reasons = len(choices), self._reason(nodes[len(choices)])
+                furthest, reason = len(choices), self._reason(nodes[len(choices)])
             choices.append(self._choices(nodes[len(choices)]))
-        raise PlacingError(reasons if furthest else self._reason(nodes[0]))
+        raise PlacingError(reason)
 
     def _leave(self, node: Node) -> None:
         self.taken.difference_update(self.places.pop(node.name, ()))
@@ -93,7 +95,9 @@ class _Placing:
     def _choices(self, node: Node) -> Iterator[tuple[int, ...]]:
         free = self._beside(node)
         if node.parts == 1:
-            return iter([(unit,) for unit in free if self._fits(node, unit)])
+            fitting = [unit for unit in free if self._fits(node, unit)]
+            # Of branches that begin alike, first the one that goes on as the node does.
+            return iter([(unit,) for unit in sorted(fitting, key=partial(self._unlike, node))])
         return self._merged(node, [unit for unit in free if self._is_part(node, unit)], ())
 
     def _beside(self, node: Node) -> list[int]:
@@ -122,21 +126,20 @@ class _Placing:
     def _fits(self, node: Node, unit: int) -> bool:
         ours = self._units[unit]
         same = (ours.weights, ours.pool, ours.window) == (node.weights, node.pool, node.window)
-        if not same or ours.shape != node.shape:
-            return False
-        # Of branches that begin alike, the one that goes on as the node does.
+        return same and ours.shape == node.shape
+
+    def _unlike(self, node: Node, unit: int) -> int:
+        """How many readers of a node have weights that no reader of the unit has."""
         after = {self._units[reader].weights for reader in bits(self.graph.successors[unit])}
-        return all(
-            reader.parts > 1 or reader.weights in after
-            for reader in self._readers.get(node.name, ())
-        )
+        return sum(reader.weights not in after for reader in self._readers.get(node.name, ()))
 
     def _is_part(self, node: Node, unit: int) -> bool:
         ours = self._units[unit]
         if len(ours.weights) != 1 or ours.shape[1:] != node.shape[1:]:
             return False
         (_, inputs, *window), (_, their_inputs, *whole) = ours.weights[0], node.weights[0]
-        return inputs == their_inputs and all(w <= most for w, most in zip(window, whole, strict=True))
+        held = all(extent <= most for extent, most in zip(window, whole, strict=True))
+        return inputs == their_inputs and held
 
     def _merged(
         self, node: Node, free: Sequence[int], chosen: tuple[int, ...]
@@ -156,8 +159,11 @@ class _Placing:
                 yield from self._merged(node, free, (*chosen, unit))
 
     def _reason(self, node: Node) -> str:
-        beside = [self.graph.operators[unit].name for unit in self._beside(node)]
-        near = f": what reads the same is {', '.join(map(repr, beside[:4]))}" if beside else ""
+        beside = [
+            f"{self.graph.operators[unit].name!r} to {'x'.join(map(str, self._units[unit].shape))}"
+            for unit in self._beside(node)[:4]
+        ]
+        near = f"; what reads the same is {', '.join(beside)}" if beside else ""
         return f"{node} is no unit of {self.graph.name}{near}"
 
 
@@ -179,6 +185,6 @@ def _described(graph: OpGraph, unit: int) -> _Unit:
     )
 
 
-def _pair(attrs: Mapping[str, object], key: str) -> tuple[int, ...]:
+def _pair(attrs: Mapping[str, AttrValue], key: str) -> tuple[int, ...]:
     value = attrs.get(key)
     return tuple(v for v in value if isinstance(v, int)) if isinstance(value, tuple) else ()

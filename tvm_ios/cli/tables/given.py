@@ -1,0 +1,81 @@
+"""A schedule of a file beside the one that was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tvm_ios.schedule.schedule import Schedule
+    from tvm_ios.search import Search
+
+
+@dataclass(frozen=True)
+class GivenBeside:
+    """A schedule of a file, and what it costs.
+
+    Attributes
+    ----------
+    path
+        The file.
+    schedule
+        With the seconds of its stages.
+    added
+        Names of the units that the file says nothing of.
+    """
+
+    path: Path
+    schedule: Schedule
+    added: tuple[str, ...]
+
+    def to_json(self, found: Schedule) -> dict[str, Any]:
+        """What ``--json`` shows of it beside the schedule that was found."""
+        return {
+            "file": str(self.path),
+            "policy": self.schedule.policy,
+            "latency_ms": self.schedule.latency * 1e3,
+            "ratio": self._ratio(found),
+            "stages": len(self.schedule.stages),
+            "added": list(self.added),
+        }
+
+    def text(self, found: Schedule) -> str:
+        """A sentence for people."""
+        ratio = self._ratio(found)
+        beside = "" if ratio is None else f", {ratio:.3f} of the time of {found.policy}"
+        added = f"; units that it lacks run at its end: {', '.join(self.added)}"
+        return (
+            f"{self.path} ({self.schedule.policy}): {len(self.schedule.stages)} stages, "
+            f"{self.schedule.latency * 1e3:.3f} ms expected{beside}{added if self.added else ''}"
+        )
+
+    def _ratio(self, found: Schedule) -> float | None:
+        return self.schedule.latency / found.latency if found.latency else None
+
+
+def given_beside(path: Path, search: Search) -> GivenBeside:
+    """Price the schedule of a file by the costs of a search.
+
+    Raises
+    ------
+    ScheduleError
+        If it does not fit, or runs in instances, whose stages are priced where they are found.
+    SearchError
+        If the costs do not price stages.
+    """
+    from tvm_ios.errors import SearchError
+    from tvm_ios.schedule.published.imported import read_schedule
+    from tvm_ios.schedule.schedule import ScheduleError
+
+    units = search.problem.units
+    given = read_schedule(path, units)
+    if given.schedule.instances is not None:
+        raise ScheduleError(
+            f"{path} runs sub-graphs in instances, whose latency is not the sum of stages: "
+            "measure it with `tvm-ios optimize --schedule`"
+        )
+    priced = search.priced(search.costs.completed(given.schedule))
+    if not priced.latencies:
+        raise SearchError(f"the cost {search.costs.name!r} does not say what stages take")
+    return GivenBeside(path, priced, tuple(units.operators[unit].name for unit in given.added))
