@@ -87,7 +87,7 @@ def schedule(
         Path | None,
         typer.Option(help="Draw units on their lanes over time into this .svg or .png."),
     ] = None,
-    given: Annotated[
+    given_schedule: Annotated[
         Path | None,
         typer.Option(
             "--schedule",
@@ -141,7 +141,7 @@ def schedule(
             "write",
             param_hint="'--pareto'",
         )
-    if pareto and given is not None:
+    if pareto and given_schedule is not None:
         raise typer.BadParameter("it stands beside one that is found", param_hint="'--schedule'")
     if plot is not None:
         require_picture(plot)
@@ -190,7 +190,7 @@ def schedule(
         graph = searching.problem.units
         points = searching.front(policy) if pareto else ()
         result = None if pareto else searching.find(policy, budget, priced=True)
-        beside = None if given is None else given_beside(given, searching)
+        beside = None if given_schedule is None else given_beside(given_schedule, searching)
         if module is not None and log is None:
             module.end_run()
     tail = end and end.sentence

@@ -6,4 +6,5 @@
 - instance_plan: which units run as instances, and how
 - stage_order: the order of stages where costs do not decide it; waves: stages that go wave by wave
 - first_difference: what a schedule for another graph is told
+- published: schedules of IOS's published implementation, for units of ours
 """

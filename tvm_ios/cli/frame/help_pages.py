@@ -44,6 +44,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
                 *(
                     "policy",
                     "schedule",
+                    "given_schedule",
                     "cost",
                     "from_logs",
                     "measure",

@@ -2,6 +2,6 @@
 
 - optimized: what optimising a model came to; deployed: several programs of it; swept: a sweep
 - on_device: what a timing device said of a model's programs; fleet_report: what a fleet did
-- scheduled: a schedule; sub_graphs: the coarse sub-graphs of a model
-- front: the front of latency and memory
+- scheduled: a schedule; given: one of a file beside it; front: the front of latency and memory
+- sub_graphs: the coarse sub-graphs of a model
 """
