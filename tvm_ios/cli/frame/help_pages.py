@@ -86,13 +86,14 @@ PANELS: Mapping[str, str] = MappingProxyType(
             (
                 *("lanes", "log", "against", "verify", "reference", "with_tvm"),
                 *("repeat", "rounds", "seconds", "warm_up", "compare", "rtol", "atol"),
-                *("address", "workers", "sequential"),
+                *("address", "workers", "anew", "sequential"),
             ),
             "Running and measuring",
         ),
         **dict.fromkeys(
             (
                 *("output", "table_format", "plot", "keep", "resume", "compact", "launches"),
+                "only_list",
                 *("as_json", "verbose", "debug"),
             ),
             "Output",

@@ -1,0 +1,119 @@
+"""Every table and figure of the texts has rows, and every value of them has one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tvm_ios.papers.catalogue import TEXTS, Item, UnknownItemError, all_items, items_named
+from tvm_ios.papers.registry import functions
+
+ROOT = Path(__file__).parents[2]
+#: The tables and figures of each text, numbered without a gap.
+NUMBERS = {
+    "ios-mlsys21": [
+        *(f"figure-{n}" for n in range(1, 17)),
+        *(f"table-{n}" for n in range(1, 4)),
+    ],
+    "ios-thesis": [
+        *("figure-1.1", "figure-1.2"),
+        *(f"figure-2.{n}" for n in range(1, 4)),
+        *(f"figure-3.{n}" for n in range(1, 6)),
+        *(f"figure-4.{n}" for n in range(1, 11)),
+        *("table-3.1", "table-4.1", "table-4.2"),
+    ],
+    "rammer-osdi20": [*(f"figure-{n}" for n in range(1, 22)), "table-1"],
+    "graphturbo-osdi23": [
+        *(f"figure-{n}" for n in range(1, 19)),
+        *(f"table-{n}" for n in range(1, 6)),
+    ],
+    "memory-aware-scheduling": [
+        *(f"figure-{n}" for n in range(1, 10)),
+        *(f"table-{n}" for n in range(1, 7)),
+    ],
+}
+#: Those whose functions are being written.
+AWAITED = frozenset(
+    {
+        "ios-thesis/figure-1.1",
+        "ios-thesis/figure-1.2",
+        "ios-thesis/figure-2.3",
+        "ios-thesis/figure-3.4",
+        "ios-thesis/figure-3.5",
+        "ios-thesis/figure-4.1",
+        "ios-thesis/figure-4.3",
+        "ios-thesis/figure-4.4",
+        "ios-thesis/figure-4.6",
+        "ios-thesis/table-4.2",
+        "ios-thesis/figure-4.7",
+        "ios-thesis/figure-4.8",
+        "ios-thesis/figure-4.9",
+        "ios-thesis/figure-4.10",
+        "rammer-osdi20/figure-11",
+        "rammer-osdi20/figure-13",
+        "rammer-osdi20/figure-14",
+        "rammer-osdi20/figure-16",
+        "rammer-osdi20/figure-17",
+        "rammer-osdi20/figure-18",
+        "graphturbo-osdi23/figure-2",
+        "graphturbo-osdi23/figure-3",
+        "graphturbo-osdi23/table-1",
+        "graphturbo-osdi23/table-2",
+        "graphturbo-osdi23/figure-14",
+        "graphturbo-osdi23/figure-15",
+        "graphturbo-osdi23/table-3",
+        "graphturbo-osdi23/figure-16",
+        "graphturbo-osdi23/figure-17",
+        "graphturbo-osdi23/table-4",
+        "graphturbo-osdi23/figure-18",
+        "graphturbo-osdi23/table-5",
+        "memory-aware-scheduling/figure-6",
+        "memory-aware-scheduling/figure-7",
+        "memory-aware-scheduling/table-3",
+        "memory-aware-scheduling/figure-9",
+        "memory-aware-scheduling/table-4",
+        "memory-aware-scheduling/table-5",
+        "memory-aware-scheduling/table-6",
+    }
+)
+
+
+def test_all_tables_and_figures_are_there() -> None:
+    names = {f"{text}/{number}" for text, numbers in NUMBERS.items() for number in numbers}
+    assert {item.name for item in all_items()} == names
+    assert set(NUMBERS) == set(TEXTS)
+
+
+def test_each_has_rows_of_one_kind() -> None:
+    made = functions()
+    without = set[str]()
+    for item in all_items():
+        kinds = (item.same_as, item.illustration, item.not_possible, made.get(item.name))
+        assert sum(kind is not None for kind in kinds) <= 1, item.name
+        if not any(kinds):
+            without.add(item.name)
+    assert without <= AWAITED
+    assert made.keys() <= {item.name for item in all_items()}
+
+
+@pytest.mark.parametrize("item", all_items(), ids=lambda item: item.name)
+def test_what_it_says_is_sound(item: Item) -> None:
+    assert item.title
+    assert item.place
+    if item.same_as is not None:
+        (other,) = items_named([item.same_as])
+        assert other.same_as is None
+        assert not item.values
+    for named in re.findall(r"`((?:tvm_ios|tests|docs)/[^`]*)`", item.illustration or ""):
+        assert (ROOT / named).exists(), named
+
+
+def test_names_of_texts_mean_all_of_them() -> None:
+    assert items_named([]) == all_items()
+    thesis = items_named(["ios-thesis"])
+    assert len(thesis) == len(NUMBERS["ios-thesis"])
+    assert items_named(["ios-thesis/table-3.1", "ios-thesis"])[0].name == "ios-thesis/table-3.1"
+    with pytest.raises(UnknownItemError, match="rammer-osdi20/table-1"):
+        items_named(["rammer-osdi2020/table-1"])

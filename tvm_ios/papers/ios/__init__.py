@@ -1,0 +1,6 @@
+"""IOS: the rows of the paper of MLSys 2021 and of the thesis that repeats it.
+
+- rows: which function makes which
+- networks: what the networks are called here
+- counts: sizes of searches and networks
+"""

@@ -1,0 +1,5 @@
+"""Memory-aware scheduling for complex wired networks (2023).
+
+- rows: which function makes which
+- peaks: peak memory by scheduler
+"""

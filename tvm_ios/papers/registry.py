@@ -1,0 +1,46 @@
+"""Which function makes the rows of a table or figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from tvm_ios.papers.catalogue import Item
+from tvm_ios.papers.row import How, Row
+from tvm_ios.papers.steps import Steps
+
+#: Makes rows of the published values (:attr:`tvm_ios.papers.catalogue.Item.values`).
+MakeRows = Callable[[Mapping[str, Any], Steps], Iterable[Row]]
+
+#: The folders that have a ``rows.py``, in which ``ROWS`` has functions by name.
+_SYSTEMS = ("ios", "rammer", "graphturbo", "memory")
+
+
+@cache
+def functions() -> Mapping[str, MakeRows]:
+    """The function of each table and figure that needs one, by name."""
+    rows: dict[str, MakeRows] = {}
+    for system in _SYSTEMS:
+        rows |= import_module(f"tvm_ios.papers.{system}.rows").ROWS
+    return rows
+
+
+def rows_of(item: Item, steps: Steps) -> list[Row]:
+    """The rows of a table or figure that is not the same as another one.
+
+    Raises
+    ------
+    LookupError
+        If nothing says what its rows are.
+    """
+    if item.illustration is not None:
+        return [Row(item.title, None, None, "", How.ILLUSTRATION, note=item.illustration)]
+    if item.not_possible is not None:
+        values = item.flat_values() or {item.title: None}
+        return [
+            Row(label, value, None, item.unit, How.NOT_POSSIBLE, note=item.not_possible)
+            for label, value in values.items()
+        ]
+    return list(functions()[item.name](item.values, steps))
