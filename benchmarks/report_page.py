@@ -21,12 +21,13 @@ from rich.table import Table
 from relay_passes.search_options import SearchOptions
 from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.api import compile_unmeasured
-from tvm_ios.api.report import executable_document, write_page
+from tvm_ios.api.report import page_document, write_page
 from tvm_ios.cli.frame.output import console
 
 # The browser is that of the tests, which stand beside this folder.
 sys.path.append(str(Path(__file__).parents[1]))
-from tests.report.browser import chromium, opened
+from tests.page_tools import AXE
+from tests.report.browser import chromium, faults_by_axe, opened
 
 #: What a page of the largest network may weigh and take.
 MOST_BYTES, MOST_SECONDS = 3_000_000, 2.0
@@ -36,7 +37,7 @@ def make_page(model: str, policy: str, folder: Path) -> Path:
     executable = folder / f"{model}.ios"
     options = SearchOptions(lanes=available_lanes())
     compile_unmeasured(model, executable, "cpu", options=options, policies=[policy])
-    write_page([executable_document(executable, 3)], folder / "page.html")
+    write_page([page_document(executable, 3)], folder / "page.html")
     return folder / "page.html"
 
 
@@ -74,6 +75,8 @@ def used(path: Path) -> dict[str, bool]:
         done["a block is shown"] = page.locator(".launch.inside").count() > 0
         page.keyboard.press("t")
         done["the theme changes"] = page.locator("html[data-theme]").count() == 1
+        if AXE.is_file():
+            done["axe-core finds no fault (make page-tools)"] = faults_by_axe(page) == []
     return done
 
 

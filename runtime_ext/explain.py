@@ -21,6 +21,7 @@ from tvm_ios.explain.timeline import Timeline
 from tvm_ios.measuring.timing_device import TimingDevice
 from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.program.program import Program
+from tvm_ios.schedule.computed_units import computed_units
 from tvm_ios.schedule.first_difference import has_contraction
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Strategy
@@ -220,23 +221,17 @@ def _units(
 
     Where the schedule does not say, kinds are empty, the FLOPs are None and all can be tuned.
     """
-    everything = frozenset(range(len(program.units)))
     if "flops" not in schedule:
-        return ("",) * len(program.units), None, everything
-    kinds: dict[str, str] = {}
-    flops: dict[str, int] = {}
-    tunable: dict[str, bool] = {}
-    for stage in Schedule.from_json(schedule).stages:
-        merged = stage.strategy is Strategy.MERGE
-        for units in [stage.units] if merged else [(unit,) for unit in stage.units]:
-            name = "+".join(schedule["units"][unit] for unit in units)
-            described = schedule["graph"]["units"][units[0]]
-            kinds[name] = described["kind"]
-            flops[name] = sum(schedule["flops"][unit] for unit in units)
-            tunable[name] = has_contraction(described)
-    has_all = all(name in flops for name in program.units)
+        return ("",) * len(program.units), None, frozenset(range(len(program.units)))
+    described, flops = schedule["graph"]["units"], schedule["flops"]
+    computed = computed_units(Schedule.from_json(schedule), schedule["units"])
+    units_of = [computed.get(name, ()) for name in program.units]
     return (
-        tuple(kinds.get(name, "") for name in program.units),
-        [flops[name] for name in program.units] if has_all else None,
-        frozenset(n for n in everything if tunable.get(program.units[n], True)),
+        tuple("+".join(dict.fromkeys(described[u]["kind"] for u in units)) for units in units_of),
+        [sum(flops[u] for u in units) for units in units_of] if all(units_of) else None,
+        frozenset(
+            number
+            for number, units in enumerate(units_of)
+            if not units or any(has_contraction(described[u]) for u in units)
+        ),
     )

@@ -12,7 +12,7 @@ from runtime_ext.execution.executor import Span
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import OneThread, Session, random_values
 from runtime_ext.native_errors import SessionError
-from tvm_ios.deployment.choice import Machine, Shapes, choose, is_padded, misfit
+from tvm_ios.deployment.choice import Machine, Shapes, choose, choose_smallest, is_padded
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.files.array_files import Array
 
@@ -166,9 +166,7 @@ class DeploymentSession:
             If no program serves these shapes here, or any.
         """
         if shapes is None:
-            here = [entry for entry in self._entries if misfit(entry, self._machine) is None]
-            smallest = min(here or self._entries, key=lambda entry: entry.batch or 0)
-            shapes = smallest.shapes
+            shapes = choose_smallest(self._entries, self._machine).shapes
         types = {port.name: port.dtype for port in self.choose(shapes).inputs}
         return random_values([Port(n, "", shapes[n], dtype) for n, dtype in types.items()], seed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import onnx
@@ -60,6 +61,35 @@ def test_a_search_is_measured_on_the_device(model: Path, tmp_path: Path) -> None
     assert explained["latency_ms"] == pytest.approx(latencies["greedy"])
     refused = tvm_ios("explain", result["executable"], "--device", "recording")
     refused.refuses("'recording'", "RECORDING")
+
+
+def test_a_page_shows_streams_and_what_is_inside_of_persistent_kernels(
+    model: Path, tmp_path: Path
+) -> None:
+    executable = optimize(model, "abacus", "--policy", "rammer").json["executable"]
+    page = tmp_path / "page.html"
+    tvm_ios("report", executable, "--device", "abacus", "-o", page)
+    data = page.read_text().partition('id="data">')[2].partition("</script>")[0]
+    (shown,) = json.loads(data)["executables"]
+    before, run, inside = shown["runs"]
+    assert before["row"] == run["row"] == "stream"
+    (kernel,) = (n for n, unit in enumerate(shown["units"]) if unit["strategy"] == "co_schedule")
+    assert shown["units"][kernel]["flops"] > 0
+    # rTasks lie inside of their kernel's launch, and no vEU does two things at once.
+    assert inside["row"] == "vEU"
+    ((begin, end),) = (span[3:] for span in run["spans"] if span[0] == kernel)
+    assert max(span[4] for span in inside["spans"]) == pytest.approx(end, abs=1e-5)
+    assert {inside["parts"][span[5]]["kind"].partition("+")[0] for span in inside["spans"]} >= {
+        "conv2d"
+    }
+    for veu in range(inside["rows"]):
+        there = sorted(span[3:5] for span in inside["spans"] if span[1] <= veu <= span[2])
+        assert all(begin <= at for at, _ in there)
+        assert all(until <= at for (_, until), (at, _) in pairwise(there))
+    trace = tmp_path / "trace.json"
+    tvm_ios("trace", executable, "--device", "abacus", "-o", trace)
+    named = {e["args"].get("name") for e in json.loads(trace.read_text())["traceEvents"]}
+    assert "stream 0" in named
 
 
 def test_a_device_that_computes_verifies(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,17 @@ def test_what_is_run_is_what_pick_says(app: Path, tmp_path: Path) -> None:
     assert "x86-64-v2-1l-b1" in tvm_ios(*elsewhere).stdout
 
 
+def test_what_is_shown_is_what_runs_without_inputs(app: Path, tmp_path: Path) -> None:
+    taken = tvm_ios("run", app, "--repeat", 1, "--json").json["entry"]
+    page = tmp_path / "page.html"
+    commands = (("report", app, "-o", page), ("trace", app, "-o", tmp_path / "t.json"))
+    for command in (*commands, ("explain", app)):
+        outcome = tvm_ios(*command, "--repeat", 1)
+        assert outcome.code == 0, outcome.stderr
+        assert f"entry {taken} is taken" in outcome.stderr
+    assert f"tvm-ios: {taken}" in page.read_text()
+
+
 def test_rows_of_a_padded_batch_are_those_of_a_small_one(app: Path) -> None:
     deployment = load(app)
     assert isinstance(deployment, Deployment)
@@ -76,7 +87,6 @@ def test_refusals(app: Path, tmp_path: Path) -> None:
     tvm_ios("pick", app, *shapes(5)).refuses("input:5x3x16x16")
     tvm_ios("pick", app, "--arch", "pdp-11").refuses("pdp-11", "x86-64-v3")
     tvm_ios("pick", tmp_path).refuses(tmp_path, "deployment.json")
-    tvm_ios("explain", app).refuses(app, "deployment", "entries")
     other = ("optimize", "several_outputs", "--cost", "cpu", "--policy", "sequential")
     tvm_ios(*other, "-o", app).refuses(app, "two_inputs", "several_outputs")
     tvm_ios(*DESCRIBED, "--batch", "1,2", "-o", tmp_path / "a.tar").refuses("a.tar")

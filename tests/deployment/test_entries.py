@@ -35,20 +35,6 @@ def image(rows: int) -> Array:
     return np.random.default_rng(rows).standard_normal((rows, 4)).astype("float32")
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    app = tmp_path_factory.mktemp("made") / "app"
-    add_rows(app, 1)
-    add_rows(app, 4)
-    add_rows(app, 4, lanes=2)
-    return app
-
-
-@pytest.fixture
-def app(made: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(made, tmp_path / "app")
-
-
 def computes(app: Path, rows: int) -> str:
     """Runs a batch right; the entry that was taken."""
     loaded = load_program(app)

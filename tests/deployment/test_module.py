@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,18 +41,9 @@ def image(rows: int) -> Array:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    app = tmp_path_factory.mktemp("made") / "app"
-    add_rows(app, 1)
-    add_rows(app, 4)
-    add_rows(app, 4, lanes=2)
-    add_rows(app, 6, padding=False)
-    return app
-
-
-@pytest.fixture
-def app(made: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(made, tmp_path / "app")
+def made(made: Path) -> Path:
+    add_rows(made, 6, padding=False)
+    return made
 
 
 def load(app: Path, lanes: int | None = None) -> DeployedModule:

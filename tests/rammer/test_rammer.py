@@ -244,7 +244,7 @@ def test_the_simulation_is_what_a_device_of_exact_times_does(
     assert {f"u{unit}": end for unit, end in program.ends.items()} == ends
     assert simulate([program]) == (max(times[-1] for times in done),)
     ended = [0.0] * lanes
-    for share, begin, end in simulated_spans(graph, program):
+    for share, begin, end in simulated_spans(graph.predecessors, program):
         assert begin >= ended[share.lane]
         ended[share.lane] = end
     assert ended == list(program.clocks)

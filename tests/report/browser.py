@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.page_tools import AXE
+
 _QUIET = (
     *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
@@ -51,6 +53,13 @@ def opened(
         yield page
         context.close()
     assert complaints == []
+
+
+def faults_by_axe(page: Any) -> list[str]:
+    """What axe-core finds that people with a keyboard or a screen reader cannot use."""
+    page.add_script_tag(path=str(AXE))
+    violations = page.evaluate("axe.run().then(found => found.violations)")
+    return [f"{v['id']}: {v['nodes'][0]['html']}" for v in violations]
 
 
 def _serious(message: Any) -> bool:

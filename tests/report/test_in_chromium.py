@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.report.browser import chromium, opened
+from tests.page_tools import AXE, HOW
+from tests.report.browser import chromium, faults_by_axe, opened
 from tests.small_executable import save_small_executable
-from tvm_ios.api.report import executable_document, write_page
+from tvm_ios.api.report import page_document, write_page
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,7 +24,7 @@ pytestmark = [
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("playwright")
     folder = tmp_path_factory.mktemp("page")
-    document = executable_document(save_small_executable(folder / "small"), 3)
+    document = page_document(save_small_executable(folder / "small"), 3)
     write_page([document], folder / "page.html")
     write_page([document, {**document, "name": "other"}], folder / "both.html")
     return folder / "page.html"
@@ -180,6 +181,17 @@ def test_text_can_be_read_in_both_themes(dark: bool, path: Path) -> None:
             assert contrast(page, text, "color", ".card", "background-color") >= 4.5
         page.click("#theme")
         assert page.locator("html").get_attribute("data-theme") == ("light" if dark else "dark")
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason=f"there is no axe-core: {HOW}")
+@pytest.mark.parametrize("name", ["page.html", "both.html"])
+@pytest.mark.parametrize("dark", [False, True])
+def test_axe_finds_nothing_that_keeps_people_out(name: str, dark: bool, path: Path) -> None:
+    with opened(path.with_name(name), dark=dark) as page:
+        assert faults_by_axe(page) == []
+        page.locator(".node").first.click(force=True)
+        page.keyboard.press("?")
+        assert faults_by_axe(page) == []
 
 
 def contrast(page: Any, text: str, text_property: str, ground: str, property: str) -> float:

@@ -11,7 +11,9 @@
 ``tune.py``, ``bundle.py``
     Tune a model's kernels; pack a model for other machines.
 ``trace.py``, ``report.py``
-    A run for Perfetto; a page that shows an executable.
+    A run for Perfetto; a page that shows an executable, or what a bundle found.
+``explained.py``, ``bundled.py``
+    What these say of an executable's run, and of a bundle's results, as plain data.
 ``tails.py``
     Whether a model that was cut in two computes the same.
 ``candidates.py``, ``contests.py``, ``located.py``, ``optimized.py``

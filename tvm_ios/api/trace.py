@@ -56,11 +56,12 @@ def trace_executable(explanation: Explanation, path: Path) -> None:
         "median_ms": explanation.latency * 1e3,
     }
     title = f"{explanation.policy}: {explanation.timeline.seconds * 1e3:.3f} ms"
-    runs = [TracedRun(title, explanation.work, explanation.timeline, explanation.kinds)]
+    kinds, row = explanation.kinds, "lane" if explanation.executable.arch is None else "stream"
+    runs = [TracedRun(title, explanation.work, explanation.timeline, kinds, row)]
     if explanation.sequential is not None:
         work, run = explanation.sequential
         title = f"the same kernels one after another: {run.seconds * 1e3:.3f} ms"
-        runs.insert(0, TracedRun(title, work, run, explanation.kinds))
+        runs.insert(0, TracedRun(title, work, run, kinds, row))
     _write(path, runs, facts)
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tvm_ios.cli.options.completion import MODEL_SUFFIXES
 from tvm_ios.errors import UserError
-
-if TYPE_CHECKING:
-    from runtime_ext.execution.foreign_build import ForeignBuild
-    from runtime_ext.explain import Explanation
 
 
 def refuse_models(path: Path) -> None:
@@ -35,19 +31,27 @@ def _is_of_the_zoo(path: Path) -> bool:
     return str(path) in zoo.names()
 
 
-def refuse_foreign(path: Path, explanation: Explanation | ForeignBuild) -> Explanation:
-    """The explanation of an executable of ours.
+def program_at(path: Path) -> Path:
+    """Where the executable is that a command is to show: of a deployment one of its entries.
+
+    That is what ``run`` takes there without inputs: on this machine, for the smallest batch. Which
+    one it is stands on standard error.
 
     Raises
     ------
     UserError
-        If another runtime's build was saved in its place, which tells nothing of its launches.
+        As of :func:`refuse_models`, or if no entry of the deployment fits this machine.
     """
-    from runtime_ext.execution.foreign_build import ForeignBuild
+    from tvm_ios.deployment.registry import is_deployment
 
-    if isinstance(explanation, ForeignBuild):
-        raise UserError(
-            f"{path} is {explanation.sentence}, and only that runtime can say what it launches: "
-            "`tvm-ios optimize --fallback none` keeps a program of ours"
-        )
-    return explanation
+    refuse_models(path)
+    if not is_deployment(path):
+        return path
+    from runtime_ext.deployment.deployment import load_deployment
+    from runtime_ext.deployment.files import entry_folder
+    from tvm_ios.deployment.choice import choose_smallest
+
+    deployment = load_deployment(path)
+    taken = choose_smallest(deployment.registry.entries, deployment.machine)
+    print(f"tvm-ios: of {path} entry {taken.id} is taken", file=sys.stderr)
+    return entry_folder(path, taken.id)

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.executables import refuse_models
+from tvm_ios.cli.executables import program_at
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import (
     Debug,
@@ -65,12 +65,13 @@ def explain(
     """
     from runtime_ext.execution.foreign_build import ForeignBuild
     from runtime_ext.explain import explain as find_out
+    from tvm_ios.api.explained import explanation_json
     from tvm_ios.measuring.timing_device import open_timing_device
     from tvm_ios.plot import plot_run, require_picture, save_picture
 
-    refuse_models(executable)
     if plot is not None:
         require_picture(plot)
+    executable = program_at(executable)
     opened = None if device is None else open_timing_device(device)
     explanation = find_out(executable, repeat, device=opened)
     if isinstance(explanation, ForeignBuild):
@@ -91,7 +92,7 @@ def explain(
         save_picture(drawn, plot)
     tell_tail(explanation.tail)
     if as_json:
-        print_json(_json(explanation))
+        print_json(explanation_json(explanation))
     else:
         _print(executable, explanation)
 
@@ -121,44 +122,6 @@ def _print_foreign(path: Path, build: ForeignBuild, as_json: bool) -> None:
 def _measured_text(measured: Mapping[str, float]) -> str:
     latencies = (f"{policy} {ms:.3f}" for policy, ms in measured.items())
     return f"when it was made, in ms: {', '.join(latencies)}"
-
-
-def _json(explanation: Explanation) -> dict[str, Any]:
-    total, *blocks = [
-        {**region.to_json(explanation.names), "advice": advice}
-        for region, advice in zip(
-            (explanation.total, *explanation.blocks), explanation.advice, strict=True
-        )
-    ]
-    return {
-        "policy": explanation.policy,
-        **({} if explanation.device is None else {"device": explanation.device}),
-        "measured_ms": {policy: seconds * 1e3 for policy, seconds in explanation.measured.items()},
-        "lanes": explanation.lanes,
-        "memory": {"arena_bytes": explanation.arena, "unshared_bytes": explanation.unshared},
-        "latency_ms": explanation.latency * 1e3,
-        "disturbance": explanation.disturbance,
-        "preemptions": explanation.preemptions,
-        "peak": {
-            "gflops": explanation.peaks.flops / 1e9,
-            "gbps": explanation.peaks.bandwidth / 1e9,
-            "cache_bytes": explanation.peaks.cache,
-        },
-        "tail": explanation.tail,
-        "total": total,
-        "blocks": blocks,
-        "hot": [
-            {
-                "units": [explanation.names[unit] for unit in row.units],
-                "kernels": row.kernels,
-                "ms": row.seconds * 1e3,
-                "share": row.share,
-                "gflops": None if row.flops_per_second is None else row.flops_per_second / 1e9,
-                "gbps": row.bytes_per_second / 1e9,
-            }
-            for row in explanation.hot
-        ],
-    }
 
 
 def _print(path: Path, explanation: Explanation) -> None:

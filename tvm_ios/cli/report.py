@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from tvm_ios.cli.executables import refuse_models
+from tvm_ios.cli.executables import program_at
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
 from tvm_ios.cli.options.search_options import DeviceName
@@ -48,26 +48,17 @@ def report(
     The page needs no network. It has the graph of units with their stages and groups; a run on its
     lanes, below a run of the same kernels one unit after another; what waited for what; the bytes
     in use; what bounds each block, and what would help; a table of units; and what each policy came
-    to. An executable runs on random inputs for it. Of a bundle it shows what was measured there.
+    to. An executable runs on random inputs for it. Of a bundle it shows what was measured there, of
+    a deployment the program that this machine takes for the smallest batch.
     """
-    from tvm_ios.api.report import (
-        bundle_document,
-        executable_document,
-        is_bundle,
-        require_page,
-        write_page,
-    )
+    from tvm_ios.api.report import page_document, require_page, write_page
     from tvm_ios.measuring.timing_device import open_timing_device
 
     output = output or Path(f"{executable.with_suffix('').name or 'report'}.html")
     require_page(output)
     opened = None if device is None else open_timing_device(device)
-    documents: list[dict[str, Any]] = []
-    for path in (executable, *([] if compare is None else [compare])):
-        refuse_models(path)
-        documents.append(
-            bundle_document(path) if is_bundle(path) else executable_document(path, repeat, opened)
-        )
+    paths = [executable] if compare is None else [executable, compare]
+    documents = [page_document(program_at(path), repeat, opened) for path in paths]
     write_page(documents, output)
     size = output.stat().st_size
     if as_json:

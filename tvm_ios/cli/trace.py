@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from tvm_ios.cli.executables import refuse_foreign, refuse_models
+from tvm_ios.cli.executables import program_at
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import (
     Debug,
@@ -52,13 +52,14 @@ def trace(
     A counter has the bytes of the arena in use. Inputs are random.
     """
     from runtime_ext.explain import explain
+    from tvm_ios.api.explained import require_ours
     from tvm_ios.api.trace import require_trace, trace_executable
     from tvm_ios.measuring.timing_device import open_timing_device
 
-    refuse_models(executable)
     require_trace(output)
+    executable = program_at(executable)
     opened = None if device is None else open_timing_device(device)
-    explanation = refuse_foreign(
+    explanation = require_ours(
         executable, explain(executable, repeat, device=opened, beside=sequential)
     )
     trace_executable(explanation, output)

@@ -8,7 +8,7 @@ the last one ends with it. What is neither has only its units' work, which takes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
@@ -122,6 +122,39 @@ def schedule_spans(
     return _one_after_another(staged, schedule.latencies, "lane", Basis.MEASURED)
 
 
+def placed_spans(
+    predecessors: Sequence[int], placement: Placement, alone: Mapping[int, float], lanes: int
+) -> list[UnitSpan]:
+    """rTasks of a co-scheduled stage where they were placed, simulated; rows are lanes (vEUs).
+
+    A unit's rTasks take alike, together what it takes alone.
+
+    Parameters
+    ----------
+    predecessors
+        For each unit of the graph the bit set of those that it reads from.
+    placement
+        Where the rTasks run.
+    alone
+        For each unit of the stage its seconds, or its work.
+    lanes
+        How many there are.
+    """
+    tasks: dict[int, dict[int, int]] = {}
+    for share in placement:
+        phases = tasks.setdefault(share.unit, {})
+        phases[share.phase] = max(phases.get(share.phase, 0), share.end)
+    kernels: dict[int, RKernel] = {}
+    for unit, phases in tasks.items():
+        each = tuple(alone[unit] / len(phases) / count for count in phases.values())
+        kernels[unit] = RKernel("placed", tuple(phases.values()), each, alone[unit])
+    program = RProgram(tuple(tasks), kernels, placement, (0.0,) * lanes, {})
+    return [
+        UnitSpan((share.unit,), share.lane, share.lane, begin, end)
+        for share, begin, end in simulated_spans(predecessors, program)
+    ]
+
+
 def _one_after_another(
     staged: Sequence[Sequence[UnitSpan]], lengths: Sequence[float], row_name: str, basis: Basis
 ) -> ScheduleSpans:
@@ -163,7 +196,8 @@ def _on_lanes(
         work = sum(_seconds(graph, schedule, unit, lanes, timed) for unit in stage.units)
         return [UnitSpan(stage.units, 0, lanes - 1, 0.0, work)]
     if stage.strategy is Strategy.CO_SCHEDULE and position in schedule.placements:
-        return _placed(graph, schedule, schedule.placements[position], lanes, timed)
+        alone = {unit: _seconds(graph, schedule, unit, 1, timed) for unit in stage.units}
+        return placed_spans(graph.predecessors, schedule.placements[position], alone, lanes)
     recorded = recorded_latency(schedule.stages, schedule.unit_latencies, lanes) if timed else None
     free = [0.0] * lanes
     spans: list[UnitSpan] = []
@@ -177,26 +211,6 @@ def _on_lanes(
             for lane in team:
                 free[lane] = end
     return spans
-
-
-def _placed(
-    graph: OpGraph, schedule: Schedule, placement: Placement, lanes: int, timed: bool
-) -> list[UnitSpan]:
-    """rTasks where they were placed; a unit's rTasks take alike, together what it takes alone."""
-    tasks: dict[int, dict[int, int]] = {}
-    for share in placement:
-        phases = tasks.setdefault(share.unit, {})
-        phases[share.phase] = max(phases.get(share.phase, 0), share.end)
-    kernels: dict[int, RKernel] = {}
-    for unit, phases in tasks.items():
-        seconds = _seconds(graph, schedule, unit, 1, timed)
-        each = tuple(seconds / len(phases) / count for count in phases.values())
-        kernels[unit] = RKernel("placed", tuple(phases.values()), each, seconds)
-    program = RProgram(tuple(tasks), kernels, placement, (0.0,) * lanes, {})
-    return [
-        UnitSpan((share.unit,), share.lane, share.lane, begin, end)
-        for share, begin, end in simulated_spans(graph, program)
-    ]
 
 
 def _stretched(spans: Sequence[UnitSpan], seconds: float) -> list[UnitSpan]:

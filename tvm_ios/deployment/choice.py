@@ -63,6 +63,19 @@ def choose(entries: Sequence[Entry], machine: Machine, shapes: Shapes) -> Entry:
     return min(rivals, key=lambda e: (-e.lanes, _latency(e), e.id.encode()))
 
 
+def choose_smallest(entries: Sequence[Entry], machine: Machine) -> Entry:
+    """The entry that a machine takes for the smallest batch of those that it can run.
+
+    Raises
+    ------
+    DeploymentError
+        If none fits; names what there is.
+    """
+    here = [entry for entry in entries if misfit(entry, machine) is None]
+    smallest = min(here or entries, key=lambda entry: entry.batch or 0)
+    return choose(entries, machine, smallest.shapes)
+
+
 def misfit(entry: Entry, machine: Machine, shapes: Shapes | None = None) -> str | None:
     """Why a machine cannot take an entry for these shapes, or for its own; None if it can."""
     return _machine_misfit(entry, machine) or (

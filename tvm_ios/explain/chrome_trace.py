@@ -33,12 +33,15 @@ class TracedRun:
         The run of it.
     kinds
         For each unit of the program its operator; empty where nobody knows.
+    row
+        What a lane is there: a lane, or a stream.
     """
 
     title: str
     work: Work
     run: Timeline
     kinds: Sequence[str] = ()
+    row: str = "lane"
 
 
 def chrome_trace(
@@ -62,7 +65,7 @@ def _events(process: int, traced: TracedRun) -> Iterable[dict[str, Any]]:
     yield _named("process_name", process, 0, traced.title)
     yield {**_event("M", process, 0), "name": "process_sort_index", "args": {"sort_index": process}}
     for lane in range(len(program.lanes)):
-        yield _named("thread_name", process, lane + 1, f"lane {lane}")
+        yield _named("thread_name", process, lane + 1, f"{traced.row} {lane}")
     yield from _slices(process, traced)
     yield from _flows(process, program, traced.run)
     for second, nbytes in arena_use(traced.work, traced.run):

@@ -108,7 +108,7 @@ def plot_placement(graph: OpGraph, program: RProgram, *, ax: Any = None) -> Any:
     lanes = len(program.clocks)
     ax = axes(ax, (13, 1.5 + 0.55 * min(lanes, 12)))
     boxes: list[Box] = []
-    for share, begin, end in simulated_spans(graph, program):
+    for share, begin, end in simulated_spans(graph.predecessors, program):
         op = graph.operators[share.unit]
         name = f"{op.name.rpartition('/')[2]} x {share.end - share.begin}"
         colour = COLOURS[family_of(op.kind)]

@@ -96,15 +96,25 @@ def simulate(programs: Sequence[RProgram]) -> tuple[float, ...]:
     return tuple(max(program.clocks) for program in programs)
 
 
-def simulated_spans(graph: OpGraph, program: RProgram) -> tuple[tuple[Share, float, float], ...]:
-    """For each share of the placement when it begins and ends in the simulation, in seconds."""
+def simulated_spans(
+    predecessors: Sequence[int], program: RProgram
+) -> tuple[tuple[Share, float, float], ...]:
+    """For each share of the placement when it begins and ends in the simulation, in seconds.
+
+    Parameters
+    ----------
+    predecessors
+        For each unit of the graph the bit set of those that it reads from.
+    program
+        An rProgram with its placement.
+    """
     clocks = [0.0] * len(program.clocks)
     #: For each unit the end of its last phase so far, and which that is.
     ends: dict[int, float] = {}
     spans: list[tuple[Share, float, float]] = []
     shares = groupby(program.placement, lambda share: (share.unit, share.phase))
     for (unit, phase), same in shares:
-        before = [ends[p] for p in bits(graph.predecessors[unit]) if p in ends]
+        before = [ends[p] for p in bits(predecessors[unit]) if p in ends]
         ready = ends[unit] if phase else max(before, default=0.0)
         for share in same:
             begin = max(clocks[share.lane], ready)

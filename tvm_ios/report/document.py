@@ -8,6 +8,7 @@ are milliseconds.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from tvm_ios.schedule.stage import Stage
 _DECIMALS = 5
 
 
-def run_document(title: str, work: Work, run: Timeline) -> dict[str, Any]:
+def run_document(title: str, work: Work, run: Timeline, row: str) -> dict[str, Any]:
     """A run that was measured, or that a device timed launch by launch.
 
     Parameters
@@ -35,19 +36,23 @@ def run_document(title: str, work: Work, run: Timeline) -> dict[str, Any]:
         The program's tasks.
     run
         When its launches ran.
+    row
+        What a lane is there: a lane, or a stream.
     """
     number = {(step.lane, step.place): place for place, step in enumerate(run.steps)}
     return {
         "title": title,
-        "ms": _ms(run.seconds),
-        "row": "lane",
+        "ms": milliseconds(run.seconds),
+        "row": row,
         "rows": run.lanes,
-        "spans": [[s.unit, s.lane, s.lane, _ms(s.begin), _ms(s.end)] for s in run.steps],
+        "spans": [
+            [s.unit, s.lane, s.lane, milliseconds(s.begin), milliseconds(s.end)] for s in run.steps
+        ],
         "waits": [
-            [number[w.lane, w.place], number[w.by_lane, w.by_place], _ms(w.seconds)]
+            [number[w.lane, w.place], number[w.by_lane, w.by_place], milliseconds(w.seconds)]
             for w in awaited_launches(work.program, run)
         ],
-        "arena": [[_ms(second), nbytes] for second, nbytes in arena_use(work, run)],
+        "arena": [[milliseconds(second), nbytes] for second, nbytes in arena_use(work, run)],
     }
 
 
@@ -55,11 +60,11 @@ def staged_document(title: str, spans: ScheduleSpans) -> dict[str, Any]:
     """A schedule laid out by what is known of its stages and units, where no run was seen."""
     return {
         "title": f"{title} ({spans.basis.value})",
-        "ms": _ms(spans.ends[-1]) if spans.ends else 0.0,
+        "ms": milliseconds(spans.ends[-1]) if spans.ends else 0.0,
         "row": spans.row_name,
         "rows": spans.rows,
         "spans": [
-            [unit, s.first_row, s.last_row, _ms(s.begin), _ms(s.end)]
+            [unit, s.first_row, s.last_row, milliseconds(s.begin), milliseconds(s.end)]
             for s in spans.spans
             for unit in s.units
         ],
@@ -122,10 +127,32 @@ def graph_document(
     return {"units": units, "edges": edges, "stages": len(stages)}
 
 
+def policy_document(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a page says of a policy, of a row of an executable's notes or of a bundle's results."""
+    ms = row["latency_ms"] if "latency_ms" in row else row["latency"] * 1e3
+    return {
+        "policy": str(row["policy"]),
+        "ms": ms,
+        "ratio": row.get("ratio"),
+        "stages": row.get("stages"),
+        "error": row.get("max_rel_error"),
+    }
+
+
+def target_name(text: str) -> str:
+    """What people call a target, which is JSON in some versions of TVM."""
+    try:
+        target = json.loads(text)
+        return " ".join(str(target[key]) for key in ("kind", "mcpu", "arch") if target.get(key))
+    except (ValueError, AttributeError, TypeError):
+        return text
+
+
 def _tensor(graph: OpGraph, number: int) -> str:
     tensor = graph.tensors[number]
     return f"{'x'.join(map(str, tensor.shape))} {tensor.dtype}"
 
 
-def _ms(seconds: float) -> float:
+def milliseconds(seconds: float) -> float:
+    """To 10 ns, which is what a page shows at most."""
     return round(seconds * 1e3, _DECIMALS)

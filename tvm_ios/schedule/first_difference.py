@@ -52,6 +52,14 @@ def has_contraction(unit: Mapping[str, Any]) -> bool:
     return "conv2d" in kinds and any(len(shape) == 4 and shape[1] > 1 for shape in shapes)
 
 
+def predecessors(described: Mapping[str, Any]) -> list[int]:
+    """For each unit of a described graph the bit set of those that it reads from."""
+    return [
+        sum(1 << n for n in {int(read.split()[1]) for read in unit["reads"] if read[:5] == "unit "})
+        for unit in described["units"]
+    ]
+
+
 def kinds(described: Mapping[str, Any]) -> list[str]:
     """The kinds of the units of a described graph."""
     return [str(unit["kind"]) for unit in described.get("units", ())]

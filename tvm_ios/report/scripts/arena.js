@@ -3,7 +3,7 @@ function drawArena(parent, executable, state) {
   const runs = executable.runs.filter((run) => run.arena.length);
   if (!runs.length || !executable.memory) return;
   const { arena_bytes: size, least_bytes: least, unshared_bytes: unshared } = executable.memory;
-  const { section } = card(parent, "arena", "Memory over time",
+  const { section } = card(parent, executable, "arena", "Memory over time",
     `arena ${format.bytes(size)}, lower bound ${format.bytes(least)}, without sharing ${format.bytes(unshared)}`);
   const height = 132, svg = section.append("svg").attr("height", height).attr("role", "img")
     .attr("aria-label", `At most ${format.bytes(d3.max(runs.at(-1).arena, (step) => step[1]))} of an arena of ${format.bytes(size)} are in use at once; no arena is smaller than ${format.bytes(least)}.`);

@@ -3,7 +3,7 @@ const BOUNDS = [["critical_path", "critical path"], ["work_over_lanes", "work ov
 
 function drawBlocks(parent, executable, state) {
   if (!executable.total) return;
-  const { section } = card(parent, "blocks", "What bounds each block", "bounds in ms, the largest in bold; shares of the lanes' time");
+  const { section } = card(parent, executable, "blocks", "What bounds each block", "bounds in ms, the largest in bold; shares of the lanes' time");
   const table = section.append("div").attr("class", "scroll").append("table");
   const columns = ["block", "units", "ms", ...BOUNDS.map(([, name]) => name), "seen / bound", "busy, waiting, launching", "what would help"];
   table.append("thead").append("tr").selectAll("th").data(columns).join("th").attr("scope", "col").classed("left", (name) => name.startsWith("what")).text((name) => name);

@@ -5,9 +5,10 @@ const FAMILIES = {
   "element by element": [105, 1], "data movement": [250, 0.12], "other": [25, 1],
 };
 
-function paint(selection, executable, colouring, number = (d) => d) {
+/* Each element is painted as the unit that is given for it. */
+function paint(selection, colouring, unit) {
   selection.each(function (d) {
-    const [hue, group, strength] = hueOf(executable.units[number(d)], colouring);
+    const [hue, group, strength] = hueOf(unit(d), colouring);
     this.style.cssText = `--h:${hue};--g:${group};--k:${strength}`;
   });
 }
@@ -51,11 +52,11 @@ function legend(parent, executable, state) {
       const there = new Set(executable.units.map((unit) => unit.family));
       for (const [name, [hue, strength]] of Object.entries(FAMILIES)) if (there.has(name)) entry(hue, 0, strength, name);
     } else if (state.colouring === "block") {
-      box.append("span").text("a hue a block, which repeat after eight");
+      box.append("span").text("each block has a hue; hues repeat after eight");
     } else {
       const most = Math.min(4, 1 + d3.max(executable.units, (unit) => unit.group));
       for (let group = 0; group < most; group++) entry(HUES[0], group, 1, most > 1 ? `group ${group}` : "one group a stage");
-      box.append("span").text("each stage has its hue, which repeat after eight");
+      box.append("span").text("each stage has a hue; hues repeat after eight");
     }
     const names = { merge: "hatched: merged", co_schedule: "dotted: co-scheduled" };
     for (const strategy of new Set(executable.units.map((unit) => unit.strategy))) {

@@ -16,6 +16,7 @@ const format = {
     if (value == null) return "–";
     return value >= 1e9 ? `${(value / 1e9).toFixed(2)} G` : value >= 1e6 ? `${(value / 1e6).toFixed(1)} M` : d3.format(",")(value);
   },
+  number: (value, what) => `${value} ${what}${value === 1 ? "" : "s"}`,
   percent: (value) => (value == null ? "–" : `${(value * 100).toFixed(0)} %`),
   ratio: (value) => (value == null ? "–" : value.toFixed(3)),
   /* The last part of a name, with what contains it if there is room. */

@@ -1,6 +1,6 @@
 /* The graph of units: pan, zoom, hover, and what is known of the chosen unit. */
 function drawGraph(parent, executable, state) {
-  const { section, head } = card(parent, "graph", "Operator graph", `${executable.units.length} units, ${executable.stages} stages`);
+  const { section, head } = card(parent, executable, "graph", "Operator graph", `${format.number(executable.units.length, "unit")}, ${format.number(executable.stages, "stage")}`);
   const stage = section.append("div").attr("class", "stage");
   const svg = stage.append("svg").attr("tabindex", 0).attr("role", "application")
     .attr("aria-label", "Graph of units. Plus and minus zoom, arrows move; the table of units has the same units.");
@@ -77,7 +77,7 @@ function drawGraph(parent, executable, state) {
     nodes.append("rect").attr("class", "fill").attr("rx", 7).attr("width", NODE.width).attr("height", NODE.height);
     nodes.filter((number) => patterns.of(executable.units[number]) !== "none").append("rect").attr("rx", 7)
       .attr("width", NODE.width).attr("height", NODE.height).attr("fill", (number) => patterns.of(executable.units[number])).attr("pointer-events", "none");
-    nodes.append("text").attr("x", 9).attr("y", 16).text((number) => format.short(executable.units[number].name, 21));
+    nodes.append("text").attr("x", 9).attr("y", 16).text((number) => format.short(executable.units[number].name, 20));
     nodes.append("text").attr("class", "second").attr("x", 9).attr("y", 30)
       .text((number) => secondLine(executable.units[number]));
     colour();
@@ -85,7 +85,7 @@ function drawGraph(parent, executable, state) {
     overview(stage, svg, zoom, where, executable, state);
     mark();
   }
-  function colour() { if (nodes) paint(nodes.select("rect.fill"), executable, state.colouring); }
+  function colour() { if (nodes) paint(nodes.select("rect.fill"), state.colouring, (number) => executable.units[number]); }
   function mark() {
     if (!nodes) return;
     const hovered = state.unitIn(executable, state.hovered), chosen = state.unitIn(executable, state.chosen);
@@ -134,7 +134,7 @@ function overview(stage, svg, zoom, where, executable, state) {
   };
   const go = (event) => { const [x, y] = d3.pointer(event, canvas.node()); zoom.translateTo(svg, x / k, y / k); };
   small.on("click", go).call(d3.drag().on("drag", (event) => go(event.sourceEvent)));
-  const colour = () => paint(dots, executable, state.colouring, (node) => where.nodes.indexOf(node));
+  const colour = () => paint(dots, state.colouring, (node) => executable.units[where.nodes.indexOf(node)]);
   zoom.on("zoom.overview", ({ transform }) => follow(transform));
   state.when("colouring", colour);
   colour();

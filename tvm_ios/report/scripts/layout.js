@@ -1,6 +1,6 @@
 /* Cards and the two columns that they stand in, and where dagre places the units of a graph. */
-function card(parent, kind, title, note = "") {
-  const section = parent.append("section").attr("class", `card ${kind}`).attr("aria-label", title);
+function card(parent, executable, kind, title, note = "") {
+  const section = parent.append("section").attr("class", `card ${kind}`).attr("aria-label", executable.compared ? `${title}: ${executable.name}` : title);
   const head = section.append("header"), heading = head.append("h2").text(title);
   if (note) heading.append("small").text(`  ${note}`);
   return { section, head };

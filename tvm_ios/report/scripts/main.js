@@ -9,18 +9,18 @@ function drawHead(parent, executable) {
     box.append("span").text(label);
   };
   figure(format.ms(executable.latency_ms), executable.total ? "median latency" : "latency, measured", executable.basis);
-  const [first, last] = [executable.runs[0], executable.runs.at(-1)];
+  const first = executable.runs[0], last = executable.run;
   const paired = executable.confirmed.sequential;
   if (paired) figure(format.ratio(paired.median), "of the sequential program", `${paired.pairs} pairs of runs, ${paired.low.toFixed(3)} to ${paired.high.toFixed(3)}`);
   else if (executable.total && first !== last && first.ms) figure(format.ratio(last.ms / first.ms), "of its kernels one after another", "fastest run over fastest run");
   if (executable.total) {
-    figure(format.percent(executable.total.busy), "of the lanes' time in kernels");
-    figure(format.percent(executable.total.waiting), "of the lanes' time waiting");
+    figure(format.percent(executable.total.busy), `of the ${executable.run.row}s' time in kernels`);
+    figure(format.percent(executable.total.waiting), `of the ${executable.run.row}s' time waiting`);
     const name = BOUNDS.find(([key]) => key === executable.total.bound)[1];
     figure(format.ms(executable.total.bounds_ms[executable.total.bound]), `largest bound: ${name}`);
   }
   if (executable.memory) figure(format.bytes(executable.memory.arena_bytes), `arena; apart ${format.bytes(executable.memory.unshared_bytes)}`);
-  if (executable.peak) figure(`${executable.peak.gflops.toFixed(0)} GFLOP/s`, `peak of ${executable.lanes} lane${executable.lanes > 1 ? "s" : ""}; ${executable.peak.gbps.toFixed(1)} GB/s`);
+  if (executable.peak) figure(`${executable.peak.gflops.toFixed(0)} GFLOP/s`, `peak of ${executable.run.row === "lane" ? format.number(executable.lanes, "lane") : "the device"}; ${executable.peak.gbps.toFixed(1)} GB/s`);
   if (executable.total) head.append("p").attr("class", "says").text(executable.total.advice);
   if (executable.disturbance > 1.3 || executable.preemptions > 0.5) {
     head.append("p").attr("class", "says warn").text(

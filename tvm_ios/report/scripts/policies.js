@@ -1,12 +1,12 @@
 /* What each policy came to when the executable was made. */
 function drawPolicies(parent, executable) {
   if (!executable.policies.length) return;
-  const { section } = card(parent, "policies", "What each policy came to", "measured in turn when the executable was made");
+  const { section } = card(parent, executable, "policies", "What each policy came to", "measured in turn when the executable was made");
   const base = executable.policies.find((row) => row.policy === "sequential")?.ms;
   // What is many times slower would leave no room for the others.
   const longest = d3.max(executable.policies.filter((row) => !base || row.ms <= 3 * base), (row) => row.ms);
   const table = section.append("div").attr("class", "scroll").append("table");
-  table.append("thead").append("tr").selectAll("th").data(["policy", "stages", "ms", "to sequential", "largest error", ""]).join("th").attr("scope", "col").text((d) => d);
+  table.append("thead").append("tr").selectAll("th").data(["policy", "stages", "ms", "to sequential", "largest error", "latency"]).join("th").attr("scope", "col").classed("left", (name) => name === "latency").text((name) => name);
   const rows = table.append("tbody").selectAll("tr").data(executable.policies).join("tr").classed("kept", (row) => row.policy === executable.kept);
   rows.append("td").text((row) => row.policy + (row.policy === executable.kept ? " (kept)" : ""));
   rows.append("td").text((row) => row.stages ?? "–");

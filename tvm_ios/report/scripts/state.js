@@ -28,7 +28,7 @@ class State extends EventTarget {
     this.block = same ? null : { executable, number };
     this.chosen = null;
     if (!same) {
-      const inside = executable.runs.at(-1).spans.filter((s) => executable.units[s[0]].block === number);
+      const inside = executable.run.spans.filter((s) => executable.units[s[0]].block === number);
       if (inside.length) this.show(d3.min(inside, (s) => s[3]), d3.max(inside, (s) => s[4]));
       say(`block ${number}`);
     }
@@ -57,6 +57,8 @@ function say(text) { document.getElementById("said").textContent = text; }
 /* Numbers of units by name, and neighbours, which data do not repeat. */
 function prepared(executable) {
   executable.numberOf = new Map(executable.units.map((unit, number) => [unit.name, number]));
+  // The run of the schedule; what a run has inside of its kernels has parts.
+  executable.run = executable.runs.findLast((run) => !run.parts);
   executable.before = executable.units.map(() => []);
   executable.after = executable.units.map(() => []);
   for (const [from, to] of executable.edges) { executable.after[from].push(to); executable.before[to].push(from); }

@@ -1,7 +1,7 @@
 /* The table of units; its rows are what the graph and the timeline show, for those who cannot see them too. */
 function drawUnits(parent, executable, state) {
   const timed = executable.units.some((unit) => unit.gflops != null);
-  const { section } = card(parent, "units", "Units", "times in which at least one lane worked on a unit; of peak: of the lanes that it had");
+  const { section } = card(parent, executable, "units", "Units", "times in which at least one lane worked on a unit; of peak: of the lanes that it had");
   const columns = [
     ["unit", (u) => u.name, (u) => u.name], ["operator", (u) => u.kind, (u) => u.kind],
     ["stage", (u) => u.stage, (u) => u.stage ?? "–"], ["group", (u) => u.group, (u) => u.group], ["block", (u) => u.block, (u) => u.block],

@@ -1,0 +1,89 @@
+"""What happens inside of persistent kernels on a GPU: rTasks on the vEUs where they were placed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm_ios.costs.stage_spans import UnitSpan, placed_spans
+from tvm_ios.explain.timeline import Timeline
+from tvm_ios.graph.operator_families import family_of
+from tvm_ios.report.document import milliseconds
+from tvm_ios.schedule.first_difference import predecessors
+from tvm_ios.schedule.schedule import Schedule
+
+
+def inside_kernels(
+    saved: Mapping[str, Any], units: Sequence[str], run: Timeline
+) -> list[dict[str, Any]]:
+    """The vEUs of a run's persistent kernels; empty if it has none.
+
+    Nobody sees when an rTask runs: as the placement was found, it is simulated, and stretched to
+    the launch of its kernel.
+
+    Parameters
+    ----------
+    saved
+        The schedule, as executables have it.
+    units
+        The names of the program's units.
+    run
+        When they ran.
+    """
+    schedule = Schedule.from_json(saved)
+    names: list[str] = saved["units"]
+    numbers = {name: number for number, name in enumerate(units)}
+    rows = 0
+    spans: list[list[float]] = []
+    for position, placement in schedule.placements.items():
+        stage = schedule.stages[position].units
+        number = numbers.get("+".join(names[unit] for unit in stage))
+        launch = next((step for step in run.steps if step.unit == number), None)
+        if launch is None:
+            continue
+        alone = {unit: saved["flops"][unit] or 1 for unit in stage}
+        if all(unit in schedule.unit_latencies for unit in stage):
+            alone = {unit: schedule.unit_latencies[unit][0] for unit in stage}
+        lanes = 1 + max(share.lane for share in placement)
+        placed = placed_spans(predecessors(saved["graph"]), placement, alone, lanes)
+        factor = (launch.end - launch.begin) / max(span.end for span in placed)
+        rows = max(rows, lanes)
+        for span in _joined(placed):
+            begin, end = (launch.begin + factor * at for at in (span.begin, span.end))
+            rows_and_times = span.first_row, span.last_row, milliseconds(begin), milliseconds(end)
+            spans.append([launch.unit, *rows_and_times, span.units[0]])
+    if not spans:
+        return []
+    kinds = [str(unit["kind"]) for unit in saved["graph"]["units"]]
+    return [
+        {
+            "title": "inside of persistent kernels: rTasks where they were placed, in proportion",
+            "ms": milliseconds(run.seconds),
+            "row": "vEU",
+            "rows": rows,
+            "spans": spans,
+            "waits": [],
+            "arena": [],
+            "parts": [
+                {"name": name, "kind": kind, "family": family_of(kind).value}
+                for name, kind in zip(names, kinds, strict=True)
+            ],
+        }
+    ]
+
+
+def _joined(spans: Sequence[UnitSpan]) -> list[UnitSpan]:
+    """What runs alike on neighbouring rows as one span of all of them."""
+    joined: list[UnitSpan] = []
+    for span in sorted(spans, key=lambda s: (s.units, s.begin, s.end, s.first_row)):
+        last = joined[-1] if joined else None
+        alike = last is not None and (last.units, last.begin, last.end) == (
+            span.units,
+            span.begin,
+            span.end,
+        )
+        if last is not None and alike and last.last_row + 1 == span.first_row:
+            joined[-1] = UnitSpan(span.units, last.first_row, span.last_row, span.begin, span.end)
+        else:
+            joined.append(span)
+    return joined
