@@ -17,7 +17,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def optimized(model: Path, out: Path, *options: object) -> Outcome:
-    limits = ["--lanes", 1, "--policy", "sequential", "-o", out]
+    limits = ["--lanes", 1, "--policy", "sequential", "--fallback", "none", "-o", out]
     return tvm_ios_process("optimize", model, *limits, *options, brief=True)
 
 

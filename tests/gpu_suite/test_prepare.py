@@ -48,7 +48,15 @@ class Bundles:
 def bundles(module: Any, monkeypatch: pytest.MonkeyPatch) -> Bundles:
     made = Bundles()
     monkeypatch.setattr(module.subprocess, "run", made.run)
+    # Compressing TVM's libraries takes seconds.
+    monkeypatch.setattr(module, "_pack_tvm_runtime", Path.touch)
     return made
+
+
+@pytest.fixture
+def without_code(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copying all of our code takes seconds."""
+    monkeypatch.setattr(module, "_copy_code", lambda suite: None)
 
 
 def prepare(module: Any, suite: Path, **options: Any) -> None:
@@ -59,6 +67,7 @@ def prepare(module: Any, suite: Path, **options: Any) -> None:
     module.prepare_suite(suite, slices, **machine, **options)
 
 
+@pytest.mark.usefixtures("without_code")
 def test_it_goes_on_where_it_was(
     module: Any, bundles: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,6 +87,7 @@ def test_it_goes_on_where_it_was(
     assert len(bundles.made) == 5, "all is there"
 
 
+@pytest.mark.usefixtures("without_code")
 def test_several_at_once(
     module: Any, bundles: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,6 +100,7 @@ def test_several_at_once(
     assert "squeezenet-16 is broken" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("without_code")
 def test_a_bundle_of_another_format_is_made_again(
     module: Any, bundles: Bundles, tmp_path: Path
 ) -> None:
@@ -100,6 +111,7 @@ def test_a_bundle_of_another_format_is_made_again(
     assert bundles.made[:4] == bundles.made[4:]
 
 
+@pytest.mark.usefixtures("without_code")
 @pytest.mark.parametrize("damage", ["cut", "noise", "empty", "other", "no tar"])
 def test_a_damaged_bundle_is_made_again(
     module: Any, bundles: Bundles, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str

@@ -61,6 +61,7 @@ def test_the_library_is_built_against_the_abi_that_it_runs_on(document: dict[str
     assert document["tool"]["scikit-build"]["wheel"]["py-api"] == "py3"
 
 
+@pytest.mark.slow
 def test_the_sdist_has_all_sources_and_nothing_generated(sources: Path) -> None:
     files = {p.relative_to(sources).as_posix() for p in sources.rglob("*") if p.is_file()}
     for folder in ("tvm_ios", "runtime_ext", "relay_passes", "release"):

