@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +15,12 @@ import numpy as np
 from tests.docs.pages import ROOT
 from tests.onnx_sketch import Sketch
 
-#: Options that make a command short; all else of it stays as it is written.
-SHORT: Mapping[str, tuple[str, ...]] = {
-    "optimize": ("--max-measurements", "12"),
-    "bundle": ("-r", "1", "-s", "2"),
-    "bench": ("--seconds", "1", "--max-measurements", "4"),
-    "tune": ("--trials", "4"),
+#: Options that make a command short, where it does not give them itself.
+SHORT: Mapping[str, Mapping[str, str]] = {
+    "optimize": {"--max-measurements": "12", "--policy": "ios-parallel"},
+    "bundle": {"-r": "1", "-s": "2"},
+    "bench": {"--seconds": "1", "--max-measurements": "4", "--policy": "ios-parallel"},
+    "tune": {"--trials": "4"},
 }
 #: Commands that end otherwise than well, as their pages show.
 EXIT_CODES: Mapping[str, tuple[int, ...]] = {
@@ -49,7 +49,7 @@ class Scratch:
         program, *rest = words
         if program.rpartition("/")[2] == "tvm-ios":
             rest = [self._entry() if _ENTRY.fullmatch(word) else word for word in rest]
-            command = [sys.executable, str(_BRIEF), *rest, *SHORT.get(rest[0], ())]
+            command = [sys.executable, str(_BRIEF), *rest, *_short(rest)]
         else:
             assert program == "python", f"no test knows how to run {line}"
             command = [sys.executable, *rest]
@@ -75,7 +75,7 @@ class Scratch:
 
     def tvm_ios(self, *words: str) -> None:
         """Run a command that makes something given."""
-        done = self._run([sys.executable, str(_BRIEF), *words])
+        done = self._run([sys.executable, str(_BRIEF), *words, *_short(words)])
         assert done.returncode == 0, done.stderr
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -88,6 +88,12 @@ class Scratch:
     def _entry(self) -> str:
         """An entry of the deployment, whose names depend on the machine."""
         return sorted(path.name for path in (self.folder / "app" / "entries").iterdir())[-1]
+
+
+def _short(words: Sequence[str]) -> list[str]:
+    """The options that make a command short."""
+    missing = {o: v for o, v in SHORT.get(words[0], {}).items() if o not in words}
+    return [word for pair in missing.items() for word in pair]
 
 
 _IMAGE = (1, 3, 224, 224)
@@ -129,18 +135,16 @@ def _expected(scratch: Scratch, path: Path) -> None:
 
 def _executable(scratch: Scratch, path: Path) -> None:
     scratch.provide("model.onnx")
-    short = ("--max-measurements", "4", "--policy", "ios-parallel")
-    scratch.tvm_ios("optimize", "model.onnx", *short, "-o", path.name)
+    scratch.tvm_ios("optimize", "model.onnx", "-o", path.name)
 
 
 def _deployment(scratch: Scratch, path: Path) -> None:
     scratch.provide("model.onnx")
-    short = ("--max-measurements", "4", "--policy", "ios-parallel")
-    scratch.tvm_ios("optimize", "model.onnx", "--batch", "1,8", *short, "-o", path.name)
+    scratch.tvm_ios("optimize", "model.onnx", "--batch", "1,8", "-o", path.name)
 
 
 def _bundle(scratch: Scratch, path: Path) -> None:
-    scratch.tvm_ios("bundle", "inception_block", *SHORT["bundle"], "-o", path.name)
+    scratch.tvm_ios("bundle", "inception_block", "-o", path.name)
 
 
 def _results(scratch: Scratch, path: Path) -> None:
