@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.docs.makers import load_maker
 from tvm_ios.cli.frame.commands import SUMMARIES, load_command
 from tvm_ios.models.load import load_onnx
 
@@ -21,16 +20,6 @@ DOCUMENTS = sorted(
     path for place in (".", "docs", "benchmarks") for path in ROOT.glob(f"{place}/*.md")
 )
 IDS = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
-
-
-def load_maker(name: str) -> Any:
-    """A script of docs/make as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "make" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_documents_that_a_newcomer_reads_are_there() -> None:

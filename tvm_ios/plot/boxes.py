@@ -58,6 +58,8 @@ def draw_boxes(ax: Any, boxes: list[Box], rows: int, row_name: str, width: float
     ax.set_ylim(rows - 0.4, -0.6)
     ax.set_yticks(range(rows), [f"{row_name} {row}" for row in range(rows)])
     points = ax.get_figure().get_size_inches() * 72 * 0.9
+    # Of several axes in a figure each has a part of its height.
+    row = points[1] * ax.get_position().height / (rows + 0.2)
     for box in boxes:
         across, height = box.right - box.left, box.last_row - box.first_row + 0.84
         ax.broken_barh(
@@ -68,7 +70,7 @@ def draw_boxes(ax: Any, boxes: list[Box], rows: int, row_name: str, width: float
             linewidth=min(0.4, 0.05 * points[0] * across / (width or 1)),
             hatch=box.hatch or None,
         )
-        _label(ax, box, points[0] * across / (width or 1), 0.7 * points[1] * height / (rows + 0.2))
+        _label(ax, box, points[0] * across / (width or 1), row * height)
 
 
 def _label(ax: Any, box: Box, across: float, height: float) -> None:

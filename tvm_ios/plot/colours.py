@@ -23,7 +23,7 @@ COLOURS: Mapping[Family, str] = MappingProxyType(
 
 
 def add_legend(ax: Any, families: Iterable[Family], more: Mapping[str, str] | None = None) -> None:
-    """Name the families that were drawn, below the picture.
+    """Name the families that were drawn, below the picture; of several axes all together.
 
     Parameters
     ----------
@@ -36,15 +36,21 @@ def add_legend(ax: Any, families: Iterable[Family], more: Mapping[str, str] | No
     """
     from matplotlib.patches import Patch
 
-    drawn = set(families)
+    drawn, hatches = {family.value for family in families}, dict(more or {})
+    for earlier in ax.figure.legends:
+        names = [text.get_text() for text in earlier.get_texts()]
+        drawn.update(names)
+        hatched = zip(earlier.legend_handles, names, strict=True)
+        hatches.update((box.get_hatch(), name) for box, name in hatched if box.get_hatch())
+        earlier.remove()
     patches = [
         Patch(facecolor=colour, edgecolor="0.4", linewidth=0.4, label=family.value)
         for family, colour in COLOURS.items()
-        if family in drawn
+        if family.value in drawn
     ]
     patches += [
         Patch(facecolor="white", edgecolor="0.4", hatch=hatch, label=label)
-        for hatch, label in (more or {}).items()
+        for hatch, label in hatches.items()
     ]
     ax.figure.legend(
         handles=patches,

@@ -23,11 +23,11 @@ def plot_footprints(
         Matplotlib axes to draw into; a new figure otherwise.
     """
     ax = axes(ax, (12, 3.2))
-    for name, footprints in curves.items():
-        kib = [nbytes / 1024 for nbytes in footprints]
+    for number, (name, footprints) in enumerate(curves.items()):
+        kib, colour = [nbytes / 1024 for nbytes in footprints], f"C{number}"
         label = f"{name}: at most {max(kib, default=0.0):,.0f} KiB"
-        line = ax.step(range(len(kib)), kib, where="mid", linewidth=1.0, label=label)[0]
-        ax.fill_between(range(len(kib)), kib, step="mid", alpha=0.15, color=line.get_color())
+        inside = (colour, 0.15)
+        ax.stairs(kib, fill=True, facecolor=inside, edgecolor=colour, linewidth=1.0, label=label)
     if budget is not None:
         ax.axhline(budget / 1024, color="0.3", linestyle=":", label=f"budget: {budget / 1024:,.0f}")
     ax.set_ylim(0)

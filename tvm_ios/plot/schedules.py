@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 from tvm_ios.costs.model import CostModel
@@ -11,7 +12,7 @@ from tvm_ios.graph.operator_families import family_of
 from tvm_ios.plot.boxes import Box, draw_boxes
 from tvm_ios.plot.colours import COLOURS, add_legend
 from tvm_ios.plot.pictures import axes
-from tvm_ios.rammer.rprogram import RProgram, simulated_spans
+from tvm_ios.rammer.rprogram import RProgram, simulate, simulated_spans
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Strategy
 
@@ -93,32 +94,36 @@ def plot_schedule(
     return ax
 
 
-def plot_placement(graph: OpGraph, program: RProgram, *, ax: Any = None) -> Any:
-    """Draw what every lane does in the simulation of an rProgram; numbers are rTasks.
+def plot_placement(graph: OpGraph, *programs: RProgram, ax: Any = None) -> Any:
+    """Draw what every lane does in the simulation of rPrograms; numbers are rTasks.
 
     Parameters
     ----------
     graph
         The graph of units.
-    program
-        An rProgram with its placement.
+    programs
+        rPrograms with their placements, which run one after another.
     ax
         Matplotlib axes to draw into; a new figure otherwise.
     """
-    lanes = len(program.clocks)
+    lanes = len(programs[0].clocks)
     ax = axes(ax, (13, 1.5 + 0.55 * min(lanes, 12)))
     boxes: list[Box] = []
-    for share, begin, end in simulated_spans(graph.predecessors, program):
-        op = graph.operators[share.unit]
-        name = f"{op.name.rpartition('/')[2]} x {share.end - share.begin}"
-        colour = COLOURS[family_of(op.kind)]
-        boxes.append(Box(name, colour, begin * 1e3, end * 1e3, share.lane, share.lane))
-    milliseconds = max(program.clocks) * 1e3
-    draw_boxes(ax, boxes, lanes, "lane", milliseconds)
+    ends = list(accumulate(simulate(programs), initial=0.0))
+    for program, start in zip(programs, ends, strict=False):
+        for share, begin, end in simulated_spans(graph.predecessors, program):
+            op = graph.operators[share.unit]
+            name = f"{op.name.rpartition('/')[2]} x {share.end - share.begin}"
+            left, right = (start + begin) * 1e3, (start + end) * 1e3
+            boxes.append(
+                Box(name, COLOURS[family_of(op.kind)], left, right, share.lane, share.lane)
+            )
+    draw_boxes(ax, boxes, lanes, "lane", ends[-1] * 1e3)
     ax.set_xlabel("milliseconds")
+    what = "an rProgram" if len(programs) == 1 else f"{len(programs)} rPrograms"
     ax.set_title(
-        f"{graph.name}: an rProgram on {lanes} lanes, {milliseconds:.3f} ms (simulated)",
-        fontsize=10,
+        f"{graph.name}: {what} on {lanes} lanes, {ends[-1] * 1e3:.3f} ms (simulated)", fontsize=10
     )
-    add_legend(ax, (family_of(graph.operators[unit].kind) for unit in program.units))
+    units = (unit for program in programs for unit in program.units)
+    add_legend(ax, (family_of(graph.operators[unit].kind) for unit in units))
     return ax
