@@ -19,6 +19,7 @@ from tvm_ios.api import load_operators, load_units
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.named import costs_named
 from tvm_ios.devices.device import load_device
+from tvm_ios.graph.op_graph import bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.graphturbo.orders import order_instances
 from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
@@ -90,9 +91,13 @@ def instances() -> Any:
         for part in plan.subgraphs
     ]
     _, rows = pyplot().subplots(2, figsize=(9, 5.5), layout="constrained")
+    places = [(instance.subgraph, instance.part) for instance in split.instances]
     plot_instances(
-        split,
         plan,
+        {
+            place: [places[other] for other in bits(read)]
+            for place, read in zip(places, split.predecessors, strict=True)
+        },
         seconds,
         lanes,
         title="MobileNet V2, 4 images: instances on two lanes (kernels alone, simulated)",

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm_ios.graph.op_graph import bits
-from tvm_ios.graphturbo.instances import Instances
 from tvm_ios.plot.boxes import Box, draw_boxes
 from tvm_ios.plot.pictures import axes
 from tvm_ios.schedule.instance_plan import InstancePlan
+
+#: An instance: its sub-graph, and the number of its part.
+Part = tuple[int, int]
 
 #: One for each sub-graph, in turn; light enough for black text.
 _COLOURS = ("#7fb2d9", "#f2b880", "#7fcfb9", "#e3b5d0", "#f6ee9f", "#c9ced6", "#e8987f")
 
 
 def plot_instances(
-    instances: Instances,
     plan: InstancePlan,
+    sources: Mapping[Part, Sequence[Part]],
     seconds: Sequence[float],
     lanes: int,
     *,
@@ -31,10 +32,10 @@ def plot_instances(
 
     Parameters
     ----------
-    instances
-        All instances, with what they read.
     plan
-        Their order, and their lanes.
+        The instances in their order, and their lanes.
+    sources
+        For each instance those that it reads from.
     seconds
         For each sub-graph what one of its instances takes on one lane.
     lanes
@@ -54,13 +55,12 @@ def plot_instances(
         If matplotlib is not installed.
     """
     ax = axes(ax, (13, 1.5 + 0.55 * lanes))
-    number = {(i.subgraph, i.part): place for place, i in enumerate(instances.instances)}
-    clocks, ends = [0.0] * lanes, [0.0] * len(instances)
+    clocks, ends = [0.0] * lanes, dict[Part, float]()
     boxes: list[Box] = []
     for placed in plan.order:
-        own = number[placed.subgraph, placed.part]
+        own = (placed.subgraph, placed.part)
         first, last = (0, lanes - 1) if placed.lane is None else (placed.lane, placed.lane)
-        ready = max((ends[other] for other in bits(instances.predecessors[own])), default=0.0)
+        ready = max((ends[other] for other in sources[own]), default=0.0)
         begin = max(ready, *clocks[first : last + 1])
         end = begin + seconds[placed.subgraph] / (last - first + 1)
         ends[own] = end
