@@ -139,10 +139,10 @@ class UnitOutliner(Generic[FunctionT]):
                 function, kernel = self.merged(stage.units), schedule.kernels.get(stage.units[0])
                 calls.append(UnitCall(stage.units, function, number, 0, kernel))
                 continue
+            group_of = {unit: group for group, units in enumerate(stage.groups) for unit in units}
             calls += [
-                UnitCall((unit,), self.unit(unit), number, group, schedule.kernels.get(unit))
-                for group, units in enumerate(stage.groups)
-                for unit in units
+                UnitCall((u,), self.unit(u), number, group_of[u], schedule.kernels.get(u))
+                for u in stage.units
             ]
         return calls
 

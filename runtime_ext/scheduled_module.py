@@ -64,7 +64,7 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
         for u, unit_name in enumerate(schedule["units"])
         if unit_name in call_by_name
     }
-    stages, placements = placed_stages(stages_of_calls(reader.places), applied, calls)
+    stages, placements = placed_stages(stages_of_calls(reader.places, applied), applied, calls)
     return ScheduledUnits(
         graph=graph,
         stages=stages,

@@ -53,15 +53,29 @@ class ScheduledUnits:
     unit_latencies: Mapping[int, tuple[float, ...]]
 
 
-def stages_of_calls(places: Sequence[tuple[int, int]]) -> tuple[Stage, ...]:
-    """The stages of calls, of which each has a stage and a group."""
+def stages_of_calls(places: Sequence[tuple[int, int]], schedule: Schedule) -> tuple[Stage, ...]:
+    """The stages of calls, of which each has a stage and a group.
+
+    Parameters
+    ----------
+    places
+        For each call its stage and group.
+    schedule
+        The schedule of the units, which says whether the groups of a stage are streams; these are
+        called in the order of their launches.
+    """
     groups_by_stage: dict[int, dict[int, list[int]]] = {}
     for call, (stage, group) in enumerate(places):
         groups_by_stage.setdefault(stage, {}).setdefault(group, []).append(call)
-    return tuple(
-        Stage(Strategy.CONCURRENT, tuple(tuple(calls) for _, calls in sorted(groups.items())))
-        for _, groups in sorted(groups_by_stage.items())
-    )
+    stages: list[Stage] = []
+    for number, calls in sorted(groups_by_stage.items()):
+        groups = tuple(tuple(calls[group]) for group in sorted(calls))
+        if number < len(schedule.stages) and schedule.stages[number].order:
+            launched = tuple(sorted(call for group in groups for call in group))
+            stages.append(Stage(Strategy.STREAMS, groups, launched))
+        else:
+            stages.append(Stage(Strategy.CONCURRENT, groups))
+    return tuple(stages)
 
 
 def placed_stages(

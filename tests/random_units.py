@@ -23,6 +23,7 @@ from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 from tvm_ios.schedule.placement import Placement, Share
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
+from tvm_ios.schedule.streams import stage_of_streams
 
 LENGTH = 12
 VECTOR = BufferType((LENGTH,), "int64")
@@ -68,7 +69,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn, max_units: int = 6, *, whole: bool = False) -> Case:
-    """Random cases, with concurrent, merge and co-scheduled stages.
+    """Random cases, with stages of all strategies.
 
     With ``whole`` as CUDA has them: kernels of one tile, and no merge stages.
     """
@@ -123,7 +124,8 @@ def graphs(draw: st.DrawFn, max_units: int = 6) -> OpGraph:
 def stage_lists(draw: st.DrawFn, graph: OpGraph, *, merges: bool = True) -> tuple[Stage, ...]:
     """Random legal stages.
 
-    Groups are the connected components of what a stage takes, or, co-scheduled, all of it.
+    Groups are the connected components of what a stage takes; co-scheduled, all of it; or any
+    streams.
     """
     stages: list[Stage] = []
     done = 0
@@ -134,13 +136,16 @@ def stage_lists(draw: st.DrawFn, graph: OpGraph, *, merges: bool = True) -> tupl
             if not graph.predecessors[unit] & ~within and (not taken or draw(st.booleans())):
                 taken.append(unit)
         groups = _components(graph, taken)
-        possible = [Strategy.CONCURRENT, Strategy.CO_SCHEDULE]
+        possible = [Strategy.CONCURRENT, Strategy.CO_SCHEDULE, Strategy.STREAMS]
         if merges and len(groups) > 1 and all(len(g) == 1 for g in groups):
             possible.append(Strategy.MERGE)
         strategy = draw(st.sampled_from(possible))
         if strategy is Strategy.CO_SCHEDULE:
             groups = (tuple(taken),)
         stages.append(Stage(strategy, groups))
+        if strategy is Strategy.STREAMS:
+            streams = st.integers(0, len(taken) - 1)
+            stages[-1] = stage_of_streams(taken, {unit: draw(streams) for unit in taken})
         done |= stages[-1].mask
     return tuple(stages)
 

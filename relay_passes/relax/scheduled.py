@@ -55,7 +55,7 @@ def scheduled_units(applied: Applied) -> ScheduledUnits:
         if tensor not in inputs:
             tensors[tensor] = replace(tensors[tensor], name=name)
     alone = {call.units[0]: place for place, call in enumerate(calls) if len(call.units) == 1}
-    stages = stages_of_calls([(call.stage, call.group) for call in calls])
+    stages = stages_of_calls([(call.stage, call.group) for call in calls], schedule)
     stages, placements = placed_stages(stages, schedule, alone)
     return ScheduledUnits(
         graph=OpGraph(units.name, tuple(operators), tuple(tensors), inputs, outputs),

@@ -125,7 +125,7 @@ def build_calls(
             unit_graph.constants[unit][parameter - len(unit_graph.graph.operators[unit].inputs)]
         ]
 
-    stages = stages_of_calls(unit_graph.places)
+    stages = stages_of_calls(unit_graph.places, Schedule.from_json(schedule))
     program = lower_stages(
         unit_graph.graph,
         stages,

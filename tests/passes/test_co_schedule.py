@@ -134,6 +134,22 @@ def test_units_are_found_again_after_others_were_merged(
     check(module, prepared, schedule)
 
 
+@pytest.mark.parametrize("policy", ["heft", "nimble", "opara"])
+def test_streams_are_called_as_they_are_launched_and_compute_the_same(
+    policy: str, module: tvm.IRModule, prepared: Prepared, search: MeasuredModule[RelaxUnits]
+) -> None:
+    schedule = search.search.find(policy, priced=True).schedule
+    schedule.validate(prepared.units)
+    ((stage,), (seconds,)) = schedule.stages, schedule.latencies
+    assert len(stage.groups) > 1
+    assert 0 < seconds < float("inf")
+    (read,) = read_scheduled_module(apply_schedule(prepared, schedule)).stages
+    place = {unit: number for number, unit in enumerate(stage.order)}
+    assert read.order == tuple(range(len(stage.order)))
+    assert read.groups == tuple(tuple(place[unit] for unit in group) for group in stage.groups)
+    check(module, prepared, schedule)
+
+
 def test_what_does_not_fit_is_one_sentence(
     prepared: Prepared, search: MeasuredModule[RelaxUnits]
 ) -> None:

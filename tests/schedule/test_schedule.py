@@ -19,7 +19,7 @@ from tvm_ios.schedule.placement import Share
 from tvm_ios.schedule.schedule import Schedule, ScheduleError
 from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
-CONCURRENT, MERGE = Strategy.CONCURRENT, Strategy.MERGE
+CONCURRENT, MERGE, STREAMS = Strategy.CONCURRENT, Strategy.MERGE, Strategy.STREAMS
 
 
 def diamond() -> OpGraph:
@@ -33,8 +33,10 @@ def schedule(graph: OpGraph, *stages: Stage, **changes: Any) -> Schedule:
     return replace(Schedule(graph.fingerprint, stages, "by hand"), **changes)
 
 
-def stage(*groups: tuple[int, ...], strategy: Strategy = CONCURRENT) -> Stage:
-    return Stage(strategy, groups)
+def stage(
+    *groups: tuple[int, ...], strategy: Strategy = CONCURRENT, order: tuple[int, ...] = ()
+) -> Stage:
+    return Stage(strategy, groups, order)
 
 
 VALID = {
@@ -43,6 +45,8 @@ VALID = {
     "one group": [stage((0, 1, 2, 3))],
     "chains": [stage((0, 1)), stage((2, 3))],
     "merged": [stage((0,)), stage((1,), (2,), strategy=MERGE), stage((3,))],
+    "streams": [stage((0, 1), (2, 3), strategy=STREAMS, order=(0, 2, 1, 3))],
+    "streams of a few": [stage((0,)), stage((1,), (2, 3), strategy=STREAMS, order=(1, 2, 3))],
 }
 
 
@@ -78,6 +82,31 @@ VIOLATIONS = {
     ),
     "merged chain": ([stage((0, 1), (2,), strategy=MERGE)], ("'tanh2'", "stage 0", "'relu0'")),
     "merged group": ([stage((0, 1), strategy=MERGE)], ("stage 0", "merges")),
+    "an order without streams": ([stage((0, 1), order=(0, 1))], ("stage 0", "no streams")),
+    "a stream out of order": (
+        [stage((0, 2, 1), (3,), strategy=STREAMS, order=(0, 1, 2, 3))],
+        ("stage 0", "another order"),
+    ),
+    "a stream never launched": (
+        [stage((0, 1), (2, 3), strategy=STREAMS, order=(0, 1, 2))],
+        ("stage 0", "another order"),
+    ),
+    "twice on a stream": (
+        [stage((0, 1), (1, 2, 3), strategy=STREAMS, order=(0, 1, 2, 3))],
+        ("stage 0", "another order"),
+    ),
+    "launched on no stream": (
+        [stage((0, 1), (2,), strategy=STREAMS, order=(0, 1, 2, 3))],
+        ("stage 0", "none of its streams"),
+    ),
+    "launched twice": (
+        [stage((0, 1), (2, 3), strategy=STREAMS, order=(0, 0, 1, 2, 3))],
+        ("'relu0'", "twice"),
+    ),
+    "launched before what it reads": (
+        [stage((0, 1), (3, 2), strategy=STREAMS, order=(0, 1, 3, 2))],
+        ("'add3'", "'tanh2'"),
+    ),
     "missing": ([stage((0,)), stage((1,))], ("'tanh2'", "no stage")),
 }
 
@@ -175,6 +204,17 @@ def test_json_there_and_back(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "schedule.json").read_text())["units"] == [
         op.name for op in graph.operators
     ]
+
+
+def test_streams_come_back_with_the_order_of_their_launches() -> None:
+    graph = diamond()
+    original = schedule(graph, *VALID["streams"])
+    data = json.loads(json.dumps(original.to_json(graph)))
+    assert Schedule.from_json(data) == original
+    assert (data["stages"][0]["order"], full()[1].to_json(graph)["stages"][0].keys()) == (
+        [0, 2, 1, 3],
+        {"strategy", "groups"},
+    ), "files of other stages are as before"
 
 
 def test_kernels_are_optional_and_come_back(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from tvm_ios.graph.merge_rule import plan_merge
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.stage import Stage, Strategy
+from tvm_ios.schedule.streams import synchronisations
 
 #: Blocks of a persistent kernel that share a multiprocessor. Assumed.
 _VEUS_OF_MULTIPROCESSOR = 2
@@ -30,6 +31,8 @@ class AnalyticCost:
     A stage of one group takes as long as its kernels and their launches one after another. The
     groups of a concurrent stage are chains of launches that run side by side
     (:mod:`tvm_ios.costs.contention`); to fork and to join them costs the device's stage overhead.
+    Streams are such chains whose launches also wait for what they read on others, each wait for an
+    event being a call of the host's thread more.
     A merged stage is one kernel. Co-scheduled units are one launch, in which a unit's tiles begin
     a wait after the last tile of what it reads: the same rules, with other delays.
 
@@ -78,7 +81,7 @@ class AnalyticCost:
         for place, stage in enumerate(stages):
             if stage.strategy is Strategy.MERGE:
                 seconds[place] = self._merged(graph, stage)
-            elif len(stage.groups) == 1 and stage.strategy is Strategy.CONCURRENT:
+            elif len(stage.groups) == 1 and stage.strategy is not Strategy.CO_SCHEDULE:
                 seconds[place] = sum(self._seconds[unit] for unit in stage.groups[0])
             elif (known := self._known.get(key := self._key(graph, stage))) is not None:
                 seconds[place] = known
@@ -87,6 +90,7 @@ class AnalyticCost:
         programs = [self._program(graph, stages[places[0]]) for places in unknown.values()]
         overhead = {
             Strategy.CONCURRENT: self.device.stage_overhead,
+            Strategy.STREAMS: self.device.stage_overhead,
             Strategy.CO_SCHEDULE: self.device.launch_overhead,
         }
         for (key, places), alone in zip(
@@ -111,8 +115,8 @@ class AnalyticCost:
             begin of the stage. The launches of the stage itself, its fork and join, come first.
         """
         self._remember(graph)
-        if len(stage.groups) == 1 and stage.strategy is Strategy.CONCURRENT:
-            ends = list(itertools.accumulate(self._seconds[unit] for unit in stage.units))
+        if len(stage.groups) == 1 and stage.strategy is not Strategy.CO_SCHEDULE:
+            ends = list(accumulate(self._seconds[unit] for unit in stage.units))
             begins = [0.0, *ends[:-1]]
             return list(zip(stage.units, begins, ends, strict=True))
         program = self._program(graph, stage)
@@ -170,14 +174,15 @@ class AnalyticCost:
         ]
 
     def _key(self, graph: OpGraph, stage: Stage) -> _Key:
-        if stage.strategy is Strategy.CO_SCHEDULE:
-            # Their order and wiring decide, too.
+        if stage.strategy is not Strategy.CONCURRENT:
+            # Their order and wiring decide, too, and which stream each is on.
             places = {unit: place for place, unit in enumerate(stage.units)}
             wiring = tuple(
                 (self._classes[unit], *(places[p] for p in self._inside(graph, unit, places)))
                 for unit in stage.units
             )
-            return stage.strategy, wiring
+            streams = tuple(tuple(places[unit] for unit in group) for group in stage.groups)
+            return stage.strategy, (wiring, streams)
         chains = sorted(tuple([self._classes[unit] for unit in group]) for group in stage.groups)
         return stage.strategy, tuple(chains)
 
@@ -193,6 +198,8 @@ class AnalyticCost:
                         launches.append(Launch(kernel, after, delay, place * host))
                         after = (place,)
             return launches
+        if stage.strategy is Strategy.STREAMS:
+            return self._on_streams(graph, stage)
         last: dict[int, int] = {}
         for unit in stage.units:
             after = tuple(last[source] for source in self._inside(graph, unit, last))
@@ -203,12 +210,28 @@ class AnalyticCost:
             last[unit] = len(launches) - 1
         return launches
 
+    def _on_streams(self, graph: OpGraph, stage: Stage) -> list[Launch]:
+        waits = synchronisations(graph, stage)
+        before = {unit: earlier for group in stage.groups for earlier, unit in pairwise(group)}
+        launches: list[Launch] = []
+        last: dict[int, int] = {}
+        calls = 0
+        for unit in stage.units:
+            awaited = [*waits[unit], *(before[u] for u in (unit,) if u in before)]
+            after = tuple(sorted(last[source] for source in awaited))
+            calls += len(waits[unit])
+            for kernel, delay in self._launched[unit]:
+                launches.append(Launch(kernel, after, delay, calls * self.device.host_overhead))
+                after, calls = (len(launches) - 1,), calls + 1
+            last[unit] = len(launches) - 1
+        return launches
+
     def _groups_in_order(self, stage: Stage) -> list[tuple[int, ...]]:
         return sorted(stage.groups, key=self._longest_first)
 
     def _launch_order(self, stage: Stage) -> tuple[int, ...]:
         """The units in the order in which :meth:`_program` has their kernels."""
-        if stage.strategy is Strategy.CO_SCHEDULE:
+        if stage.strategy is not Strategy.CONCURRENT:
             return stage.units
         return tuple(unit for group in self._groups_in_order(stage) for unit in group)
 

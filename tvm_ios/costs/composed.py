@@ -25,7 +25,8 @@ class ComposedCost:
     groups take one lane each: all their work divided evenly, but at least the longest group.
     Merged units take at least as long as the slowest of them. Co-scheduled units take at least
     their critical path, each on as many lanes as are fastest, and all their work on one lane
-    divided evenly; in both with the rKernels that are best for it.
+    divided evenly; in both with the rKernels that are best for it. Streams take at least as much,
+    with the kernels that their units have in other stages.
     This is a lower bound as long as units take no less time in company than alone.
 
     Parameters
@@ -89,6 +90,8 @@ class ComposedCost:
             return max(self._unit(graph, unit)[-1] for unit in stage.units)
         if stage.strategy is Strategy.CO_SCHEDULE:
             return self._co_scheduled(graph, stage.units)
+        if stage.strategy is Strategy.STREAMS:
+            return self._on_streams(graph, stage)
         return self._concurrent(graph, stage.groups)
 
     def group_latencies(self, graph: OpGraph, group: tuple[int, ...]) -> tuple[float, ...]:
@@ -132,6 +135,15 @@ class ComposedCost:
             before = (ends[p] for p in bits(graph.predecessors[unit]) if p in ends)
             ends[unit] = max(before, default=0.0) + alone
         return max(work, *ends.values())
+
+    def _on_streams(self, graph: OpGraph, stage: Stage) -> float:
+        """No more than all lanes at once, no unit before what it reads from."""
+        ends: dict[int, float] = {}
+        for unit in stage.units:
+            before = (ends[p] for p in bits(graph.predecessors[unit]) if p in ends)
+            ends[unit] = max(before, default=0.0) + self._unit(graph, unit)[-1]
+        work = sum(self._unit(graph, unit)[0] for unit in stage.units)
+        return max(work / self._lanes, *ends.values())
 
     def _on_lanes(self, unit: int) -> tuple[float, float]:
         """The seconds that a unit's work takes on all lanes, and those that it takes alone."""

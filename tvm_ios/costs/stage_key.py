@@ -39,5 +39,8 @@ def stage_key(
             for op in (graph.operators[unit] for unit in group)
         ]
         groups.append([keys, wires])
-    text = json.dumps([stage.strategy.value, groups, conditions])
+    # Groups do not wait for each other, streams do: there the order of launches counts too.
+    place = {unit: number for number, unit in enumerate(u for _, group in keyed for u in group)}
+    launched = [[place[unit] for unit in stage.order]] if stage.order else []
+    text = json.dumps([stage.strategy.value, groups, conditions, *launched])
     return hashlib.sha256(text.encode()).hexdigest()

@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Protocol, runtime_checkable
 
 from tvm_ios.costs.model import CostModel
-from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.lower import group_teams, recorded_latency, team_width
 from tvm_ios.rammer.rprogram import RProgram, simulated_spans
 from tvm_ios.schedule.placement import Placement
@@ -202,14 +202,17 @@ def _on_lanes(
     free = [0.0] * lanes
     spans: list[UnitSpan] = []
     teams = group_teams(graph, stage, len(stage.groups), lanes, recorded)
-    for group, team in zip(stage.groups, teams, strict=True):
-        for unit in group:
-            width = team_width((unit,), len(team), recorded)
-            begin = max(free[lane] for lane in team)
-            end = begin + _seconds(graph, schedule, unit, width, timed)
-            spans.append(UnitSpan((unit,), team[0], team[width - 1], begin, end))
-            for lane in team:
-                free[lane] = end
+    team_of = {u: team for group, team in zip(stage.groups, teams, strict=True) for u in group}
+    ends: dict[int, float] = {}
+    for unit in stage.units:
+        team = team_of[unit]
+        width = team_width((unit,), len(team), recorded)
+        ready = [ends[source] for source in bits(graph.predecessors[unit]) if source in ends]
+        begin = max([*(free[lane] for lane in team), *ready])
+        ends[unit] = begin + _seconds(graph, schedule, unit, width, timed)
+        spans.append(UnitSpan((unit,), team[0], team[width - 1], begin, ends[unit]))
+        for lane in team:
+            free[lane] = ends[unit]
     return spans
 
 

@@ -57,7 +57,7 @@ class ChosenForms:
         """A schedule that names the kernel library of each unit for which that is the fastest."""
         pieces: list[tuple[int, ...]] = []
         for stage in schedule.stages:
-            if stage.strategy is Strategy.CONCURRENT:
+            if stage.strategy in (Strategy.CONCURRENT, Strategy.STREAMS):
                 pieces += [(unit,) for unit in stage.units]
             elif stage.strategy is Strategy.MERGE:
                 pieces.append(tuple(sorted(stage.units)))

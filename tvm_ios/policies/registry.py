@@ -28,6 +28,9 @@ OURS = {
     "graphturbo": "graphturbo:GRAPHTURBO",
     "holistic": "holistic:HOLISTIC",
     "memory": "memory:MEMORY",
+    "heft": "heft:HEFT",
+    "nimble": "nimble:NIMBLE",
+    "opara": "opara:OPARA",
 }
 
 

@@ -3,7 +3,9 @@
 Stages are laid out in order. A stage of one group runs its units one after another, each
 kernel's tiles spread over all lanes. With no more groups than lanes every group has a team of
 lanes of its own; with more groups than lanes each group has one lane and lanes take several
-groups. A merge stage is one group whose code computes the outputs of all its units.
+groups. Streams are such groups, whose units are laid out in the order of their launches; the data
+says what one waits for of another. A merge stage is one group whose code computes the outputs of
+all its units.
 
 No barrier stands between stages, because the waits that the data needs imply the order; with
 ``barriers`` there is one, which is what IOS measures.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeVar
 
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.lane_writer import LaneWriter
@@ -123,7 +126,11 @@ def lower_stages(
     if lanes < 1:
         raise LoweringError(f"a program needs at least one lane, not {lanes}")
     groups = [_work_groups(graph, stage, code, merged) for stage in stages]
-    work = [item for stage_groups in groups for group in stage_groups for item in group]
+    work = [
+        item
+        for stage, stage_groups in zip(stages, groups, strict=True)
+        for _, item in _in_launch_order(stage, enumerate(stage_groups))
+    ]
     builder = ProgramBuilder(graph, work, constant_name, parts)
     writer = LaneWriter(lanes)
     for position, (stage, stage_groups) in enumerate(zip(stages, groups, strict=True)):
@@ -133,10 +140,11 @@ def lower_stages(
             _emit_placed(builder, writer, stage_groups[0], placement)
         else:
             teams = group_teams(graph, stage, len(stage_groups), lanes, unit_latency)
-            for group, team in zip(stage_groups, teams, strict=True):
-                for units, unit_code in group:
-                    width = team_width(units, len(team), unit_latency)
-                    builder.emit(writer, units, unit_code, team[:width])
+            for team, (units, unit_code) in _in_launch_order(
+                stage, zip(teams, stage_groups, strict=True)
+            ):
+                width = team_width(units, len(team), unit_latency)
+                builder.emit(writer, units, unit_code, team[:width])
         if barriers:
             writer.barrier()
     return builder.program(writer.lanes())
@@ -176,6 +184,7 @@ def recorded_latency(
 
 #: Units that one code computes, and the code.
 _Work = tuple[tuple[int, ...], UnitCode]
+_OfGroup = TypeVar("_OfGroup")
 
 
 def _work_groups(
@@ -192,6 +201,17 @@ def _work_groups(
         if unit not in code:
             raise LoweringError(f"unit {graph.operators[unit].name!r} has no code")
     return tuple(tuple(((unit,), code[unit]) for unit in group) for group in stage.groups)
+
+
+def _in_launch_order(
+    stage: Stage, groups: Iterable[tuple[_OfGroup, tuple[_Work, ...]]]
+) -> list[tuple[_OfGroup, _Work]]:
+    """The work of a stage, each with what its group has; that of streams as it is launched."""
+    listed = [(given, item) for given, group in groups for item in group]
+    if stage.order:
+        place = {unit: number for number, unit in enumerate(stage.order)}
+        listed.sort(key=lambda pair: place[pair[1][0][0]])
+    return listed
 
 
 def group_teams(

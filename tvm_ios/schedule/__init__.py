@@ -1,6 +1,7 @@
 """Schedules as plain data.
 
 - schedule: stages of units, and the rules that they keep; stage: one of them
+- streams: stages of streams, and what these wait for
 - placement: which rTasks of a co-scheduled stage run on which lane
 - rkernel: the ways to compute a unit in rTasks
 - instance_plan: which units run as instances, and how

@@ -237,6 +237,8 @@ def _fault_of_stages(stages: Sequence[Stage], owner: Mapping[int, int]) -> str |
         (subgraph,) = owners
         if stage.strategy is Strategy.CO_SCHEDULE:
             return f"stage {number} co-schedules units of sub-graph {subgraph}, which differ"
+        if stage.strategy is Strategy.STREAMS:
+            return f"stage {number} has units of sub-graph {subgraph} on streams"
     return None
 
 

@@ -188,7 +188,7 @@ class Schedule:
             "units": [op.name for op in graph.operators],
             "graph": describe(graph),
             "flops": [op.flops for op in graph.operators],
-            "stages": [{"strategy": s.strategy.value, "groups": s.groups} for s in self.stages],
+            "stages": [_stage_json(stage) for stage in self.stages],
             "latencies": self.latencies,
         }
         if self.kernels:
@@ -227,6 +227,7 @@ class Schedule:
                     Stage(
                         Strategy(stage["strategy"]),
                         tuple(map(naturals, stage["groups"])),
+                        naturals(stage.get("order", ())),
                     )
                     for stage in data["stages"]
                 ),
@@ -278,6 +279,11 @@ class Schedule:
         if not isinstance(unrolled_from, dict):
             raise ScheduleError(f"{name} is not a tvm-ios schedule: {UNROLLED_FROM!r} is none")
         return Schedule.from_json(cast(dict[str, Any], unrolled_from))
+
+
+def _stage_json(stage: Stage) -> dict[str, Any]:
+    data: dict[str, Any] = {"strategy": stage.strategy.value, "groups": stage.groups}
+    return {**data, "order": stage.order} if stage.order else data
 
 
 def _instances(data: Any) -> InstancePlan | None:

@@ -17,6 +17,8 @@ class Strategy(StrEnum):
     MERGE = "merge"
     #: Tiles of several units interleaved on the lanes (Rammer).
     CO_SCHEDULE = "co_schedule"
+    #: Groups are streams: a unit waits for what it reads from in other groups (Nimble, Opara).
+    STREAMS = "streams"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +32,18 @@ class Stage:
     groups
         Unit numbers, each group in topological order. A merge stage has one unit a group, a
         co-scheduled one a single group of all its units in the order of Append.
+    order
+        Of a stage of streams all its units in the order of their launches; else empty.
     """
 
     strategy: Strategy
     groups: tuple[tuple[int, ...], ...]
+    order: tuple[int, ...] = ()
 
     @property
     def units(self) -> tuple[int, ...]:
-        """All units, group by group."""
-        return tuple(unit for group in self.groups for unit in group)
+        """All units: group by group, those of streams in the order of their launches."""
+        return self.order or tuple(unit for group in self.groups for unit in group)
 
     @property
     def mask(self) -> int:
@@ -71,8 +76,12 @@ def fault_of(graph: OpGraph, position: int, stage: Stage, done: int) -> str | No
     where = f"stage {position}"
     if not stage.groups or not all(stage.groups):
         return f"{where} has an empty group"
+    streams = stage.strategy is Strategy.STREAMS
+    if fault := _fault_of_order(where, stage):
+        return fault
+    # What is launched in turn on streams is one group to the others: they may read from each other.
     group_of: dict[int, int] = {}
-    for number, group in enumerate(stage.groups):
+    for number, group in enumerate((stage.order,) if streams else stage.groups):
         for unit in group:
             if not 0 <= unit < len(graph):
                 return f"{where} names unit {unit}, which does not exist"
@@ -91,3 +100,15 @@ def fault_of(graph: OpGraph, position: int, stage: Stage, done: int) -> str | No
     if stage.strategy is Strategy.CO_SCHEDULE and len(stage.groups) != 1:
         return f"{where} co-schedules more than one group"
     return None
+
+
+def _fault_of_order(where: str, stage: Stage) -> str | None:
+    """Whether a stage of streams launches each unit once, those of a stream in their order."""
+    if stage.strategy is not Strategy.STREAMS:
+        return f"{where} has an order of launches but no streams" if stage.order else None
+    place = {unit: number for number, unit in enumerate(stage.order)}
+    for group in stage.groups:
+        places = [place.pop(unit, -1) for unit in group]
+        if -1 in places or places != sorted(places):
+            return f"{where} launches the units of a stream in another order than the stream's"
+    return f"{where} launches a unit that is on none of its streams" if place else None
