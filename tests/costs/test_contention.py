@@ -32,7 +32,11 @@ def simulated(program: Sequence[Launch], device: DeviceDescription) -> float:
         load = sum(program[p].kernel.share * program[p].kernel.blocks for p in running)
         slower = 1 + device.contention_overhead * max(0, len(running) - 1)
         slower = max(slower, fullest * load / max(1, blocks))
-        seconds = {place: program[place].kernel.block_seconds * slower for place in running}
+        seconds = {
+            place: kernel.block_seconds
+            * max(slower, kernel.share * math.ceil(kernel.blocks / device.processors))
+            for place, kernel in ((place, program[place].kernel) for place in running)
+        }
         traffic = sum(program[place].kernel.bytes / seconds[place] for place in running)
         seconds = {p: s * max(1.0, traffic / device.bandwidth) for p, s in seconds.items()}
         waiting = [begin[place] - now for place in left if begin.get(place, now) > now]

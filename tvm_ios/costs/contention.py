@@ -94,6 +94,8 @@ def _run(
     delay = np.array([launch.delay for launch in launches])
     earliest = np.array([launch.earliest for launch in launches])
     awaited = np.array([len(launch.after) for launch in launches])
+    # None is faster in company than alone, where the others' blocks leave processors less full.
+    own = np.maximum(1, share * np.ceil(blocks / device.processors))
     followers = _Followers.of(programs)
 
     def in_each(values: _Floats, its: _Integers) -> _Floats:
@@ -111,7 +113,8 @@ def _run(
         load *= np.ceil(together / device.processors)
         others = np.maximum(0, np.bincount(its, minlength=len(programs)) - 1)
         slower = np.maximum(1 + device.contention_overhead * others, load)
-        seconds = np.maximum(alone[running] * slower[its], _SHORTEST)
+        seconds = alone[running] * np.maximum(slower[its], own[running])
+        seconds = np.maximum(seconds, _SHORTEST)
         traffic = in_each(moved[running] / seconds, its)
         seconds *= np.maximum(1, traffic / device.bandwidth)[its]
 
