@@ -24,9 +24,9 @@ How rows are added
    test or page that shows the same), or ``not_possible`` (and why), and that is all.
 2. Otherwise a function of the system's folder takes the published values and a
    :class:`tvm_ios.papers.steps.Steps`, and yields a :class:`tvm_ios.papers.row.Row` for each
-   value. Work of more than a second is done by ``steps.once(function, *arguments)``: it is kept on
-   disk, shared by all tables that ask for the same, and survives a kill. It takes and gives plain
-   data.
+   value, whose label is the names that lead to it, between commas; more rows may follow. Work of
+   more than a second is done by ``steps.once(function, *arguments)``: it is kept on disk, shared
+   by all tables that ask for the same, and survives a kill. It takes and gives plain data.
 3. One line in the folder's ``rows.py``: the name, such as ``ios-thesis/table-3.1``, and the
    function.
 

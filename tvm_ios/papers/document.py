@@ -12,7 +12,7 @@ from runtime_ext.cpu.machine_description import describe_machine
 from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.files.atomic import write_atomically
 from tvm_ios.papers.reproduce import Reproduced
-from tvm_ios.papers.row import Agreement
+from tvm_ios.papers.row import Agreement, How
 
 
 def write_document(reproduced: Sequence[Reproduced], path: Path) -> None:
@@ -47,7 +47,12 @@ def document(reproduced: Sequence[Reproduced]) -> dict[str, Any]:
 
 
 def agreements(reproduced: Iterable[Reproduced]) -> dict[str, int]:
-    """How many rows agree how far; those that two texts share count once."""
+    """How many values agree how far; those that two texts share count once."""
     rows = {one.item.same_as or one.item.name: one.rows for one in reproduced}
-    counts = Counter(row.agreement for of_item in rows.values() for row in of_item)
+    counts = Counter(
+        row.agreement
+        for of_item in rows.values()
+        for row in of_item
+        if row.how is not How.ILLUSTRATION
+    )
     return {agreement.value: counts[agreement] for agreement in Agreement}

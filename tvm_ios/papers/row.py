@@ -101,3 +101,14 @@ class Row:
         fields: dict[str, Any] = {**data, "how": How(data["how"])}
         del fields["agreement"]
         return cls(**fields)
+
+
+def shown(value: Value | None) -> str:
+    """A value with four digits that count; whole numbers with all of theirs up to a million."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if abs(value) >= 1e6 and value != round(value, -3):
+        return f"{value:.3e}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"

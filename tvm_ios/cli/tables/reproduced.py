@@ -11,7 +11,7 @@ from tvm_ios.cli.frame.output import console
 from tvm_ios.papers.catalogue import Item
 from tvm_ios.papers.document import agreements
 from tvm_ios.papers.reproduce import Reproduced
-from tvm_ios.papers.row import How, Row, Value
+from tvm_ios.papers.row import How, Row, shown
 
 
 def print_catalogue(items: Sequence[Item]) -> None:
@@ -37,7 +37,7 @@ def print_reproduced(reproduced: Sequence[Reproduced]) -> None:
             out.print(_table(title, one.rows))
     counts = agreements(reproduced)
     text = ", ".join(f"{number} {agreement}" for agreement, number in counts.items())
-    out.print(f"rows that agree: {text}", highlight=False)
+    out.print(f"values that agree: {text}", highlight=False)
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:
@@ -56,14 +56,3 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
         cells = (row.label, shown(row.published), shown(row.ours), row.unit, row.agreement.value)
         table.add_row(*map(escape, (*cells, how)))
     return table
-
-
-def shown(value: Value | None) -> str:
-    """A value with four digits that count; whole numbers with all of theirs up to a million."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if abs(value) >= 1e6 and value != round(value, -3):
-        return f"{value:.3e}"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"

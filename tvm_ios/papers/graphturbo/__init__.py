@@ -2,4 +2,5 @@
 
 - rows: which function makes which
 - hierarchies: the configurations of accelerators
+- structure: what ResNet-50 is made of
 """

@@ -3,4 +3,5 @@
 - rows: which function makes which
 - networks: what the networks are called here
 - counts: sizes of searches and networks
+- background: figures that motivate and explain
 """

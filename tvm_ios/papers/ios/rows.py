@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tvm_ios.papers.ios import counts
+from tvm_ios.papers.ios import background, counts
 from tvm_ios.papers.registry import MakeRows
 
 ROWS: Mapping[str, MakeRows] = MappingProxyType(
     {
+        "ios-thesis/figure-1.1": background.trends,
+        "ios-thesis/figure-2.3": background.low_occupancy,
+        "ios-thesis/figure-3.4": background.example,
+        "ios-thesis/figure-3.5": background.tight_bound,
         "ios-thesis/table-3.1": counts.largest_blocks,
         "ios-thesis/table-4.1": counts.networks,
     }

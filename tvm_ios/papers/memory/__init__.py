@@ -2,4 +2,5 @@
 
 - rows: which function makes which
 - peaks: peak memory by scheduler
+- structure: how far fusion goes, and where peaks are
 """

@@ -1,0 +1,151 @@
+"""Makes ``docs/papers.md`` of what ``tvm-ios reproduce`` found; ``--check`` only compares."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.papers.catalogue import TEXTS, read_text
+from tvm_ios.papers.row import Agreement, How, shown
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "papers.md"
+TEXT = ROOT / "docs" / "make" / "papers_text.md"
+#: From ``tvm-ios reproduce -o benchmarks/results/papers.json``.
+RESULT = ROOT / "benchmarks" / "results" / "papers.json"
+
+#: Rows whose difference asks for a reason.
+_DIFFERING = (Agreement.DIRECTION, Agreement.NO)
+
+Item = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+
+def page() -> str:
+    """The page, made of the files above."""
+    result = json.loads(RESULT.read_text())
+    items = result["items"]
+    head, why, tables, rest = TEXT.read_text().split("<!-- table -->\n")
+    machine = result["machine"]
+    measured = f"\nMeasured values are of {machine['processor']}, {machine['date']}.\n"
+    return "".join(
+        (head, _summary(items), measured, why, _differences(items), tables, *_texts(items), rest)
+    )
+
+
+def _summary(items: Sequence[Item]) -> str:
+    """How many rows of each text agree how far."""
+    lines = [
+        f"| text | tables and figures | rows | {' | '.join(Agreement)} |",
+        f"|---|---|---|{'---|' * len(Agreement)}",
+    ]
+    total: Counter[str] = Counter()
+    for text in TEXTS:
+        of_text = [item for item in items if item["name"].startswith(f"{text}/")]
+        rows = [row for item in of_text if not item["same_as"] for row in _compared(item)]
+        counts = Counter(row["agreement"] for row in rows)
+        total += counts
+        lines.append(_line(f"[{text}](#{text})", len(of_text), len(rows), counts))
+    lines.append(_line("all", len(items), total.total(), total))
+    equal = sum(row["published"] == row["ours"] for row in _unique_rows(items))
+    lines += ["", f"In {equal} rows both are equal, digit by digit."]
+    return "\n".join(lines) + "\n"
+
+
+def _line(name: str, items: int, rows: int, counts: Mapping[str, int]) -> str:
+    cells = (name, items, rows, *(counts[agreement] for agreement in Agreement))
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _compared(item: Item) -> list[Row]:
+    """The rows of an item that are more than an illustration."""
+    return [row for row in item["rows"] if row["how"] != How.ILLUSTRATION]
+
+
+def _unique_rows(items: Iterable[Item]) -> Iterator[Row]:
+    for item in items:
+        if not item["same_as"]:
+            yield from _compared(item)
+
+
+def _differences(items: Sequence[Item]) -> str:
+    """Each reason once, with the rows that it explains."""
+    reasons: dict[tuple[str, str], list[Row]] = {}
+    for item in items:
+        if not item["same_as"]:
+            for row in _compared(item):
+                if row["agreement"] in _DIFFERING:
+                    reasons.setdefault((item["name"], row["note"]), []).append(row)
+    lines: list[str] = []
+    named = ""
+    for (name, note), rows in reasons.items():
+        if name != named:
+            lines += ["", f"**[{name}](#{_anchor(name)})**", ""]
+            named = name
+        values = "; ".join(
+            f"{row['label']} ({shown(row['ours'])}, published {shown(row['published'])})"
+            for row in rows
+        )
+        lines.append(f"- {_sentence(note)} *{values}.*")
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _texts(items: Sequence[Item]) -> Iterator[str]:
+    for name in TEXTS:
+        text = read_text(name)
+        yield f"\n({name})=\n\n## {text.title}\n\n{text.source}.\n"
+        for item in items:
+            if item["name"].startswith(f"{name}/"):
+                yield _item(item)
+
+
+def _item(item: Item) -> str:
+    """A table or figure: its rows, and their notes below, each once."""
+    short = item["name"].partition("/")[2].replace("-", " ")
+    lines = [f"\n({_anchor(item['name'])})=\n", f"### {short.capitalize()}: {item['title']}\n"]
+    if item["same_as"]:
+        other = f"[{item['same_as']}](#{_anchor(item['same_as'])})"
+        return "\n".join([*lines, f"{_sentence(item['place'])} The same as {other}.\n"])
+    rows = _compared(item)
+    if not rows:
+        notes = " ".join(_sentence(row["note"]) for row in item["rows"])
+        return "\n".join([*lines, f"{_sentence(item['place'])} An illustration: {notes}\n"])
+    commands = dict.fromkeys(
+        (f"tvm-ios reproduce {item['name']}", *(row["command"] for row in rows if row["command"]))
+    )
+    lines.append(_sentence(item["place"]) + " " + ", ".join(f"`{c}`" for c in commands) + ".\n")
+    notes = list(dict.fromkeys(row["note"] for row in rows if row["note"]))
+    lines += ["| | published | ours | unit | agreement | how |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        how = f"{row['how']} on {row['device']}" if row["device"] else row["how"]
+        if row["note"]:
+            how += f" ({notes.index(row['note']) + 1})"
+        cells = (row["label"], shown(row["published"]), shown(row["ours"]), row["unit"])
+        lines.append(f"| {' | '.join((*cells, row['agreement'], how))} |")
+    lines += ["", *(f"{n}. {_sentence(note)}" for n, note in enumerate(notes, start=1)), ""]
+    return "\n".join(lines)
+
+
+def _anchor(name: str) -> str:
+    return name.replace("/", "-").replace(".", "-")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def main() -> None:
+    """Write the page, or compare it."""
+    if "--check" in sys.argv[1:]:
+        if PAGE.read_text() != page():
+            sys.exit("docs/papers.md is not what the result file says: make it anew")
+        return
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()

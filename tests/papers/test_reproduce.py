@@ -1,0 +1,60 @@
+"""``tvm-ios reproduce`` as users meet it, and what it made of this working tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import tvm_ios
+from tvm_ios.papers.catalogue import all_items
+from tvm_ios.papers.row import Agreement
+
+#: The same as another one, an illustration, not possible, and one that is counted at once.
+NAMES = (
+    "ios-mlsys21/figure-7",
+    "rammer-osdi20/figure-6",
+    "rammer-osdi20/figure-21",
+    "ios-thesis/figure-3.4",
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TVM_IOS_CACHE", str(tmp_path / "cache"))
+
+
+def test_rows_as_json() -> None:
+    document = tvm_ios("reproduce", *NAMES, "--json").json
+    items = {item["name"]: item for item in document["items"]}
+    assert tuple(items) == NAMES
+    assert items["ios-mlsys21/figure-7"]["same_as"] == "ios-thesis/figure-4.2"
+    assert len(items["ios-mlsys21/figure-7"]["rows"]) == 20
+    (illustration,) = items["rammer-osdi20/figure-6"]["rows"]
+    assert illustration["how"] == "an illustration"
+    assert {row["how"] for row in items["rammer-osdi20/figure-21"]["rows"]} == {"not possible"}
+    states, transitions = items["ios-thesis/figure-3.4"]["rows"]
+    assert (states["ours"], transitions["ours"]) == (6, 12)
+    assert set(document["summary"]) == set(Agreement)
+    # Illustrations are no values.
+    assert sum(document["summary"].values()) == 20 + 2 + 2
+
+
+def test_a_table_for_people() -> None:
+    outcome = tvm_ios("reproduce", *NAMES)
+    assert outcome.code == 0
+    for text in ("2.28", "no training graphs", "transitions", "within 10 %", "an illustration"):
+        assert text in outcome.stdout
+
+
+def test_a_list_computes_nothing(tmp_path: Path) -> None:
+    listed = tvm_ios("reproduce", "--list", "--json").json["items"]
+    assert [item["name"] for item in listed] == [item.name for item in all_items()]
+    assert "graphturbo-osdi23/table-3" in tvm_ios("reproduce", "graphturbo-osdi23", "--list").stdout
+    assert not (tmp_path / "cache").exists()
+
+
+def test_what_is_no_table_is_refused() -> None:
+    tvm_ios("reproduce", "ios-thesis/table-3.2").refuses(
+        "ios-thesis/table-3.2", "ios-thesis/table-4.2"
+    )
