@@ -18,6 +18,7 @@ from relay_passes.prepared import Prepared
 from runtime_ext.build import build
 from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
+from tvm_ios.api.report import page_document
 from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
 from tvm_ios.schedule.instance_plan import (
     InstancePlan,
@@ -70,6 +71,20 @@ def test_a_file_is_applied_by_the_pass_and_read_back_from_an_executable(
     require_equal(module, scheduled, expected)
     build(scheduled, lanes=LANES).save(tmp_path / "out")
     assert Schedule.load(tmp_path / "out" / "schedule.json") == schedule
+
+
+def test_a_page_knows_the_instance_of_each_unit(prepared: Prepared, tmp_path: Path) -> None:
+    schedule = graphturbo(prepared)
+    assert schedule.instances is not None
+    build(apply_schedule(prepared, schedule), lanes=LANES).save(tmp_path / "out")
+    shown = page_document(tmp_path / "out", repeat=1)
+    units, run = shown["units"], shown["runs"][-1]
+    ran = {
+        (unit["subgraph"], unit["part"], span[1])
+        for span in run["spans"]
+        if "subgraph" in (unit := units[span[0]])
+    }
+    assert ran == {(place.subgraph, place.part, place.lane) for place in schedule.instances.order}
 
 
 def test_older_files_have_no_instances(prepared: Prepared) -> None:

@@ -126,6 +126,10 @@ def test_executables_are_made_without_a_compiler(wheels: dict[str, Path], tmp_pa
     checks = environment.doctor()
     assert "ziglang" in checks["compiler"]["detail"]
     assert checks["kernel"]["status"] == "ok"
+    # A page is made of files that lie beside the code.
+    chain_executable(tmp_path).save(tmp_path / "out")
+    environment("tvm-ios", "report", tmp_path / "out", "-o", tmp_path / "page.html")
+    assert "<h1>tvm-ios" in (tmp_path / "page.html").read_text()
     # What is guarded by the architecture must have another way: compiled for another one.
     native = Path(__file__).parents[2] / "runtime_ext/native"
     headers = environment("python", "-m", "tvm_ffi.config", "--includedir").strip()

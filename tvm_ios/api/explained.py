@@ -12,7 +12,7 @@ from tvm_ios.explain.unit_times import UnitTime, unit_times
 from tvm_ios.report.document import graph_document, policy_document, run_document, target_name
 from tvm_ios.report.inside_kernels import inside_kernels
 from tvm_ios.schedule.computed_units import computed_units
-from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.schedule import ORIGINS, UNROLLED_FROM, Schedule
 
 #: What a page takes of :func:`explanation_json` as it is.
 _SAID = ("policy", "lanes", "latency_ms", "disturbance", "preemptions", "peak", "total")
@@ -128,8 +128,9 @@ def explained_document(name: str, explanation: Explanation) -> dict[str, Any]:
         runs += inside_kernels(executable.schedule, work.program.units, explanation.timeline)
     computed = computed_units(schedule, executable.schedule["units"])
     graph = graph_document(work.unit_graph, explanation.kinds, schedule.stages, blocks, computed)
+    instances = _instances(executable.schedule)
     for unit, figures in zip(graph["units"], _figures(explanation), strict=True):
-        unit |= figures
+        unit |= figures | instances.get(unit["name"], {})
     said, notes = explanation_json(explanation), executable.notes
     least = {"least_bytes": least_arena(executable.program)}
     return {
@@ -184,6 +185,23 @@ def _figures(explanation: Explanation) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _instances(schedule: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Of units that run in instances, by name, the sub-graph and the part."""
+    if UNROLLED_FROM not in schedule:
+        return {}
+    subgraphs = schedule[UNROLLED_FROM]["instances"]["subgraphs"]
+    owner = {unit: number for number, one in enumerate(subgraphs) for unit in one["units"]}
+    origins = schedule[ORIGINS]
+    subgraph_of = {instance: owner[unit] for instance, unit, _ in origins if unit in owner}
+    # Those of a sub-graph are numbered one after another.
+    first = {number: instance for instance, number in sorted(subgraph_of.items(), reverse=True)}
+    return {
+        name: {"subgraph": number, "part": instance - first[number]}
+        for name, (instance, *_) in zip(schedule["units"], origins, strict=True)
+        if (number := subgraph_of.get(instance)) is not None
+    }
 
 
 def _speed(flops: int | None, time: UnitTime, peak_of_lane: float) -> dict[str, float | None]:

@@ -16,6 +16,7 @@ function paint(selection, colouring, unit) {
 function hueOf(unit, colouring) {
   if (colouring === "family") { const [hue, strength] = FAMILIES[unit.family]; return [hue, 0, strength]; }
   if (colouring === "block") return [HUES[unit.block % HUES.length], 0, 1];
+  if (colouring === "instance") return unit.subgraph == null ? [250, 0, 0.1] : [HUES[unit.subgraph % HUES.length], unit.part % 4, 1];
   return unit.stage == null ? [250, 0, 0.1] : [HUES[unit.stage % HUES.length], unit.group % 4, 1];
 }
 
@@ -51,6 +52,12 @@ function legend(parent, executable, state) {
     if (state.colouring === "family") {
       const there = new Set(executable.units.map((unit) => unit.family));
       for (const [name, [hue, strength]] of Object.entries(FAMILIES)) if (there.has(name)) entry(hue, 0, strength, name);
+    } else if (state.colouring === "instance") {
+      for (const subgraph of d3.union(executable.units.map((unit) => unit.subgraph))) {
+        if (subgraph == null) entry(250, 0, 0.1, "joins instances");
+        else entry(HUES[subgraph % HUES.length], 0, 1, `sub-graph ${subgraph}`);
+      }
+      box.append("span").text("instances of a sub-graph have four shades in turn");
     } else if (state.colouring === "block") {
       box.append("span").text("each block has a hue; hues repeat after eight");
     } else {

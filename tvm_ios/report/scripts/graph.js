@@ -114,7 +114,7 @@ function drawGraph(parent, executable, state) {
 
 function secondLine(unit) {
   const time = unit.ms == null ? "" : `${format.ms(unit.ms)}  `;
-  return time + format.short(unit.kind, 24 - time.length);
+  return time + format.short(unit.kind, 23 - time.length);
 }
 
 /* The whole graph, small, with a frame around what is seen of it; a click goes there. */

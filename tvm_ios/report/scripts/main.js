@@ -50,7 +50,8 @@ function drawHead(parent, executable) {
     drawUnits(column, executable, state);
   }
   startSearch(state);
-  d3.select("#colouring").on("change", function () { state.colouring = this.value; state.tell("colouring"); });
+  if (state.colouring === "instance") d3.select("#colouring").insert("option", "option").attr("value", "instance").text("sub-graph and instance");
+  d3.select("#colouring").property("value", state.colouring).on("change", function () { state.colouring = this.value; state.tell("colouring"); });
   const dark = () => (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
   const turn = () => { document.documentElement.dataset.theme = dark() ? "light" : "dark"; };
   d3.select("#theme").on("click", turn);

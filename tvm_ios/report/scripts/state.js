@@ -7,7 +7,8 @@ class State extends EventTarget {
     this.chosen = null;
     this.block = null;
     this.matches = new Set();
-    this.colouring = "stage";
+    // Of instances, stages say nothing: a lane runs whole instances.
+    this.colouring = executables.some((e) => e.units.some((unit) => unit.subgraph != null)) ? "instance" : "stage";
     this.longest = d3.max(executables, (e) => d3.max(e.runs, (run) => run.ms)) || 1;
     this.domain = [0, this.longest];
   }
@@ -70,7 +71,7 @@ const tip = {
     const unit = executable.units[number], box = d3.select("#tip").attr("hidden", null);
     box.selectAll("*").remove();
     box.append("b").text(unit.name);
-    const lines = [unit.kind, ...more, unit.stage == null ? "" : `stage ${unit.stage}, group ${unit.group}, ${unit.strategy.replace("_", "-")}`];
+    const lines = [unit.kind, ...more, unit.subgraph == null ? "" : `sub-graph ${unit.subgraph}, instance ${unit.part}`, unit.stage == null ? "" : `stage ${unit.stage}, group ${unit.group}, ${unit.strategy.replace("_", "-")}`];
     for (const line of lines.filter(Boolean)) box.append("div").text(line);
     const at = box.node().getBoundingClientRect();
     const x = Math.min(event.clientX + 14, innerWidth - at.width - 8);

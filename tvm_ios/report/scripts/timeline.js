@@ -1,5 +1,5 @@
 /* Runs on their lanes, one above another on one scale, with the waits between lanes. */
-const MARGIN = { left: 66, right: 12 }, ROW = 26, TITLE = 34;
+const MARGIN = { left: 66, right: 26 }, ROW = 26, TITLE = 34;
 /* Pixels of a row: lanes are few, vEUs of a GPU many. */
 const rowHeight = (run) => Math.max(4, Math.min(ROW, Math.floor(320 / run.rows)));
 
