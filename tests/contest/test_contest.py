@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from tvm_ios.contest.rounds import run_in_turn
+from tvm_ios.contest.contest import _confirmed
+from tvm_ios.contest.rounds import Samples, run_in_turn
 from tvm_ios.contest.rules import Rules
+from tvm_ios.contest.verdict import PolicyResult
+from tvm_ios.progress import silent
 
 
 class Clock:
@@ -51,8 +54,34 @@ def test_where_all_are_slow_all_have_the_minimum(clock: Clock) -> None:
 
 def test_a_contest_ends_in_time_but_not_before_the_minimum(clock: Clock) -> None:
     runners = {"one": clock.takes(1 / 64), "other": clock.takes(3 / 64)}
-    assert rounds(runners, Rules(rounds=60, seconds=2.0, minimum=6)) == {"one": 33, "other": 33}
+    # Each run waits for quiet, 15 ms, before it.
+    assert rounds(runners, Rules(rounds=60, seconds=2.0, minimum=6)) == {"one": 22, "other": 22}
     assert rounds(runners, Rules(rounds=60, seconds=2.0, minimum=40)) == {"one": 40, "other": 40}
+
+
+def test_processes_share_rounds_and_seconds() -> None:
+    rules = Rules(rounds=200, seconds=30.0, minimum=12, hopeless_seconds=20.0)
+    assert rules.shared_by(6) == Rules(rounds=34, seconds=5.0, minimum=2, hopeless_seconds=20 / 6)
+    assert rules.shared_by(1) == rules
+
+
+def policy_result(policy: str, ratio: float) -> PolicyResult:
+    return PolicyResult(policy, 1.0, ratio, 1, None, None)
+
+
+@pytest.mark.parametrize(("ratios", "held"), [((0.5, 0.5, 0.5), 3), ((0.5, 1.1), 2), ((1.1,), 1)])
+def test_a_contest_that_is_decided_ends(ratios: tuple[float, ...], held: int) -> None:
+    """One process that says no is enough, as all would have to say yes."""
+    asked: list[int] = []
+
+    def elsewhere(policies: Sequence[str], process: int) -> Samples:
+        asked.append(process)
+        return {"sequential": [1.0] * 20, "ios": [ratios[process]] * 20}
+
+    results = [policy_result("sequential", 1.0), policy_result("ios", 0.5)]
+    kept, _ = _confirmed(results, elsewhere, silent)
+    assert kept == ("ios" if held == 3 else "sequential")
+    assert asked == list(range(held))
 
 
 def test_a_runner_that_was_slow_once_has_a_second_try(clock: Clock) -> None:

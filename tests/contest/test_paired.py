@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.refusals import refused
-from tvm_ios.contest.pairs import paired_ratio
+from tvm_ios.contest.pairs import PairedRatio, paired_ratio, ratio_over_processes
 
 seconds = st.floats(1e-6, 1e3)
 pairs = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=60)
@@ -79,6 +79,40 @@ def test_covers_the_true_median() -> None:
     )
     # Exactly 0.9586 is expected; three standard errors of 4000 trials are 0.0094.
     assert 0.949 <= hits / 4000 <= 0.969
+
+
+def of_equal_programs(rng: np.random.Generator, processes: int) -> list[PairedRatio]:
+    """Their ratios in processes where places in memory are worth two percent."""
+    ratios = 1 + 0.02 * rng.standard_normal((processes, 1)) + 0.01 * rng.random((processes, 30))
+    return [paired_ratio((row - 0.005).tolist(), [1.0] * 30) for row in ratios]
+
+
+def test_an_interval_over_processes_covers_what_one_process_hides() -> None:
+    rng = np.random.default_rng(7)
+    drawn = [of_equal_programs(rng, 6) for _ in range(2000)]
+    over = [ratio_over_processes(ratios) for ratios in drawn]
+    hits = sum(ratio.low <= 1 <= ratio.high for ratio in over)
+    # Exactly 0.96875 is expected; three standard errors are 0.0117.
+    assert 0.957 <= hits / 2000 <= 0.981
+    assert sum(ratios[0].low <= 1 <= ratios[0].high for ratios in drawn) / 2000 < 0.3
+
+
+@given(st.lists(pairs, min_size=1, max_size=9))
+def test_the_ratio_over_processes(samples: list[list[tuple[float, float]]]) -> None:
+    """It is within its interval, which is within those of the processes together."""
+    ratios = [paired_ratio(*zip(*pairs, strict=True)) for pairs in samples]
+    over = ratio_over_processes(ratios)
+    assert over.low <= over.median <= over.high
+    assert over.low >= min(ratio.low for ratio in ratios)
+    assert over.high <= max(ratio.high for ratio in ratios)
+    assert over.pairs == sum(ratio.pairs for ratio in ratios)
+    if len(ratios) == 1:
+        assert over == ratios[0]
+
+
+def test_a_ratio_over_no_process_is_refused() -> None:
+    with refused(ValueError, "process"):
+        ratio_over_processes([])
 
 
 @pytest.mark.parametrize(("first", "second"), [([], []), ([1.0], []), ([1.0, 2.0], [1.0])])

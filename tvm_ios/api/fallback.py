@@ -12,7 +12,7 @@ import onnx
 from tvm_ios.contest import rules
 from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.rounds import Samples
-from tvm_ios.contest.verdict import TVM, Verdict, pooled, ratio_of
+from tvm_ios.contest.verdict import TVM, Verdict, faster_in_each, pooled, ratio_of
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress
@@ -112,13 +112,15 @@ def _fastest(
     for number in range(processes):
         progress("comparing with other runtimes", number, processes)
         contests.append(run_side_by_side(runners).samples)
+        if not any(faster_in_each(runtime, name, contests) for runtime in files):
+            break
     progress("comparing with other runtimes", processes, processes)
     together = pooled(contests)
     faster = [
         Faster(runtime, ratio)
         for runtime in files
         if (ratio := ratio_of(together, name, runtime)).low > 1
-        and all(ratio_of(samples, name, runtime).median > 1 for samples in contests)
+        and faster_in_each(runtime, name, contests)
     ]
     return max(faster, key=lambda row: row.ratio.median, default=None)
 

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.bench.material import ONNX, SIMPLIFIED, TVM_BUILD, prepare_material
 from tvm_ios.contest.outputs import Verify
-from tvm_ios.contest.pairs import PairedRatio
-from tvm_ios.contest.rules import Rules
-from tvm_ios.contest.verdict import ratio_of
+from tvm_ios.contest.pairs import PairedRatio, ratio_over_processes
+from tvm_ios.contest.rules import BENCH_PROCESSES, Rules
+from tvm_ios.contest.verdict import pooled, ratio_of
 from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
+    from runtime_ext.peers.side_by_side import Outcome, SideBySide
 
 #: Our own runners: what ``optimize`` keeps, and one unit after another.
 OURS = ("ours", "sequential")
@@ -39,7 +40,9 @@ class NetworkResult:
     latency
         For each runner median seconds.
     ratio
-        For each runner but ``ours``, ours to it, run by run: below 1 ours is faster.
+        For each runner but ``ours``, ours to it, run by run: below 1 ours is faster. Where the
+        sequential program is the one that is kept, it does not run beside itself: the ratio is 1,
+        of no pairs.
     max_rel_error
         For each runner the largest difference to ``reference``, relative to the largest output.
     reference
@@ -67,6 +70,7 @@ def bench(
     folder: Path,
     *,
     rules: Rules,
+    processes: int = BENCH_PROCESSES,
     options: SearchOptions | None = None,
     policies: Sequence[str] | None = None,
     verify: Verify = Verify.onnx,
@@ -85,7 +89,9 @@ def bench(
     folder
         Where executables go; what it holds of an equal earlier call is used again.
     rules
-        How long to time.
+        How long to time, in all processes together.
+    processes
+        Fresh processes, in each of which all runners run; an interval of 95 % takes six.
     options, policies, verify, progress
         As for :func:`tvm_ios.api.optimize`.
 
@@ -96,7 +102,7 @@ def bench(
     """
     from relay_passes.search_options import SearchOptions
     from runtime_ext.peers.registry import available_peers
-    from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
+    from runtime_ext.peers.side_by_side import SideBySide
 
     peers = available_peers(against)
     options = options or SearchOptions()
@@ -108,34 +114,52 @@ def bench(
         verify=verify,
         progress=progress,
     )
-    outcome = run_side_by_side(
+    ours, sequential = OURS
+    is_sequential = material.kept == sequential
+    outcomes = _time(
         SideBySide(
-            {name: folder / name for name in OURS},
+            {name: folder / name for name in (OURS[:1] if is_sequential else OURS)},
             options.lanes,
-            rules,
+            rules.shared_by(processes),
             tuple(peer.name for peer in peers),
             onnx=folder / ONNX,
             simplified=folder / SIMPLIFIED,
             tvm=folder / TVM_BUILD,
             precision=None if verify is Verify.off else "float32",
         ),
+        processes,
         progress or silent,
     )
+    failed = {name: error for outcome in outcomes for name, error in outcome.failed.items()}
+    runners = [name for name in outcomes[0].samples if name not in failed]
+    samples = pooled([outcome.samples for outcome in outcomes])
+    ratio = {sequential: PairedRatio(1.0, 1.0, 1.0, 0)} if is_sequential else {}
+    for name in runners[1:]:
+        ratio[name] = ratio_over_processes([ratio_of(o.samples, ours, name) for o in outcomes])
     return NetworkResult(
         model=material.model,
         batch=material.batch,
         kept=material.kept,
-        latency={name: statistics.median(seconds) for name, seconds in outcome.samples.items()},
-        ratio={
-            name: ratio_of(outcome.samples, "ours", name)
-            for name in outcome.samples
-            if name != "ours"
-        },
-        max_rel_error=outcome.errors,
-        reference=outcome.reference,
+        latency={name: statistics.median(samples[name]) for name in runners},
+        ratio=ratio,
+        max_rel_error={name: max(o.errors[name] for o in outcomes) for name in runners},
+        reference=outcomes[0].reference,
         verified=material.verified,
-        failed=outcome.failed,
+        failed=failed,
     )
+
+
+def _time(runners: SideBySide, processes: int, progress: Progress) -> list[Outcome]:
+    """What runners came to in each of several fresh processes."""
+    from runtime_ext.peers.side_by_side import run_side_by_side
+
+    def of_all(what: str, done: int, total: int) -> None:
+        progress(what, len(outcomes) * total + done, processes * total)
+
+    outcomes: list[Outcome] = []
+    for _ in range(processes):
+        outcomes.append(run_side_by_side(runners, of_all))
+    return outcomes
 
 
 def geometric_means(results: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from runtime_ext.peers.registry import OURS, available_peers, peer_names
 from tvm_ios.cli.frame.help_pages import HelpPage
@@ -19,7 +18,6 @@ from tvm_ios.cli.frame.output import (
     Debug,
     Json,
     Verbose,
-    console,
     print_json,
     progress_bars,
     reports_errors,
@@ -46,14 +44,17 @@ from tvm_ios.cli.options.search_options import (
     require_known,
     search_options,
 )
+from tvm_ios.cli.tables.benched import print_benched
 from tvm_ios.cli.tables.on_device import on_device_json, print_on_device
 from tvm_ios.contest.outputs import Verify
-from tvm_ios.contest.rules import BENCH
+from tvm_ios.contest.rules import BENCH, BENCH_PROCESSES
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder, write_atomically
 
 if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
+    from tvm_ios.bench.document import BenchDocument
+    from tvm_ios.cli.frame.output import Bars
     from tvm_ios.models.source import ModelSource
 
 #: Of those that come with tvm-ios.
@@ -103,6 +104,10 @@ def bench(
     seconds: Annotated[
         float, typer.Option(min=0, help="Time of all runs of a model, about.")
     ] = BENCH.seconds,
+    processes: Annotated[
+        int,
+        typer.Option(min=1, help="Fresh processes that share them; a 95 % interval takes six."),
+    ] = BENCH_PROCESSES,
     shape: Shapes = None,
     batch: Batch = None,
     dialect: DialectOption = DialectName.relax,
@@ -126,9 +131,11 @@ def bench(
     Our programs are verified as `optimize` does. Peers read the model as it is written, or what
     only we can write for them (PyTorch and TVM: the simplified model, quantised operators in
     floats), and the same inputs; outputs are compared before anything is timed, then all run in
-    turn, in a fresh process for each model. A model or a peer that fails is reported, and the
-    others go on. Of a model whose end runs after the program, what is before this end is compared
-    and timed. With --device, no peer runs there: policies are compared with the sequential program.
+    turn, in fresh processes for each model: where a program lies in memory is worth a percent or
+    two, so the 95 % interval is that of the processes' medians. A model or a peer that fails is
+    reported, files that cannot be read before anything is measured, and the others go on. Of a
+    model whose end runs after the program, what is before this end is compared and timed. With
+    --device, no peer runs there: policies are compared with the sequential program.
     """
     against_names, policies = names_in(against), chosen_policies(policy)
     shapes = input_shapes(shape)
@@ -148,7 +155,8 @@ def bench(
     from tvm_ios.bench.bench import bench as run
     from tvm_ios.bench.document import BenchDocument
     from tvm_ios.bench.material import log_digest
-    from tvm_ios.models.source import ModelSource
+    from tvm_ios.models.load import load_operators
+    from tvm_ios.models.source import Form, ModelSource
 
     if device is not None:
         sources = [ModelSource(m, random_weights, shapes, batch, dialect.value) for m in models]
@@ -157,8 +165,13 @@ def bench(
     if resume and output is None:
         raise typer.BadParameter("there is no --output to resume", param_hint="'--resume'")
     libraries = [peer.library for peer in available_peers(against_names) if peer.library]
-    minimum = min(rounds, BENCH.minimum)
-    rules = replace(BENCH, rounds=rounds, seconds=seconds, minimum=minimum)
+    rules = replace(
+        BENCH,
+        rounds=rounds,
+        seconds=seconds,
+        minimum=min(rounds, BENCH.minimum),
+        hopeless_seconds=min(seconds, BENCH.hopeless_seconds),
+    )
     settings = {
         "against": against_names,
         "policies": None if policies is None else list(policies),
@@ -168,6 +181,7 @@ def bench(
         **({} if batch is None else {"batch": batch}),
         "rounds": rounds,
         "seconds": seconds,
+        "processes": processes,
         "search": [measure.value, max_measurements, time_limit, r, s, max_block],
         "log": log_digest(log),
         # Of documents that were begun before there was a choice.
@@ -187,15 +201,29 @@ def bench(
         if output is not None and not output.is_file():
             # Better now than after an hour: it may not be writable.
             document.save(output)
-        for name, model in zip(names, models, strict=True):
-            if document.has(name):
-                continue
-            try:
+        sources = {
+            name: ModelSource(model, random_weights, shapes, batch, dialect.value)
+            for name, model in zip(names, models, strict=True)
+            if not document.has(name)
+        }
+        alone = debug or len(models) == 1
+        # All files first: what is mistyped should not show after an hour.
+        readable: dict[str, ModelSource] = {}
+        for name, source in sources.items():
+            with _failures_kept(name, document, update, tell=True, raised=alone):
+                if source.form is Form.ONNX:
+                    load_operators(source)
+                readable[name] = source
+        if output is not None and document.failed:
+            document.save(output)
+        for name, source in readable.items():
+            with _failures_kept(name, document, update, raised=alone):
                 result = run(
-                    ModelSource(model, random_weights, shapes, batch, dialect.value),
+                    source,
                     against_names,
                     (keep or folder) / name,
                     rules=rules,
+                    processes=processes,
                     options=options,
                     policies=policies,
                     verify=verify,
@@ -203,23 +231,33 @@ def bench(
                         f"{name}: {what}", done, total
                     ),
                 )
-            except (UserError, OSError) as error:
-                if debug or len(models) == 1:
-                    raise
-                document.add_failure(name, None, str(error))
-            else:
                 document.add(result)
             if output is not None:
                 document.save(output)
     if as_json:
         print_json(document.to_json())
     else:
-        _print(document.to_json())
+        print_benched(document.to_json())
     for failure in document.failed:
         who = " on ".join(filter(None, (failure["model"], failure["runner"])))
         print(f"tvm-ios: {who}: {failure['error']}", file=sys.stderr)
     if document.failed:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _failures_kept(
+    name: str, document: BenchDocument, update: Bars, *, raised: bool, tell: bool = False
+) -> Generator[None]:
+    """Add the failure of a model to the document, and say it at once or not; or raise it."""
+    try:
+        yield
+    except (UserError, OSError) as error:
+        if raised:
+            raise
+        document.add_failure(name, None, str(error))
+        if tell:
+            update.tell(f"tvm-ios: {name}: {error}")
 
 
 def _bench_on_device(
@@ -246,38 +284,3 @@ def _bench_on_device(
             write_atomically(output, json.dumps({"networks": results}, indent=1).encode())
     if as_json:
         print_json({"networks": results})
-
-
-def _print(document: dict[str, Any]) -> None:
-    out = console()
-    machine = document["machine"]
-    peaks = machine["peak"]
-    reached = "; ".join(
-        f"{n} lane{'s' * (n != '1')} {peak['gflops']:.0f} GFLOP/s, {peak['gbps']:.0f} GB/s"
-        for n, peak in peaks.items()
-    )
-    peak = f"; measured peak of {reached}" if reached else ""
-    out.print(f"{machine['processor']}, {machine['lanes']} lanes{peak}")
-    table = Table("network", "runner", "latency", "ours to it", "95 %", "pairs", "largest error")
-    for network in document["networks"]:
-        for place, (name, latency) in enumerate(network["latency_ms"].items()):
-            ratio = network["ratio"].get(name)
-            is_reference = name == network["reference"]
-            table.add_row(
-                f"{escape(network['model'])} (batch {network['batch']})" if place == 0 else "",
-                f"ours ({network['kept']})" if name == "ours" else name,
-                f"{latency:.3f} ms",
-                "" if ratio is None else f"{ratio['median']:.3f}",
-                "" if ratio is None else f"{ratio['low']:.3f} to {ratio['high']:.3f}",
-                "" if ratio is None else str(ratio["pairs"]),
-                "reference" if is_reference else f"{network['max_rel_error'][name]:.1e}",
-                style="bold" if name == "ours" else "",
-                end_section=place == len(network["latency_ms"]) - 1,
-            )
-    for runner, mean in document["geomean"].items():
-        table.add_row("geometric mean", runner, "", f"{mean:.3f}", "", "", "")
-    out.print(table)
-    out.print("Ratios below 1: ours is faster. Errors are relative to the largest output.")
-    # Documents that were begun earlier do not say it.
-    for source in dict.fromkeys(n["verified"] for n in document["networks"] if n.get("verified")):
-        out.print(escape(f"Before, ours and sequential were compared with {source}."))

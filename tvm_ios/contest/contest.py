@@ -15,6 +15,7 @@ from tvm_ios.contest.verdict import (
     TVM,
     PolicyResult,
     Verdict,
+    faster_in_each,
     first_with_equal_schedule,
     kept_policy,
     most_promising,
@@ -156,11 +157,14 @@ def _confirmed(
     policies = list(dict.fromkeys(("sequential", best)))
     # With nothing to decide, one says how the sequential program compares with TVM's own build.
     processes = rules.CONFIRMING_PROCESSES if len(policies) > 1 else 1
+    may_keep_sequential = "sequential" in {row.policy for row in results}
     contests: list[Samples] = []
     for number in range(processes):
         progress("confirming", number, processes)
         # What is loaded first lies elsewhere in memory.
         order = policies[::-1] if number % 2 else policies
         contests.append(time_elsewhere(order, number))
+        if may_keep_sequential and not faster_in_each(best, "sequential", contests):
+            break
     progress("confirming", processes, processes)
-    return kept_policy(best, contests, "sequential" in {row.policy for row in results})
+    return kept_policy(best, contests, may_keep_sequential)

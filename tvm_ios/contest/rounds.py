@@ -67,8 +67,8 @@ def run_in_turn(
             slow = name in rounds_of_slow
             if slow and number >= rounds_of_slow[name]:
                 continue
-            _settle()
             begin = time.perf_counter()
+            _settle()
             for _ in range(0 if slow else rules.warm_up):
                 runners[name]()
             samples[name].append(_seconds(runners[name]))

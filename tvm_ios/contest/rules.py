@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+
+from tvm_ios.contest.pairs import FEWEST_FOR_AN_INTERVAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +17,8 @@ class Rules:
     rounds
         Runs of each runner, at most.
     seconds
-        When to end, but not before ``minimum`` rounds: the time of runs that are not slow.
+        When to end, but not before ``minimum`` rounds: the time of runs that are not slow, and of
+        waiting for quiet before them.
     minimum
         Rounds in any case; six are the fewest whose median has a 95 % interval.
     warm_up
@@ -31,6 +35,16 @@ class Rules:
     warm_up: int = 0
     hopeless_seconds: float = 20.0
 
+    def shared_by(self, processes: int) -> Rules:
+        """What each of several processes has of these rounds and seconds."""
+        return replace(
+            self,
+            rounds=math.ceil(self.rounds / processes),
+            seconds=self.seconds / processes,
+            minimum=math.ceil(self.minimum / processes),
+            hopeless_seconds=self.hopeless_seconds / processes,
+        )
+
 
 #: All policies' programs in one process, to find the most promising one.
 SELECTION = Rules(rounds=40, seconds=10.0, minimum=3, warm_up=1)
@@ -46,5 +60,6 @@ SECOND_CHOICE = Rules(rounds=30, seconds=8.0, minimum=9, warm_up=1)
 PROFILE = Rules(rounds=12, seconds=8.0, minimum=5)
 #: A bundle's programs beside peers.
 BUNDLE_PEERS = Rules(rounds=60, seconds=15.0, warm_up=3)
-#: What ``bench`` times unless it is told otherwise.
-BENCH = Rules(rounds=200, seconds=30.0, minimum=10, warm_up=1)
+#: What ``bench`` times unless it is told otherwise, and in how many fresh processes.
+BENCH = Rules(rounds=200, seconds=30.0, minimum=12, warm_up=1)
+BENCH_PROCESSES = FEWEST_FOR_AN_INTERVAL

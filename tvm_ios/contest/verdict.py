@@ -144,7 +144,7 @@ def kept_policy(
         If not, ``best`` is kept.
     """
     together = pooled(contests)
-    faster = all(ratio_of(samples, best, "sequential").median < 1 for samples in contests)
+    faster = faster_in_each(best, "sequential", contests)
     faster = faster and ratio_of(together, best, "sequential").high < 1
     kept = best if faster or not may_keep_sequential else "sequential"
     ratios = {"sequential": ratio_of(together, kept, "sequential")}
@@ -152,6 +152,11 @@ def kept_policy(
         if TVM in samples:
             ratios[TVM] = ratio_of(samples, kept, TVM)
     return kept, ratios
+
+
+def faster_in_each(first: str, second: str, contests: Sequence[Samples]) -> bool:
+    """Whether a runner was faster than another in all contests: a single one decides against it."""
+    return all(ratio_of(samples, first, second).median < 1 for samples in contests)
 
 
 def pooled(contests: Sequence[Samples]) -> Samples:

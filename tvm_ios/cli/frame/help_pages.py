@@ -85,7 +85,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(
             (
                 *("lanes", "log", "against", "verify", "reference", "with_tvm"),
-                *("repeat", "rounds", "seconds", "warm_up", "compare", "rtol", "atol"),
+                *("repeat", "rounds", "seconds", "processes", "warm_up", "compare", "rtol", "atol"),
                 *("address", "workers", "anew", "sequential"),
             ),
             "Running and measuring",
