@@ -29,6 +29,13 @@ OURS: Mapping[str, Peer] = {
         _ONNXRUNTIME(
             "onnxruntime-graph", "runtime_ext.peers.onnxruntime_peer:start_graph", devices=_GPU
         ),
+        Peer(
+            "openvino",
+            "runtime_ext.peers.openvino_peer:start",
+            library="openvino",
+            install="tvm-ios[openvino]",
+            devices=("cpu",),
+        ),
         _TORCH("torch", "runtime_ext.peers.torch_peer:start"),
         _TORCH("torch-nhwc", "runtime_ext.peers.torch_peer:start_nhwc"),
         _TORCH("torch-graph", "runtime_ext.peers.torch_peer:start_graph", devices=_GPU),
@@ -86,6 +93,25 @@ def available_peers(names: Iterable[str]) -> tuple[Peer, ...]:
     for peer in peers:
         peer.require_available()
     return peers
+
+
+def installed_peers() -> tuple[str, ...]:
+    """The names of the peers that could start on this machine's CPU.
+
+    Raises
+    ------
+    ExtensionError
+        If a package that adds one is broken.
+    """
+
+    def is_installed(name: str) -> bool:
+        try:
+            peer_named(name).require_available()
+        except PeerError:
+            return False
+        return True
+
+    return tuple(name for name in peer_names("cpu") if is_installed(name))
 
 
 def start_peers(

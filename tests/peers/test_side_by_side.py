@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 
 from runtime_ext.peers.peer import PeerError
-from runtime_ext.peers.registry import available_peers
+from runtime_ext.peers.registry import available_peers, installed_peers
 from runtime_ext.peers.side_by_side import Outcome, SideBySide, run_side_by_side
 from tests.refusals import refused
 from tvm_ios.contest.rounds import run_in_turn
@@ -40,6 +41,16 @@ def test_equal_results_are_timed(folder: Path) -> None:
     assert outcome.failed == {}
     assert told[0] == ("starting peers", 0, 1)
     assert told[-1] == ("timing runners", 3, 3)
+
+
+def test_openvino_runs_too(folder: Path) -> None:
+    pytest.importorskip("openvino")
+    outcome = beside(folder, "openvino")
+    assert outcome.reference == "openvino"
+    assert outcome.errors["ours"] <= 1e-5
+    (folder / "noise.onnx").write_bytes(b"noise")
+    failed = beside(folder, "openvino", "noise.onnx").failed
+    assert failed["openvino"].startswith("OpenVINO refuses the model: ")
 
 
 def test_torch_runs_too(folder: Path) -> None:
@@ -93,6 +104,15 @@ def test_unknown_peers_are_refused() -> None:
     with refused(PeerError, "torch-graph"):
         available_peers(["torch-graph"])
     assert [peer.name for peer in available_peers(["tvm", "tvm"])] == ["tvm"]
+
+
+def test_those_that_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    there = {"onnxruntime": True, "torch": False, "openvino": False}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: there.get(name) or None)
+    assert installed_peers() == ("onnxruntime", "tvm")
+    monkeypatch.setattr(importlib.util, "find_spec", find)
+    assert set(installed_peers()) >= {"tvm"}
 
 
 def test_warm_up_runs_do_not_count() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runtime_ext.peers.registry import OURS, available_peers, peer_names
+from runtime_ext.peers.registry import OURS, available_peers, installed_peers, peer_names
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import (
     Debug,
@@ -80,7 +80,7 @@ def bench(
     against: Annotated[
         str,
         typer.Option(
-            help=f"Peers, between commas: {', '.join(OURS_ON_CPU)}.",
+            help=f"Peers, between commas, or all that are installed: {', '.join(OURS_ON_CPU)}.",
             autocompletion=complete_peers,
         ),
     ] = "onnxruntime",
@@ -137,7 +137,8 @@ def bench(
     model whose end runs after the program, what is before this end is compared and timed. With
     --device, no peer runs there: policies are compared with the sequential program.
     """
-    against_names, policies = names_in(against), chosen_policies(policy)
+    against_names = list(installed_peers()) if against == "all" else names_in(against)
+    policies = chosen_policies(policy)
     shapes = input_shapes(shape)
     options = search_options(
         lanes,
