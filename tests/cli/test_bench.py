@@ -120,7 +120,7 @@ def test_other_options_are_not_resumed(measured: Outcome, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--against", "onnxruntime,jax"], "'jax' is none of onnxruntime, torch"),
+        (["--against", "onnxruntime,jax"], "'jax' is none of onnxruntime, openvino, torch"),
         (["--policy", "best"], "'best' is none of sequential, greedy"),
         (["--resume"], "there is no --output to resume"),
         (["--rounds", 2], "--rounds"),
