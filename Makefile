@@ -84,6 +84,7 @@ clean:
 $(STAMP): pyproject.toml $(wildcard runtime_ext/native/*)
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed')"
 	$(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV): about 2 GB, some minutes without a word"
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	touch $@
