@@ -83,7 +83,8 @@ def stats(
     """Count operators, width, states, transitions and schedules of every block.
 
     These say how long a search takes: a state is a set of units that may have run, a transition
-    a stage that may come next. Width is the most units of a block that could run side by side.
+    a stage that may come next. Width is the most units of a block that could run side by side;
+    the bound is what IOS's theorem allows transitions to be, by operators and width alone.
     With --policy graphturbo the coarse sub-graphs of a batch are shown instead.
     """
     from runtime_ext.machine.this_machine import available_lanes
@@ -123,7 +124,7 @@ def stats(
                 "model": name,
                 "tail": tail,
                 "groups": groups.value,
-                "blocks": [asdict(c) for c in counts],
+                "blocks": [{**asdict(c), "bound": c.bound} for c in counts],
                 "total": {
                     "operators": sum(c.operators for c in counts),
                     "transitions": sum(c.transitions for c in counts),
@@ -132,7 +133,8 @@ def stats(
         )
         return
     table = Table(
-        "block", "operators n", "width d", "states", "transitions", "schedules", title=escape(name)
+        *("block", "operators n", "width d", "states", "transitions", "bound", "schedules"),
+        title=escape(name),
     )
     for number, c in enumerate(counts):
         table.add_row(
@@ -141,6 +143,7 @@ def stats(
             str(c.width),
             f"{c.states:,}",
             f"{c.transitions:,}",
+            f"{c.bound:.1e}" if c.bound >= 1e6 else f"{c.bound:,.0f}",
             f"{c.schedules:.1e}" if c.schedules >= 1e6 else str(c.schedules),
         )
     console().print(table)

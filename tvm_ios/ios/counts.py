@@ -40,6 +40,16 @@ class BlockCounts:
     transitions: int
     schedules: int
 
+    @property
+    def bound(self) -> float:
+        """The most transitions of a block of n units and width d: C(n/d + 2, 2) to the power of d.
+
+        IOS's theorem (section 3.3). It counts the empty ending too, so only d paths of equal
+        length side by side, with no unit before or after them, come near it.
+        """
+        length = self.operators / self.width
+        return ((length + 2) * (length + 1) / 2) ** self.width
+
 
 def count_block(predecessors: Sequence[int], groups: GroupRule = "connected") -> BlockCounts:
     """Count states, transitions and schedules of a block.
