@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,6 @@ from hypothesis import settings
 
 from tests.brief import take_first_samples
 from tests.fast_run import declare_fast, examples
-from tvm_ios.models.bare_graph import BareGraph, load_bare_graph
 
 # TVM reads this once, when its thread pool starts.
 os.environ.setdefault("TVM_NUM_THREADS", "2")
@@ -55,14 +54,3 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def kernels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder of compiled kernels for all tests of a run."""
     return tmp_path_factory.mktemp("kernels")
-
-
-@pytest.fixture
-def published() -> Callable[[str], BareGraph]:
-    """The block graphs that the published implementation schedules, where they are at hand."""
-    repository = Path(__file__).resolve().parents[1]
-    shared = Path(os.environ.get("TVM_IOS_SHARED", repository.parent / "shared"))
-    folder = shared / "data" / "ios-graphs"
-    if not folder.is_dir():
-        pytest.skip("the published block graphs are not here: set TVM_IOS_SHARED")
-    return lambda name: load_bare_graph(folder / f"{name}.json")

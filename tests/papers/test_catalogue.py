@@ -37,16 +37,6 @@ NUMBERS = {
 #: Those whose functions are being written.
 AWAITED = frozenset(
     {
-        "ios-thesis/figure-1.2",
-        "ios-thesis/figure-4.1",
-        "ios-thesis/figure-4.3",
-        "ios-thesis/figure-4.4",
-        "ios-thesis/figure-4.6",
-        "ios-thesis/table-4.2",
-        "ios-thesis/figure-4.7",
-        "ios-thesis/figure-4.8",
-        "ios-thesis/figure-4.9",
-        "ios-thesis/figure-4.10",
         "rammer-osdi20/figure-11",
         "rammer-osdi20/figure-13",
         "rammer-osdi20/figure-14",

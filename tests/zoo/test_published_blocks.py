@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +12,8 @@ from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.ios.counts import BlockCounts, count_block
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.zoo.cells.randwire import Wiring, build_randwire
+from tvm_ios.papers.ios.counts import published_block
+from tvm_ios.zoo.cells.randwire import build_randwire
 
 
 @cache
@@ -86,34 +84,9 @@ def test_randwire() -> None:
 
 
 @pytest.mark.slow
-def test_randwire_of_the_published_wirings() -> None:
-    shared = os.environ.get("TVM_IOS_SHARED", Path(__file__).resolve().parents[3] / "shared")
-    folder = Path(shared) / "data" / "randwire"
-    if not folder.is_dir():
-        pytest.skip("the published wirings are not here: set TVM_IOS_SHARED")
-    graph = form_units(
-        graph_from_onnx(build_randwire(0, map(read_wiring, sorted(folder.iterdir()))))
-    )
-    # The first stage has one last node, so nothing needs to be summed after it.
-    assert sizes(graph) == [1, 16, 33, 33, 33, 3]
-    published = json.loads((Path(shared) / "data/ios-graphs/randwire.json").read_text())
-    by_hand = [
-        count_block(predecessors(block["operators"], block["edges"]), "rooted")
-        for block in published["blocks"]
-        if block["operators"] == 33
-    ]
-    best = max(by_hand, key=lambda counts: counts.transitions)
-    assert (best.width, f"{best.transitions:.1e}") == (8, "1.2e+06")
-    assert largest_block(graph, 33) == best
-
-
-def read_wiring(path: Path) -> Wiring:
-    nodes, _, *numbers = map(int, path.read_text().split())
-    return nodes, list(zip(numbers[::2], numbers[1::2], strict=True))
-
-
-def predecessors(operators: int, edges: list[list[int]]) -> list[int]:
-    masks = [0] * operators
-    for source, target in edges:
-        masks[target] |= 1 << source
-    return masks
+def test_randwire_of_a_published_wiring() -> None:
+    block = published_block()
+    edges = [(u, v) for v, before in enumerate(block[:-1]) for u in bits(before)]
+    graph = form_units(graph_from_onnx(build_randwire(0, [(len(block) - 1, edges)])))
+    assert sizes(graph) == [1, 33, 3]
+    assert largest_block(graph, 33) == count_block(block, "rooted")

@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
+from tvm_ios.costs.composed import CostError
 from tvm_ios.costs.contention import Launch, launch_spans, makespans
 from tvm_ios.costs.kernel_estimate import KernelEstimate, merged_kernel, unit_kernels
 from tvm_ios.costs.merged_work import merged_work
@@ -130,6 +131,24 @@ class AnalyticCost:
             merged[unit] = min(earlier[0], begin), max(earlier[1], end)
         return [(unit, first + begin, first + end) for unit, (begin, end) in merged.items()]
 
+    def kernel_seconds(self, graph: OpGraph, stage: Stage) -> list[tuple[KernelEstimate, float]]:
+        """The kernels of a stage, each with the seconds from its first block to its last.
+
+        Raises
+        ------
+        CostError
+            If the stage merges what cannot be merged.
+        """
+        self._remember(graph)
+        if stage.strategy is Strategy.MERGE:
+            kernel = self._merged_kernel(graph, stage)
+            if kernel is None:
+                raise CostError("the units of a stage cannot be merged")
+            return [(kernel, kernel.seconds(self.device))]
+        program = self._program(graph, stage)
+        spans = launch_spans(program, self.device)
+        return [(launch.kernel, b - a) for launch, (a, b) in zip(program, spans, strict=True)]
+
     @property
     def veus(self) -> int:
         """On how many virtual execution units rTasks are placed."""
@@ -244,8 +263,13 @@ class AnalyticCost:
         return [source for source in bits(graph.predecessors[unit]) if source in stage]
 
     def _merged(self, graph: OpGraph, stage: Stage) -> float:
+        kernel = self._merged_kernel(graph, stage)
+        if kernel is None:
+            return math.inf
+        return kernel.seconds(self.device) + kernel.overhead + self.device.launch_overhead
+
+    def _merged_kernel(self, graph: OpGraph, stage: Stage) -> KernelEstimate | None:
         plan, work = plan_merge(graph, stage.units), merged_work(graph, stage.units)
         if plan is None or work is None:
-            return math.inf
-        kernel = merged_kernel(graph, plan, work.bytes, self.device)
-        return kernel.seconds(self.device) + kernel.overhead + self.device.launch_overhead
+            return None
+        return merged_kernel(graph, plan, work.bytes, self.device)

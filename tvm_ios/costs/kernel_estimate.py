@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_ios.devices.device import DeviceDescription
+from tvm_ios.devices.device import WARP, DeviceDescription
 from tvm_ios.graph.elements import Operator
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graph.op_graph import OpGraph
@@ -53,6 +53,8 @@ class KernelEstimate:
         Bytes that the kernel moves.
     overhead
         Seconds before its blocks are under way, in which it occupies nothing; its launch aside.
+    warps
+        Of a block; 0 where that is not known.
     """
 
     blocks: int
@@ -60,6 +62,7 @@ class KernelEstimate:
     share: float
     bytes: int
     overhead: float
+    warps: int = 0
 
     def seconds(self, device: DeviceDescription) -> float:
         """Seconds of its blocks when nothing else runs: waves, bounded by the bandwidth."""
@@ -184,6 +187,7 @@ def _tiled(
         share=share,
         bytes=bytes_moved,
         overhead=device.kernel_overhead + device.library_overhead,
+        warps=height * width // math.prod(thread) // WARP,
     )
 
 
@@ -209,7 +213,9 @@ def _streaming(
     share = min(1.0, _STREAMING_WARPS / device.streaming_warps)
     processor_flops = device.peak_flops / device.processors * _UNTILED_EFFICIENCY
     busy = max(bytes_moved / device.processor_bandwidth, flops / processor_flops) / blocks
-    return KernelEstimate(blocks, busy / share, share, bytes_moved, device.kernel_overhead)
+    return KernelEstimate(
+        blocks, busy / share, share, bytes_moved, device.kernel_overhead, _STREAMING_WARPS
+    )
 
 
 @dataclass(frozen=True, slots=True)
