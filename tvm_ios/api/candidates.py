@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.contest.verdict import first_with_equal_schedule
 from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.files.byte_sizes import kib
-from tvm_ios.ios.stage_memory import stages_peak
+from tvm_ios.graphturbo.instance_memory import schedule_peak
 from tvm_ios.policies.policy import Found
 from tvm_ios.policies.registry import policy_named
 from tvm_ios.progress import Progress
@@ -37,8 +38,8 @@ def find_schedules(
     policies: Sequence[str],
     find: Callable[[str, int | None], Found],
     memory_budget: int | None,
-) -> dict[str, Found]:
-    """What each policy finds, without those that find nothing within the memory budget.
+) -> tuple[dict[str, Found], dict[str, str]]:
+    """What each policy finds, and why others find nothing within the memory budget.
 
     Parameters
     ----------
@@ -52,30 +53,48 @@ def find_schedules(
         Bytes of the largest arena.
     """
     results: dict[str, Found] = {}
+    refused: dict[str, str] = {}
     fallback = () if memory_budget is None else ("memory",)
     for policy in dict.fromkeys((*policies, *fallback)):
         if memory_budget is None or not policy_named(policy).keeps_memory_budget:
             results[policy] = find(policy, None)
-        elif (within := _within(module, partial(find, policy), memory_budget)) is not None:
-            results[policy] = within
-    return results
+        else:
+            # What needs no search may fit, even if it is counted as more than its program takes.
+            first = None if policy_named(policy).needs else find(policy, None)
+            try:
+                results[policy] = _within(module, partial(find, policy), memory_budget, first)
+            except MemoryBudgetError as error:
+                refused[policy] = str(error)
+    return results, refused
 
 
-def _within(module: MeasuredModule[Any], find: Callable[[int], Found], budget: int) -> Found | None:
-    """The fastest schedule found whose program fits, or None.
+def _within(
+    module: MeasuredModule[Any], find: Callable[[int], Found], budget: int, first: Found | None
+) -> Found:
+    """The fastest schedule found whose program fits; ``first`` was found without a budget.
 
     A program can need more than the search counts (scratch, lanes that run ahead): the search then
     goes on below what it counted.
     """
     counted = budget
+    arenas: list[int] = []
+    if first is not None:
+        arenas.append(module.build(first.schedule).memory.plan.nbytes)
+        if arenas[0] <= budget:
+            return first
     while True:
         try:
             result = find(counted)
-        except MemoryBudgetError:
-            return None
-        if module.build(result.schedule).memory.plan.nbytes <= budget:
+        except MemoryBudgetError as error:
+            if not arenas:
+                raise
+            built = f"the smallest program that was built {kib(min(arenas))} KiB"
+            raise MemoryBudgetError(f"{error}, {built}") from error
+        arenas.append(module.build(result.schedule).memory.plan.nbytes)
+        if arenas[-1] <= budget:
             return result
-        counted = min(counted, stages_peak(module.graph, result.schedule.stages)) - 1
+        peak = schedule_peak(module.graph, result.schedule, module.problem.operators)
+        counted = min(counted, peak) - 1
 
 
 def build_candidates(
@@ -92,8 +111,21 @@ def build_candidates(
     return Candidates(lowered, built)
 
 
-def fitting(built: Mapping[str, BuiltModel], memory_budget: int | None) -> set[str]:
+def fitting(
+    built: Mapping[str, BuiltModel],
+    memory_budget: int | None,
+    refused: Mapping[str, str] = MappingProxyType({}),
+) -> set[str]:
     """The policies whose programs fit.
+
+    Parameters
+    ----------
+    built
+        Programs by policy.
+    memory_budget
+        Bytes of the largest arena.
+    refused
+        Why policies found nothing that fits; of ``memory`` it is said.
 
     Raises
     ------
@@ -108,5 +140,6 @@ def fitting(built: Mapping[str, BuiltModel], memory_budget: int | None) -> set[s
             f"no program fits into {kib(memory_budget)} KiB: the smallest ({best}) takes "
             f"{kib(sizes[best])} KiB between its units, "
             f"{kib(sizes[best] - memory_budget)} KiB more"
+            + (f"; {refused['memory']}" if "memory" in refused else "")
         )
     return fits

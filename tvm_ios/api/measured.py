@@ -78,8 +78,8 @@ def optimize(
     memory_budget
         Bytes of the largest arena that the kept program may have. Policies that search over stages
         then look for schedules that fit, and ``memory``, one unit after another in the order of
-        the least memory, is tried too; where the sequential program does not fit, the fastest
-        that does is kept.
+        the least memory, or in instances where no order fits, is tried too; where the sequential
+        program does not fit, the fastest that does is kept.
     fallback
         Other runtimes, ``tvm`` and ``onnxruntime``, whose build of the model is kept where it is
         faster than every program of ours beyond doubt; of neither is known what it takes of a
@@ -126,11 +126,13 @@ def optimize(
     tried, broken = (
         tried_policies(module.search.costs.offers) if policies is None else (policies, ())
     )
-    searches = find_schedules(module, ("sequential", *tried), module.search.find, memory_budget)
+    searches, refused = find_schedules(
+        module, ("sequential", *tried), module.search.find, memory_budget
+    )
     schedules = {policy: found.schedule for policy, found in searches.items()}
     watch.lap("search")
     candidates = build_candidates(module, schedules | schedule_of_file, report)
-    allowed = fitting(candidates.built, memory_budget)
+    allowed = fitting(candidates.built, memory_budget, refused)
     watch.lap("build")
     with temporary_folder() as folder:
         tvm_build = tvm_build or folder / "tvm.so"

@@ -15,7 +15,6 @@ from tvm_ios.contest.outputs import Verify
 from tvm_ios.errors import UnfusedError, UserError
 from tvm_ios.measuring.timing_device import TimingDevice, UntimedError, timed
 from tvm_ios.models.source import AnyModel
-from tvm_ios.policies.policy import Found
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.published.imported import read_schedule
@@ -103,7 +102,7 @@ def optimize_on_device(
     samples, untimed = time_graphs(device, graphs, report)
     skipped |= unbuilt | untimed
     rows = _rows(candidates, graphs, samples, errors)
-    kept = _kept(samples, fitting(candidates.built, memory_budget))
+    kept = _kept(samples, fitting(candidates.built, memory_budget, skipped))
     built = candidates.built[kept]
     where = f"{device.name} {device.version}"
     schedule_path = None
@@ -160,11 +159,12 @@ def _found(
     skipped: dict[str, str] = {}
     for policy in dict.fromkeys(("sequential", *policies)):
         try:
-            found: Mapping[str, Found] = find_schedules(module, (policy,), search.find, budget)
+            found, refused = find_schedules(module, (policy,), search.find, budget)
         except (UnfusedError, UntimedError) as error:
             skipped[policy] = str(error)
         else:
             schedules |= {name: result.schedule for name, result in found.items()}
+            skipped |= refused
     return schedules, skipped
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tvm_ios.graph.units import form_units
 from tvm_ios.models import load as without_tvm
-from tvm_ios.models.source import AnyModel, ModelSource
+from tvm_ios.models.source import AnyModel, Form, ModelSource
 
 if TYPE_CHECKING:
     from relay_passes.prepared import Prepared
     from tvm_ios.graph.op_graph import OpGraph
     from tvm_ios.onnx.tail import Tail
+    from tvm_ios.policies.policy import Problem
 
 
 def load_units(model: AnyModel) -> OpGraph:
@@ -45,6 +47,22 @@ def operators_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
         return without_tvm.operators_and_tail(source)
     prepared, tail = _prepared(source)
     return prepared.outliner.extraction.graph, tail
+
+
+def problem_and_tail(model: AnyModel, max_block: int) -> tuple[Problem, Tail | None]:
+    """What there is to schedule of any model, in blocks of so many units at most; else as above."""
+    from tvm_ios.policies.policy import Problem
+
+    source = ModelSource.of(model)
+    if source.form is Form.GRAPH:
+        # What its units are made of is not in the file.
+        return Problem.of(load_units(source), max_block), None
+    if source.needs_tvm:
+        prepared, tail = _prepared(source)
+        operators = prepared.outliner.extraction.graph
+        return Problem.of(prepared.units, max_block, operators), tail
+    operators, tail = without_tvm.operators_and_tail(source)
+    return Problem.of(form_units(operators), max_block, operators), tail
 
 
 def _prepared(source: ModelSource) -> tuple[Prepared, Tail | None]:

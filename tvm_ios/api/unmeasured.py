@@ -12,7 +12,7 @@ from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.optimized import Compiled
 from tvm_ios.costs.costs import Offer
 from tvm_ios.costs.named import costs_named
-from tvm_ios.errors import UserError
+from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.progress import Progress, silent
@@ -71,6 +71,7 @@ def compile_unmeasured(
     module = measured_module(prepared, options, progress)
     target: Any = module.units.backend.compiler.target
     broken: tuple[str, ...] = ()
+    refused: dict[str, str] = {}
     if schedule is None:
         if policies is None:
             policies, broken = tried_policies({Offer.STAGES})
@@ -80,8 +81,10 @@ def compile_unmeasured(
             else Search(module.problem, costs_named(cost), options.limits, report)
         )
         find = partial(search.find, priced=True)
-        searches = find_schedules(module, policies or ("sequential",), find, memory_budget)
+        searches, refused = find_schedules(module, policies or ("sequential",), find, memory_budget)
         schedules = {policy: found.schedule for policy, found in searches.items()}
+        if not schedules:
+            raise MemoryBudgetError(refused["memory"])
     elif policies:
         raise UserError(
             f"without measuring only {schedule} would be compiled: "
@@ -97,7 +100,7 @@ def compile_unmeasured(
         report("compiling kernels", done, total)
 
     built = {policy: module.build(schedules[policy], compiling) for policy in compiled}
-    allowed = fitting(built, memory_budget)
+    allowed = fitting(built, memory_budget, refused)
     kept = min((p for p in built if p in allowed), key=lambda policy: expected[policy])
     unfit = [left_out_of(schedules[kept], loaded.dialect), without_elements(prepared.units)]
     executable = destination.save(

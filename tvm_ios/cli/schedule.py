@@ -125,7 +125,8 @@ def schedule(
 
     For a described device the search needs neither TVM nor a compiler; measured, the stages that
     may matter are compiled and timed on this machine. What is found can be drawn and saved.
-    Policies of IOS keep to a memory budget, or show with --pareto what memory costs in time.
+    Policies of IOS keep to a memory budget, or show with --pareto what memory costs in time; memory
+    runs units in instances where no order fits.
     """
     from tvm_ios.models.source import ModelSource
     from tvm_ios.plot import plot_schedule, require_picture, save_picture
@@ -205,7 +206,7 @@ def schedule(
     if plot is not None:
         save_picture(plot_schedule(graph, result.schedule, model=searching.costs.stages), plot)
     search = _statistics(result, module, searching.costs.measuring is not None)
-    print_schedule(graph, result.schedule, cost, search, tail, as_json, beside)
+    print_schedule(searching.problem, result.schedule, cost, search, tail, as_json, beside)
 
 
 def _measured_module(
@@ -228,16 +229,16 @@ def _described(
     reuse: bool,
     update: Progress,
 ) -> tuple[Search, Tail | None]:
-    from tvm_ios.api import units_and_tail
+    from tvm_ios.api.units import problem_and_tail
     from tvm_ios.costs.named import costs_named
     from tvm_ios.ios.ending_space import Pruning
-    from tvm_ios.policies.policy import Limits, Problem
+    from tvm_ios.policies.policy import Limits
     from tvm_ios.search import Search
 
     costs = costs_named(cost)
-    graph, tail = units_and_tail(source)
+    problem, tail = problem_and_tail(source, max_block)
     limits = Limits(pruning=Pruning(*pruned), max_block=max_block, reuse=reuse)
-    return Search(Problem.of(graph, max_block), costs, limits, update), tail
+    return Search(problem, costs, limits, update), tail
 
 
 def _statistics(

@@ -7,6 +7,7 @@
 - grouping: how sub-graphs grow (Algorithm 2); worth: which splits a CPU's caches reward
 - instances, orders: the parts, their dependences, and the order that they run in (Algorithm 3)
 - lanes: which lane of a CPU runs an instance
+- memory_splits: splits that need less memory; instance_memory: what a schedule with instances needs
 - policy: the choice and its schedule; planned: from a partition to a file and back
 - origins, unrolled_stages: the schedule over units of which every instance has its own
 - cluster/: a simulated cluster of cores

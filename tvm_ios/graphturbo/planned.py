@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
@@ -10,7 +10,7 @@ from tvm_ios.graphturbo.dimensions import Dimensions
 from tvm_ios.graphturbo.footprint import exits
 from tvm_ios.graphturbo.grouping import SubGraph
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
-from tvm_ios.graphturbo.lanes import LanePlace
+from tvm_ios.graphturbo.lanes import LanePlace, place_after
 from tvm_ios.graphturbo.layers import Layers, unit_layers
 from tvm_ios.graphturbo.rows import cuts_rows
 from tvm_ios.graphturbo.split_info import Split
@@ -24,6 +24,7 @@ def planned_schedule(
     instances: Instances,
     order: Sequence[int],
     places: Sequence[LanePlace],
+    unit_order: Callable[[int], Iterable[int]] = bits,
 ) -> Schedule:
     """The schedule that runs split sub-graphs in instances, and all others unit by unit.
 
@@ -35,6 +36,8 @@ def planned_schedule(
         What was split.
     order, places
         The order of the instances, and the place of each on a lane.
+    unit_order
+        The order of a sub-graph's units, which are given as a bit set.
     """
     members = [tuple(bits(subgraph.layers)) for subgraph in instances.subgraphs]
     regions_of = _regions(units, instances, members)
@@ -43,7 +46,10 @@ def planned_schedule(
     stages: list[Stage] = []
     for region, subgraphs in enumerate(regions_of):
         for number in subgraphs:
-            stages += [Stage(Strategy.CONCURRENT, ((unit,),)) for unit in members[number]]
+            stages += [
+                Stage(Strategy.CONCURRENT, ((unit,),))
+                for unit in unit_order(instances.subgraphs[number].layers)
+            ]
             if instances.subgraphs[number].factor > 1:
                 new[number], home[number] = len(new), region
     split = [i for i in order if instances.instances[i].subgraph in new]
@@ -120,6 +126,19 @@ class Planned:
     order: tuple[int, ...]
     lanes: tuple[int | None, ...]
     regions: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+
+    def phases(self, instances: Sequence[int]) -> dict[int, int]:
+        """The phase of each instance of a region.
+
+        In even phases lanes run instances of their own, in odd ones all share one after another;
+        phases follow each other.
+        """
+        places: dict[int, LanePlace] = {}
+        for instance in instances:
+            sources = bits(self.instances.predecessors[instance])
+            before = [places[source] for source in sources if source in places]
+            places[instance] = place_after(before, self.lanes[instance])
+        return {instance: place.phase for instance, place in places.items()}
 
     def merged(self, schedule: Schedule) -> list[tuple[int, ...]]:
         """The units of each stage of the schedule that instances merge."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.graphturbo.lanes import LanePlace, place_after
 from tvm_ios.graphturbo.origins import Origin
 from tvm_ios.graphturbo.planned import Planned
 from tvm_ios.schedule.placement import Placement
@@ -78,7 +77,7 @@ class _Writer:
         if everything.subgraphs[everything.instances[instances[0]].subgraph].split is None:
             self._whole(stages[0], instances)
             return
-        phases = self._phases(instances)
+        phases = self._planned.phases(instances)
         for phase in sorted(set(phases.values())):
             in_phase = [i for i in instances if phases[i] == phase]
             if phase % 2:
@@ -131,12 +130,3 @@ class _Writer:
     def _append(self, stage: Stage, new: Mapping[int, int]) -> None:
         groups = tuple(tuple(new[unit] for unit in group) for group in stage.groups)
         self.stages.append(Stage(stage.strategy, groups))
-
-    def _phases(self, instances: Sequence[int]) -> dict[int, int]:
-        """Even phases of lanes of their own, odd ones of all lanes, one after another."""
-        places: dict[int, LanePlace] = {}
-        for instance in instances:
-            mask = self._planned.instances.predecessors[instance]
-            sources = [place for source, place in places.items() if mask >> source & 1]
-            places[instance] = place_after(sources, self._planned.lanes[instance])
-        return {instance: place.phase for instance, place in places.items()}

@@ -1,12 +1,31 @@
-"""The policy ``memory``: one unit after another, in the order of least peak memory."""
+"""The policy ``memory``: one unit after another in the order of least peak memory, or in parts.
+
+Where no order fits into a memory budget, sub-graphs run instance by instance: the parts of large
+tensors are made in turn.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tvm_ios.errors import MemoryBudgetError
+from tvm_ios.files.byte_sizes import kib
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graphturbo.memory_splits import MemorySplit, MemorySplits
+from tvm_ios.ios.memory_front import FrontPoint
+from tvm_ios.ios.stage_memory import stages_peak
 from tvm_ios.memory.stage_order import order_stages
+from tvm_ios.policies.graphturbo import Programs, Watch
 from tvm_ios.policies.policy import Found, Policy, Request
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import sequential_stages
+
+#: Seconds for splits, unless the search has a limit of its own.
+_SECONDS = 60.0
+#: So many steps more are looked at once a split fits: lanes that run instances of their own need
+#: more memory than lanes that share one.
+_FURTHER_STEPS = 3
 
 
 def memory_schedule(graph: OpGraph) -> Schedule:
@@ -18,10 +37,77 @@ def memory_schedule(graph: OpGraph) -> Schedule:
 
 
 def find(request: Request) -> Found:
-    """The schedule of least peak memory."""
-    return Found(memory_schedule(request.problem.units))
+    """The schedule of least peak memory; where it exceeds the budget, the split that fits best.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If nothing fits; it names the smallest split that was tried.
+    """
+    schedule, budget = memory_schedule(request.problem.units), request.limits.memory_budget
+    if budget is None or (peak := stages_peak(request.problem.units, schedule.stages)) <= budget:
+        return Found(schedule)
+    lacking = (
+        f"nothing fits into the memory budget: the best order of {request.problem.units.name} "
+        f"needs {kib(peak)} KiB between its units"
+    )
+    if request.problem.operators is None:
+        raise MemoryBudgetError(lacking)
+    return _split(request, budget, lacking)
+
+
+def _split(request: Request, budget: int, lacking: str) -> Found:
+    costs, problem = request.costs.programs, request.problem
+    assert problem.operators is not None
+    splits = MemorySplits(problem.operators, problem.units, 1 if costs is None else costs.lanes)
+    watch = Watch(request.limits.budget.time_limit or _SECONDS)
+    tried: list[MemorySplit] = []
+    left = _FURTHER_STEPS
+    for number, step in enumerate(splits.steps()):
+        request.progress("memory: splitting", number, splits.step_count)
+        tried += step
+        left -= any(split.peak <= budget for split in tried)
+        if not left or watch.spent():
+            break
+    request.progress("memory: splitting", splits.step_count, splits.step_count)
+    fitting = sorted((s for s in tried if s.peak <= budget), key=lambda split: split.time)
+    if costs is None and fitting:
+        return Found(fitting[0].schedule)
+    if costs is not None:
+        programs = Programs(request)
+        best = [
+            schedule
+            for own in (True, False)
+            if (schedule := _first_built(programs, fitting, own)) is not None
+        ]
+        if best:
+            return programs.answer(programs.fastest(best), best, watch)
+    if not tried:
+        raise MemoryBudgetError(f"{lacking}, and no part of it can run in instances")
+    smallest = min(tried, key=lambda split: split.peak)
+    raise MemoryBudgetError(
+        f"{lacking}, the smallest of {len(tried)} splits into instances ({smallest}) "
+        f"{kib(smallest.peak)} KiB"
+    )
+
+
+def _first_built(programs: Programs, splits: Sequence[MemorySplit], own: bool) -> Schedule | None:
+    """The first split of which there is a program: with lanes of their own, or with shared ones."""
+    schedules = (split.schedule for split in splits if split.on_lanes == own)
+    return next((schedule for schedule in schedules if programs.builds(schedule)), None)
+
+
+def _front(request: Request) -> tuple[FrontPoint, ...]:
+    """The order of least memory alone: how long splits take is not known of stages."""
+    schedule = find(replace(request, limits=replace(request.limits, memory_budget=None))).schedule
+    return (FrontPoint(schedule, stages_peak(request.problem.units, schedule.stages)),)
 
 
 MEMORY = Policy(
-    "memory", "one unit after another, in the order of least peak memory", find, tried=False
+    "memory",
+    "one unit after another in the order of least memory, in instances if a budget asks for it",
+    find,
+    keeps_memory_budget=True,
+    front=_front,
+    tried=False,
 )

@@ -11,7 +11,7 @@ from typing import Any
 from tvm_ios.api.units import operators_and_tail
 from tvm_ios.contest.rules import SECOND_CHOICE
 from tvm_ios.errors import UserError
-from tvm_ios.ios.stage_memory import stages_peak
+from tvm_ios.graphturbo.instance_memory import schedule_peak
 from tvm_ios.memory.comparison import compare_schedulers
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.operators import with_biases
@@ -86,7 +86,7 @@ def _cost(search: Search, schedule: Schedule) -> dict[str, Any]:
         "units": len(units),
         "stages": len(schedule.stages),
         "latency_ms": schedule.latency * 1e3 if schedule.latencies else None,
-        "memory_kib": stages_peak(units, schedule.stages) / 1024,
+        "memory_kib": schedule_peak(units, schedule, search.problem.operators) / 1024,
     }
     if (programs := search.costs.programs) is None:
         return result

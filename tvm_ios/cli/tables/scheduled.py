@@ -11,14 +11,15 @@ from tvm_ios.cli.frame.output import console, left_out_text, print_json
 from tvm_ios.cli.tables.given import GivenBeside
 from tvm_ios.files.byte_sizes import kib
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.ios.stage_memory import stages_peak
+from tvm_ios.graphturbo.instance_memory import schedule_peak
+from tvm_ios.policies.policy import Problem
 from tvm_ios.schedule.instance_plan import InstancePlan
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Strategy
 
 
 def print_schedule(
-    graph: OpGraph,
+    problem: Problem,
     schedule: Schedule,
     cost: str,
     search: dict[str, Any],
@@ -27,16 +28,20 @@ def print_schedule(
     beside: GivenBeside | None = None,
 ) -> None:
     """Print a schedule, what the search for it took, and what another one of a file costs."""
+    graph = problem.units
+    peak = schedule_peak(graph, schedule, problem.operators)
     if as_json:
         given = {} if beside is None else {"given": beside.to_json(schedule)}
-        print_json({**_json(graph, schedule, cost, search), "tail": tail, **given})
+        print_json({**_json(graph, schedule, cost, search, peak), "tail": tail, **given})
     else:
-        _print(graph, schedule, search)
+        _print(graph, schedule, search, peak)
         if beside is not None:
             console().print(escape(beside.text(schedule)))
 
 
-def _json(graph: OpGraph, schedule: Schedule, cost: str, search: dict[str, Any]) -> dict[str, Any]:
+def _json(
+    graph: OpGraph, schedule: Schedule, cost: str, search: dict[str, Any], peak: int
+) -> dict[str, Any]:
     latencies: tuple[float | None, ...] = schedule.latencies or (None,) * len(schedule.stages)
     instances = {} if schedule.instances is None else {"instances": schedule.instances.to_json()}
     return {
@@ -53,12 +58,12 @@ def _json(graph: OpGraph, schedule: Schedule, cost: str, search: dict[str, Any])
             for stage, seconds in zip(schedule.stages, latencies, strict=True)
         ],
         "search": search,
-        "memory_bytes": stages_peak(graph, schedule.stages),
+        "memory_bytes": peak,
         **instances,
     }
 
 
-def _print(graph: OpGraph, schedule: Schedule, search: dict[str, Any]) -> None:
+def _print(graph: OpGraph, schedule: Schedule, search: dict[str, Any], peak: int) -> None:
     table = Table(
         "stage", "strategy", "groups", "latency", title=f"{escape(graph.name)}: {schedule.policy}"
     )
@@ -81,7 +86,7 @@ def _print(graph: OpGraph, schedule: Schedule, search: dict[str, Any]) -> None:
         f"{len(schedule.stages)} stages{expected}; searched "
         f"{search['states']:,} states and {search['transitions']:,} transitions "
         f"in {search['seconds']:.2f} s, measured {search['stages_measured']} stages; tensors "
-        f"between units take at most {kib(stages_peak(graph, schedule.stages))} KiB"
+        f"between units take at most {kib(peak)} KiB"
     )
 
 
