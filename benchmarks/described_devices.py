@@ -7,19 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from published.ios_schedules import BATCHES, authors_schedule
-from published.latencies import ON_K80, POLICIES, SPECIALISED, published_latencies
+from published.latencies import published_latencies, specialised
 from published.simulated import simulated_programs
 from report import write_result
 from rich.table import Table
 
 from tvm_ios.cli.frame.output import console
 from tvm_ios.costs.analytic import AnalyticCost
-from tvm_ios.costs.described import described_costs
 from tvm_ios.devices.device import load_device
-from tvm_ios.models.load import load_graph
-from tvm_ios.models.source import ModelSource
-from tvm_ios.policies.policy import Limits, Problem
-from tvm_ios.search import search
+from tvm_ios.papers.ios.latencies import latencies
 
 #: The networks that the figures of the device were fitted to.
 FITTED = ("squeezenet", "inception_v3")
@@ -27,7 +23,7 @@ FITTED = ("squeezenet", "inception_v3")
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
-    figures = [*networks(), *on_k80(), *specialised(), *simulated()]
+    figures = [*networks(), *on_k80(), *other_batches(), *simulated()]
     table = Table("what", "case", "measured", "predicted", "error", "fitted")
     for row in figures:
         error = row["predicted"] / row["measured"] - 1
@@ -46,7 +42,7 @@ def main() -> None:
 def networks() -> Iterator[dict[str, Any]]:
     """Speed-ups over sequential of IOS's schedules on a V100, and sequential milliseconds."""
     for (network, batch), milliseconds in published_latencies().items():
-        predicted = predicted_latencies(network, batch, tuple(milliseconds))
+        predicted = latencies(network, batch, "v100", tuple(milliseconds))
         case = f"{network}, batch {batch}"
         fitted = network in FITTED and batch == 1
         for policy, measured in milliseconds.items():
@@ -62,47 +58,30 @@ def networks() -> Iterator[dict[str, Any]]:
             }
 
 
-def predicted_latencies(
-    network: str,
-    batch: int = 1,
-    policies: tuple[str, ...] = tuple(POLICIES.values()),
-    device: str = "v100",
-) -> dict[str, float]:
-    """Milliseconds of a zoo network on a described device, by policy."""
-    problem = Problem.of(load_graph(ModelSource(network, batch=batch)), 40)
-    costs = described_costs(load_device(device))
-    assert costs.stages is not None
-    milliseconds: dict[str, float] = {}
-    for policy in policies:
-        stages = search(problem, policy, costs, Limits()).schedule.stages
-        seconds = sum(costs.stages.stage_latency(problem.units, stage) for stage in stages)
-        milliseconds[policy] = seconds * 1e3
-    return milliseconds
-
-
 def on_k80() -> Iterator[dict[str, Any]]:
     """Milliseconds of Inception V3 on another GPU of the authors', with two schedules."""
-    ours = predicted_latencies("inception_v3", 1, ("ios-both",), "k80")["ios-both"]
-    predicted = {"k80": ours, "v100": authors_seconds(1, 1, "k80") * 1e3}
-    for optimised, measured in ON_K80.items():
+    ours = latencies("inception_v3", 1, "k80", ("ios-both",))["ios-both"]
+    predicted = {"K80": ours, "V100": authors_seconds(1, 1, "k80") * 1e3}
+    for optimised, measured in specialised()["K80"].items():
         yield {
             "what": "milliseconds",
-            "case": f"inception_v3 on a K80, scheduled for {optimised}",
+            "case": f"inception_v3 on a K80, scheduled for {optimised.lower()}",
             "measured": measured,
             "predicted": predicted[optimised],
-            "fitted": optimised == "k80",
+            "fitted": optimised == "K80",
         }
 
 
-def specialised() -> Iterator[dict[str, Any]]:
+def other_batches() -> Iterator[dict[str, Any]]:
     """Inception V3 with the authors' schedules for one batch and another, to the right one."""
     for batch in BATCHES:
+        measured = specialised()[str(batch)]
         predicted = {optimised: authors_seconds(optimised, batch) for optimised in BATCHES}
         for optimised in BATCHES:
             yield {
                 "what": "their schedules",
                 "case": f"for batch {optimised}, run with {batch}",
-                "measured": SPECIALISED[batch][optimised] / SPECIALISED[batch][batch],
+                "measured": measured[str(optimised)] / measured[str(batch)],
                 "predicted": predicted[optimised] / predicted[batch],
                 "fitted": False,
             }

@@ -1,6 +1,6 @@
-"""What others measured or simulated, read from files that lie beside the checkout.
+"""What others measured or simulated, some of it read from files that lie beside the checkout.
 
-latencies.py        what IOS's authors measured on a V100
+latencies.py        what IOS's authors measured on a V100 and a K80
 ios_schedules.py    their schedules of Inception V3, as graphs with stages
 simulated.py        cycles of our CUDA kernels in a simulator, and what is predicted for them
 """

@@ -1,7 +1,4 @@
-"""What the described V100 predicts, against what others measured on one, or simulated.
-
-The data lies beside the checkout; without it these tests are left out.
-"""
+"""What the described V100 predicts, against what others measured on one, or simulated."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ from tvm_ios.search import search
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(
+needs_files = pytest.mark.skipif(
     not (ROOT.parent / "shared/data/simulated_v100.json").exists(),
-    reason="the published figures do not lie beside the checkout",
+    reason="others' files do not lie beside the checkout",
 )
 
 
@@ -50,7 +47,7 @@ def benchmark() -> Iterator[ModuleType]:
 )
 def test_speed_ups_of_ios_s_networks(benchmark: ModuleType, network: str) -> None:
     published = benchmark.published_latencies()[network, 1]
-    predicted = benchmark.predicted_latencies(network)
+    predicted = benchmark.latencies(network, 1, "v100", tuple(published))
     for policy, milliseconds in published.items():
         measured = published["sequential"] / milliseconds
         speed_up = predicted["sequential"] / predicted[policy]
@@ -63,7 +60,7 @@ def test_speed_ups_of_ios_s_networks(benchmark: ModuleType, network: str) -> Non
 
 
 def test_resnet_gains_little_and_a_chain_nothing(benchmark: ModuleType) -> None:
-    predicted = benchmark.predicted_latencies("resnet50")
+    predicted = benchmark.latencies("resnet50", 1, "v100", ("sequential", "ios-both"))
     assert 1 < predicted["sequential"] / predicted["ios-both"] < 1.05
     chain = Problem.of(graph_of([1 << place - 1 if place else 0 for place in range(12)]), 40)
     costs = described_costs(load_device("v100"))
@@ -84,21 +81,24 @@ def test_resnet_gains_little_and_a_chain_nothing(benchmark: ModuleType) -> None:
 def test_larger_batches_gain_less(benchmark: ModuleType) -> None:
     speed_ups = []
     for batch in (1, 16, 32, 64, 128):
-        predicted = benchmark.predicted_latencies("inception_v3", batch, ("sequential", "ios-both"))
+        policies = ("sequential", "ios-both")
+        predicted = benchmark.latencies("inception_v3", batch, "v100", policies)
         speed_ups.append(predicted["sequential"] / predicted["ios-both"])
     assert all(smaller > larger for smaller, larger in pairwise(speed_ups))
     assert speed_ups[-1] > 1
 
 
+@needs_files
 def test_the_authors_schedules_rank_as_they_measured(benchmark: ModuleType) -> None:
     for batch in (1, 32):
         seconds = {other: benchmark.authors_seconds(other, batch) for other in (1, 32, 128)}
-        measured = benchmark.SPECIALISED[batch]
+        measured = benchmark.specialised()[str(batch)]
         assert sorted(seconds, key=lambda other: seconds[other]) == sorted(
-            measured, key=lambda other: measured[other]
+            seconds, key=lambda other: measured[str(other)]
         )
 
 
+@needs_files
 def test_the_order_of_simulated_programs_and_their_ratios(benchmark: ModuleType) -> None:
     programs = benchmark.simulated_programs()
     for model in {program.model for program in programs}:
