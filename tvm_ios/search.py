@@ -19,7 +19,8 @@ _LOGGER = logging.getLogger(__name__)
 _SOURCES = {
     Offer.STAGES: "any costs tell that",
     Offer.RTASKS: "give --cost measured, of a Relax module, or the cost of a device",
-    Offer.PROGRAMS: "give --cost measured, on this machine's CPU",
+    Offer.PROGRAMS: "give --cost measured, on this machine's CPU, or of an accelerator such as "
+    "stcp920 for graphturbo",
 }
 
 

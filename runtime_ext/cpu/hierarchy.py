@@ -58,6 +58,7 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
         global_bandwidth=_L3_BYTES * hertz * lanes,
         local_bandwidth=_L2_BYTES * hertz * lanes,
         peak_flops=flops,
+        vector_flops=flops,
         kernel_overhead=0.5e-6,
         sources={
             "clusters": "read: one process",
@@ -69,6 +70,7 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
             "global_bandwidth": f"assumed: {_L3_BYTES} bytes a cycle and core",
             "local_bandwidth": f"assumed: {_L2_BYTES} bytes a cycle and core",
             "peak_flops": flops_source,
+            "vector_flops": "assumed: as convolutions",
             "kernel_overhead": "assumed: a step of a lane and a wait",
         },
     )

@@ -14,6 +14,7 @@ from tvm_ios.devices.memory_hierarchy import hierarchy_names, load_hierarchy
 def description() -> dict[str, Any]:
     device = load_hierarchy("stcp920")
     units = {"local_buffer": "byte", "global_buffer": "byte", "peak_flops": "FLOP/s"}
+    units |= {"vector_flops": "FLOP/s"}
     units |= {f"{n}_bandwidth": "byte/s" for n in ("memory", "global", "local")}
     units |= {"kernel_overhead": "s"}
     return {

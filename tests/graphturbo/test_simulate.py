@@ -10,92 +10,138 @@ from hypothesis import strategies as st
 from tests.fast_run import examples
 from tests.graphturbo.onnx_networks import Runner, Sketch, networks
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
-from tvm_ios.graphturbo.cluster.simulate import Optimisations, simulate
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graphturbo.cluster.engines import Engine, StepWork, TileWork, layer_by_layer
+from tvm_ios.graphturbo.cluster.overlap import across_layers
 from tvm_ios.graphturbo.cluster.spilling import Scope
-from tvm_ios.graphturbo.cluster.tasks import INPUT, LayerTask, tasks_of
-from tvm_ios.graphturbo.cluster.variants import VARIANTS, partition, simulate_variants, tune_batch
+from tvm_ios.graphturbo.cluster.tasks import INPUT
+from tvm_ios.graphturbo.cluster.variants import VARIANTS, Variants, tune_batch
 
-#: One byte a second from memory, 10 and 100 from the buffers; a hundred operations.
-DEVICE = MemoryHierarchy("toy", "", 1, 4, 1, 500, 4000, 1.0, 10.0, 100.0, 100.0, 0.5, {})
+#: One byte a second from memory, 10 and 100 from the buffers; a hundred operations, fifty others.
+DEVICE = MemoryHierarchy("toy", "", 1, 4, 2, 500, 4000, 1.0, 10.0, 100.0, 100.0, 50.0, 0.5, {})
 
 
-def task(
-    layer: int, reads: dict[tuple[int, int], int], writes: dict[tuple[int, int], int],
-    weights: int = 0, flops: float = 0.0, cores: int = 4,
-) -> LayerTask:  # fmt: skip
-    return LayerTask(0, layer, flops, reads, writes, weights, cores)
+def tile(
+    weights: tuple[float, float] = (0, 0), loads: tuple[float, float] = (0, 0),
+    stores: tuple[float, float] = (0, 0), matrix: float = 0, vector: float = 0,
+) -> TileWork:  # fmt: skip
+    return TileWork(weights, loads, stores, matrix, vector, weight_bytes=(1, 1))
+
+
+def step(*work: TileWork, tiles: int = 1, sources: tuple[int, ...] = (), start: float = 0):
+    return StepWork(work, work, tiles, sources, start)
+
+
+def test_tiles_of_one_layer_overlap() -> None:
+    work = tile(loads=(0, 2), stores=(0, 1), matrix=5, vector=1)
+    assert layer_by_layer([step(work, start=0.5)]) == [(0, 9.5)]
+    # Four tiles of a pipeline whose slowest stage takes five seconds for each.
+    assert layer_by_layer([step(work, tiles=4)]) == [(0, 20 + 4)]
+    assert layer_by_layer([step(work, work)]) == [(0, 18)]
+
+
+def test_weights_are_fetched_over_several_layers_ahead() -> None:
+    # The first layer computes for ten seconds, in which all others' weights come from memory.
+    first = step(tile(weights=(1, 0), matrix=10))
+    others = [step(tile(weights=(3, 0), matrix=1), sources=(n,)) for n in range(3)]
+    steps = [first, *others]
+    assert layer_by_layer(steps)[-1][1] == 11 + 3 * 4
+    assert across_layers(steps, [4] * 4, 4)[-1][1] == 1 + 10 + 3
+    # With room for those of the next layer alone the others' follow each other.
+    assert across_layers(steps, [2] * 4, 4)[-1][1] == 1 + 10 + 3 + 3 + 1
+
+
+def test_engines_have_different_tiles() -> None:
+    """Figure 13: the vector engine has one tile while the matrix engine has another."""
+    run = step(tile(matrix=2), tile(vector=2), tile(matrix=2), tile(vector=2), tiles=2)
+    assert layer_by_layer([run])[-1][1] == 16
+    assert across_layers([run], [9], 9)[-1][1] == 10
+
+
+def test_a_step_waits_for_what_it_reads() -> None:
+    steps = [
+        step(tile(stores=(0, 3), matrix=1)),
+        step(tile(matrix=5)),
+        step(tile(loads=(0, 1), matrix=1), sources=(0,)),
+    ]
+    spans = across_layers(steps, [0] * 3, 0)
+    assert spans[0][1] == 4
+    assert spans[2] == (4, 7)
+
+
+def chain(batch: int, kernel: int = 1) -> OpGraph:
+    sketch = Sketch((batch, 4, 8, 8))
+    x = "x"
+    for _ in range(4):
+        weight = sketch.weight(4, 4, kernel, kernel)
+        x = sketch.op("Relu", sketch.op("Conv", x, weight, pads=[kernel // 2] * 4))
+    return Runner(sketch.model(x)).graph
 
 
 def test_a_chain_by_hand() -> None:
-    chain = [
-        task(0, {(INPUT, 9): 40}, {(0, 0): 30}, weights=20),
-        task(1, {(0, 0): 30}, {(0, 1): 10}, weights=60, flops=2000),
-    ]
-    through_memory = simulate(chain, DEVICE, Optimisations(Scope.MEMORY, kernel_a_layer=True))
-    # Weights 20, then 40 + 30; weights 60, then 30 + 10 behind 20 seconds of arithmetic.
-    assert through_memory.seconds == pytest.approx(20 + 70 + 60 + 40 + 2 * 0.5)
-    assert through_memory.compute_seconds == pytest.approx(20)
-    assert through_memory.tensors == {Scope.LOCAL: 0, Scope.GLOBAL: 0, Scope.MEMORY: 2}
-    local = simulate(chain, DEVICE, Optimisations(Scope.LOCAL))
-    assert local.seconds == pytest.approx(20 + 40 + 60 + 20 + 0.5)
-    ahead = simulate(chain, DEVICE, Optimisations(Scope.LOCAL, prefetch=True))
-    # The second layer's weights share the memory with the first one's input.
-    assert ahead.seconds == pytest.approx(20 + (40 + 60) + 20 + 0.5)
-    assert ahead.traffic[Scope.MEMORY] == 40 + 20 + 60
+    graph = chain(1)
+    tensor, weights = 4 * 8 * 8 * 4, 4 * 4 * 4
+    device = replace(DEVICE, local_buffer=2500, global_buffer=1 << 20)
+    of_layers = Variants(graph, device)["layers"]
+    assert of_layers.tensors == {Scope.LOCAL: 0, Scope.GLOBAL: 0, Scope.MEMORY: 4}
+    # A tile of a layer: weights, then the input, products, maxima, and the result.
+    flops, maxima = 2 * 4 * tensor / 4, tensor / 4
+    moved = 2 * tensor / 1.0 + (2 * tensor + weights) / 10.0
+    seconds = 0.5 + weights / 1.0 + moved + flops / 100 + maxima / 50
+    assert of_layers.seconds == pytest.approx(4 * seconds)
+    assert of_layers.kernels == 4
+    stitched = Variants(graph, device)["local"]
+    assert stitched.tensors == {Scope.LOCAL: 4, Scope.GLOBAL: 0, Scope.MEMORY: 0}
+    assert stitched.traffic[Scope.MEMORY] == tensor + 4 * weights
+    assert stitched.kernels == 1
 
 
-def test_weights_stay_in_the_global_buffer_while_there_is_room() -> None:
-    again = [task(n % 2, {}, {(n, n): 1}, weights=1500) for n in range(4)]
-    assert simulate(again, DEVICE, Optimisations(Scope.LOCAL)).traffic[Scope.MEMORY] == 3000
-    large = [task(n % 2, {}, {(n, n): 1}, weights=2500) for n in range(4)]
-    assert simulate(large, DEVICE, Optimisations(Scope.LOCAL)).traffic[Scope.MEMORY] == 10_000
+def test_weights_pass_from_memory_once_for_all_tiles() -> None:
+    variants = Variants(chain(8), replace(DEVICE, local_buffer=200))
+    program, simulated = variants.program("prefetch"), variants["prefetch"]
+    assert max(step.tiling.tiles for step in program.steps) > 1
+    read = sum(s for step in program.steps for r in step.reads.values() for p, s in r.items()
+               if p[0] == INPUT)  # fmt: skip
+    written = sum(s for step in program.steps for p, s in step.writes.items()
+                  if simulated.scopes[p] is Scope.MEMORY)  # fmt: skip
+    assert simulated.traffic[Scope.MEMORY] >= read + written
 
 
-def test_fewer_cores_take_longer() -> None:
-    one = simulate([task(0, {}, {}, flops=800, cores=1)], DEVICE, Optimisations(Scope.LOCAL))
-    assert one.compute_seconds == pytest.approx(32)
-
-
-@examples(30)
+@examples(25)
 @given(model=networks(), local=st.sampled_from((100, 500, 2000)))
-def test_what_tasks_move_and_compute(model: Any, local: int) -> None:
+def test_what_variants_move_and_compute(model: Any, local: int) -> None:
     graph = Runner(model).graph
     device = replace(DEVICE, local_buffer=local)
-    instances = partition(graph, device)
-    order = tuple(range(len(instances)))
-    tasks = tasks_of(instances, order, device.cores)
-    written: set[Any] = set()
-    for task in tasks:
-        for piece in task.reads:
-            assert piece[0] == INPUT or piece in written
-        written |= set(task.writes)
+    variants = Variants(graph, device)
     whole = sum(op.flops for op in graph.operators)
-    # Less than all where a stride steps over results that nothing reads.
-    assert sum(t.flops for t in tasks) <= whole * 1.1 * (1 + 1e-9)
-    writes = [(t, size) for task in tasks for (_, t), size in task.writes.items()]
-    for output in graph.outputs:
-        assert sum(size for t, size in writes if t == output) >= graph.tensors[output].nbytes
-    plain = simulate(tasks, device, Optimisations(Scope.LOCAL))
-    ahead = simulate(tasks, device, Optimisations(Scope.LOCAL, prefetch=True))
-    assert ahead.seconds <= plain.seconds * (1 + 1e-9)
-    slow = simulate(tasks, device, Optimisations(Scope.MEMORY))
-    assert plain.traffic[Scope.MEMORY] <= slow.traffic[Scope.MEMORY]
-    assert sum(plain.tensors.values()) == len(written)
+    for name in VARIANTS:
+        program, simulated = variants.program(name), variants[name]
+        written: set[Any] = set()
+        flops = 0.0
+        for step in program.steps:
+            for piece in (p for pieces in step.reads.values() for p in pieces):
+                assert piece[0] == INPUT or piece in written
+            written |= set(step.writes)
+            tiles = step.tiling.tiles
+            flops += tiles * sum(task.matrix_flops + task.vector_flops for task in step.tasks)
+        # Instances compute rows again where windows overlap; strides step over some.
+        assert flops <= whole * 1.1 * (1 + 1e-9)
+        assert set(graph.outputs) <= {tensor for _, tensor in written}
+        assert all(begin <= end <= simulated.seconds for begin, end in simulated.spans)
+        for engine in Engine:
+            assert sum(busy[engine] for busy in simulated.busy) <= simulated.seconds * (1 + 1e-9)
+    assert variants["prefetch"].seconds <= variants["instances"].seconds * (1 + 1e-9)
+    by_piece = {n: variants[n].traffic[Scope.MEMORY] for n in ("layers", "local")}
+    assert by_piece["local"] <= by_piece["layers"]
 
 
 def test_the_variants_of_a_chain_of_convolutions() -> None:
-    sketch = Sketch((8, 4, 8, 8))
-    x = "x"
-    for _ in range(4):
-        x = sketch.op("Relu", sketch.op("Conv", x, sketch.weight(4, 4, 1, 1)))
-    graph = Runner(sketch.model(x)).graph
-    simulated = simulate_variants(graph, DEVICE)
-    seconds = [simulated.simulations[v].seconds for v in VARIANTS]
-    assert seconds == sorted(seconds, reverse=True)
-    # All images together fit no buffer; one image fits the local buffers.
-    assert simulated.simulations["local"].tensors[Scope.LOCAL] == 0
-    assert simulated.simulations["instances"].tensors[Scope.LOCAL] > 0
-    assert simulated.throughput("layers", DEVICE) == pytest.approx(8 / seconds[0])
+    variants = Variants(chain(8), DEVICE)
+    bars = [variants[v].seconds for v in VARIANTS if v != "astitch"]
+    assert bars == sorted(bars, reverse=True)
+    assert bars[1] > bars[2]
+    assert variants["local"].tensors[Scope.LOCAL] == 3  # all but the result
+    assert variants.throughput("layers") == pytest.approx(8 / bars[0])
 
 
 def test_the_batch_with_the_best_throughput() -> None:

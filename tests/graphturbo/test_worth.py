@@ -33,6 +33,7 @@ DEVICE = MemoryHierarchy(
     global_bandwidth=1e9 / 4,
     local_bandwidth=1e9,
     peak_flops=1e12,
+    vector_flops=1e12,
     kernel_overhead=0.0,
     sources={},
 )

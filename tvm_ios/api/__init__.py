@@ -4,6 +4,8 @@
     Optimise a model by measuring on this machine.
 ``unmeasured.py``
     Compile a model for a machine that is not here, by described costs.
+``accelerator.py``
+    Plan a model for a described accelerator.
 ``on_device.py``, ``verified_on_device.py``, ``device_results.py``
     Schedule a model for a timing device of another package: search, compare there, keep.
 ``units.py``

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,8 @@ from tvm_ios.cli.options.search_options import (
     MeasureMode,
     MemoryBudget,
     OperatorsAGroup,
+    Precision,
+    PrecisionOption,
     Target,
     TargetKind,
     TimeLimit,
@@ -37,7 +40,7 @@ from tvm_ios.cli.tables.front import print_front
 from tvm_ios.cli.tables.given import given_beside
 from tvm_ios.cli.tables.scheduled import print_schedule
 from tvm_ios.costs.named import MEASURED
-from tvm_ios.files.atomic import require_writable
+from tvm_ios.files.atomic import require_writable, write_atomically
 from tvm_ios.policies.registry import policy_names
 
 if TYPE_CHECKING:
@@ -56,6 +59,7 @@ PAGE = HelpPage(
         "tvm-ios schedule squeezenet --cost measured -o schedule.json",
         "tvm-ios schedule inception_v3 --schedule published.json",
         "tvm-ios schedule squeezenet --pareto",
+        "tvm-ios schedule squeezenet --batch 8 --policy graphturbo --cost stcp920 -o plan.json",
         "tvm-ios schedule squeezenet --tracker 127.0.0.1:9190 --key epyc",
     ),
     "`tvm-ios optimize` searches, builds and measures in one go.",
@@ -75,7 +79,8 @@ def schedule(
     cost: Annotated[
         str | None,
         typer.Option(
-            help="measured, a log (.jsonl; with --arch of any machine), or a device: v100, cpu. "
+            help="measured, a log (.jsonl; with --arch of any machine), or a device: v100, cpu; "
+            "for graphturbo an accelerator: stcp920, goya, ipu, a100, or its .json file. "
             "[v100; with --device or --tracker measured]",
             autocompletion=complete_cost,
         ),
@@ -109,6 +114,7 @@ def schedule(
     key: Key = None,
     devices: Devices = None,
     lanes: Lanes = None,
+    precision: PrecisionOption = None,
     random_weights: RandomWeights = None,
     measure: Measure = MeasureMode.lazy,
     max_measurements: MaxMeasurements = 400,
@@ -126,8 +132,10 @@ def schedule(
     For a described device the search needs neither TVM nor a compiler; measured, the stages that
     may matter are compiled and timed on this machine. What is found can be drawn and saved.
     Policies of IOS keep to a memory budget, or show with --pareto what memory costs in time; memory
-    runs units in instances where no order fits.
+    runs units in instances where no order fits. For an accelerator graphturbo plans instances,
+    cores, buffers, tiles and moves, and simulates them.
     """
+    from tvm_ios.api.accelerator import names_accelerator
     from tvm_ios.models.source import ModelSource
     from tvm_ios.plot import plot_schedule, require_picture, save_picture
     from tvm_ios.policies.registry import OURS, policy_named
@@ -164,6 +172,16 @@ def schedule(
     if fleet is not None and cost != MEASURED:
         raise typer.BadParameter(
             f"{cost} asks no machine: leave out one of them", param_hint="'--tracker'"
+        )
+    if policy == "graphturbo" and names_accelerator(cost):
+        refused = {"--plot": plot, "--schedule": given_schedule}
+        for option in (name for name, value in refused.items() if value is not None):
+            raise typer.BadParameter("a plan of an accelerator has none", param_hint=f"'{option}'")
+        return _plan(source, cost, precision, output, as_json)
+    if precision is not None:
+        raise typer.BadParameter(
+            "it belongs to accelerators, which --policy graphturbo plans for",
+            param_hint="'--precision'",
         )
     module: MeasuredModule[Any] | None = None
     with progress_bars() as update:
@@ -207,6 +225,28 @@ def schedule(
         save_picture(plot_schedule(graph, result.schedule, model=searching.costs.stages), plot)
     search = _statistics(result, module, searching.costs.measuring is not None)
     print_schedule(searching.problem, result.schedule, cost, search, tail, as_json, beside)
+
+
+def _plan(
+    source: ModelSource,
+    device: str,
+    precision: Precision | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    from tvm_ios.api.accelerator import plan_for_accelerator
+    from tvm_ios.cli.tables.accelerator import print_plan
+
+    if precision is Precision.tf32:
+        raise typer.BadParameter("tf32 is a GPU's", param_hint="'--precision'")
+    half = precision is Precision.float16
+    with progress_bars() as update:
+        plan, end = plan_for_accelerator(source, device, half_precision=half, progress=update)
+    tail = end and end.sentence
+    tell_tail(tail)
+    if output is not None:
+        write_atomically(output, (json.dumps(plan.to_json(), indent=1) + "\n").encode())
+    print_plan(plan, tail, as_json)
 
 
 def _measured_module(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tvm_ios.costs.costs import Costs, costs_of_model
 from tvm_ios.costs.described import described_costs
 from tvm_ios.costs.model import CostModel
-from tvm_ios.devices.device import device_names, load_device
+from tvm_ios.devices.device import DeviceError, device_names, load_device
+from tvm_ios.devices.memory_hierarchy import hierarchy_names
 from tvm_ios.extensions import extensions, load_extension
 
 #: The entry points of other packages' cost models.
@@ -37,4 +38,6 @@ def costs_named(name: str) -> Costs:
     """
     if name in extensions(GROUP) and name not in device_names():
         return costs_of_model(load_extension(GROUP, name, CostModel))
+    if name in hierarchy_names() and name not in device_names():
+        raise DeviceError(f"{name} is an accelerator: only --policy graphturbo plans for it")
     return described_costs(load_device(name))

@@ -20,6 +20,7 @@ _FILES = FigureFiles(
         "global_bandwidth": "byte/s",
         "local_bandwidth": "byte/s",
         "peak_flops": "FLOP/s",
+        "vector_flops": "FLOP/s",
         "kernel_overhead": "s",
     },
 )
@@ -45,7 +46,9 @@ class MemoryHierarchy:
         Bytes a second between a cluster's cores and its global buffer, and from all its local
         buffers together.
     peak_flops
-        Floating-point operations a second of the device.
+        Floating-point operations a second of the device, in convolutions and matrix products.
+    vector_flops
+        And in all other operators.
     kernel_overhead
         Seconds to start a kernel on a cluster.
     sources
@@ -63,6 +66,7 @@ class MemoryHierarchy:
     global_bandwidth: float
     local_bandwidth: float
     peak_flops: float
+    vector_flops: float
     kernel_overhead: float
     sources: Mapping[str, str] = field(hash=False)
 

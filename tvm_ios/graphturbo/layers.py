@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -110,16 +110,20 @@ class Layers:
 
     @cached_property
     def weight_bytes(self) -> tuple[int, ...]:
-        """For each layer the bytes of its constants."""
+        """For each layer the bytes of its constants; of a table those of the rows looked up."""
+        return tuple(map(self._weight_bytes, self.members))
+
+    def _weight_bytes(self, members: Sequence[int]) -> int:
         tensors = self.graph.tensors
-        return tuple(
-            sum(
-                tensors[t].nbytes
-                for t in {t for op in members for t in self.graph.operators[op].inputs}
-                if tensors[t].constant
-            )
-            for members in self.members
-        )
+        sizes: dict[int, int] = {}
+        for op in members:
+            operator = self.graph.operators[op]
+            looked_up = sum(tensors[t].nbytes for t in operator.outputs)
+            for tensor in operator.inputs:
+                if tensors[tensor].constant:
+                    most = looked_up if operator.kind == "gather" else tensors[tensor].nbytes
+                    sizes[tensor] = min(tensors[tensor].nbytes, most)
+        return sum(sizes.values())
 
     def maker(self, tensor: int) -> int | None:
         """The layer that makes a tensor; None for an input of the graph."""

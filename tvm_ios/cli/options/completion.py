@@ -25,10 +25,12 @@ def complete_policy(incomplete: str) -> list[str]:
 
 
 def complete_cost(incomplete: str) -> list[str]:
-    """``measured``, devices, cost models, and logs of measurements."""
+    """``measured``, devices, accelerators, cost models, logs of measurements, and files."""
     from tvm_ios.costs.named import cost_names
+    from tvm_ios.devices.memory_hierarchy import hierarchy_names
 
-    return [*_starting(cost_names(), incomplete), *_files(incomplete, (".jsonl",))]
+    names = dict.fromkeys((*cost_names(), *hierarchy_names()))
+    return [*_starting(names, incomplete), *_files(incomplete, (".jsonl", ".json"))]
 
 
 def complete_peers(incomplete: str) -> list[str]:

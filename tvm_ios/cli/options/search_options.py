@@ -99,7 +99,8 @@ PrecisionOption = Annotated[
     Precision | None,
     typer.Option(
         "--precision",
-        help="Of a GPU: float32; tf32, of what is multiplied; float16, of all tensors.",
+        help="Of a GPU: float32; tf32, of what is multiplied; float16, of all tensors (also of an "
+        "accelerator).",
     ),
 ]
 Policies = Annotated[

@@ -1,8 +1,11 @@
 """A simulated cluster of cores that runs GraphTurbo's instances.
 
 - workload: the network for another batch or precision
-- tasks: instances as tasks, a layer each
-- spilling: which tensors stay in which buffer (section 4.3)
-- simulate: the time of tasks by a hierarchy's figures
-- variants: layer by layer, and the variants of the paper's figure 15
+- binding: which cores compute an instance (Algorithm 4); moves: what moves between them (3.5)
+- tiling: tiles of layers, and runs of layers that exchange them in local buffers (4.1, 4.2)
+- kernel: an instance as runs of layers; tasks: all of them as steps
+- spilling, residence: which tensors and weights stay in which buffer (4.3)
+- engines, overlap: the time of tiles, layer by layer and with layers that overlap (4.4)
+- simulate: the time of a program by a hierarchy's figures
+- variants: layer by layer, AStitch's way, and the variants of the paper's figure 15
 """

@@ -1,15 +1,23 @@
-"""A cluster that runs tasks one after the other: a model of time from a hierarchy's figures."""
+"""A cluster that runs the steps of a program: a model of time from a hierarchy's figures."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass
+from functools import cached_property
 
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
-from tvm_ios.graphturbo.cluster.spilling import Live, Scope, place_tensors
-from tvm_ios.graphturbo.cluster.tasks import INPUT, LayerTask, Piece
+from tvm_ios.graphturbo.cluster.engines import Engine, StepWork, TileWork, layer_by_layer
+from tvm_ios.graphturbo.cluster.moves import Move, Movement
+from tvm_ios.graphturbo.cluster.overlap import across_layers
+from tvm_ios.graphturbo.cluster.residence import left_free, lives_of, scopes_of, weight_loads
+from tvm_ios.graphturbo.cluster.spilling import Scope
+from tvm_ios.graphturbo.cluster.tasks import INPUT, ClusterProgram, LayerTask, Piece, Step
+from tvm_ios.graphturbo.cluster.tiling import WEIGHT_SHARE
+
+#: Layers of a run exchange tiles in the local buffers.
+_INSIDE = {Scope.LOCAL: 1.0, Scope.GLOBAL: 0.0, Scope.MEMORY: 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +28,18 @@ class Optimisations:
     ----------
     fastest
         The fastest buffer that results of layers may stay in.
-    prefetch
-        Weights are loaded behind the layer before (section 4.4).
+    across_layers
+        Instructions of different layers overlap, and weights are fetched ahead (section 4.4).
     kernel_a_layer
         Each layer is a kernel of its own; otherwise each instance.
+    spills_to_memory
+        What does not fit the local buffers goes to memory, not to the global buffer.
     """
 
     fastest: Scope
-    prefetch: bool = False
+    across_layers: bool = False
     kernel_a_layer: bool = False
+    spills_to_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,129 +49,202 @@ class Simulation:
     Attributes
     ----------
     seconds
-        The time of all tasks.
-    compute_seconds
-        The time of arithmetic alone.
+        The time of all steps.
+    spans
+        Begin and end of each step, seconds.
+    busy
+        For each step the seconds of each engine.
+    scopes
+        Where each piece lies.
     traffic
         Bytes read and written at each level, weights included.
     tensors
-        Pieces of tensors at each level, as the paper's table 3 counts them.
+        Tensors at each level, each layer's of each instance counted, as in the paper's table 3.
     kernels
         How many kernels were started.
     """
 
     seconds: float
-    compute_seconds: float
+    spans: tuple[tuple[float, float], ...]
+    busy: tuple[Mapping[Engine, float], ...]
+    scopes: Mapping[Piece, Scope]
     traffic: Mapping[Scope, int]
     tensors: Mapping[Scope, int]
     kernels: int
 
+    def usage(self, engine: Engine) -> float:
+        """The share of the time that an engine works."""
+        return sum(busy[engine] for busy in self.busy) / self.seconds
 
-def simulate(
-    tasks: Sequence[LayerTask], device: MemoryHierarchy, rules: Optimisations
-) -> Simulation:
-    """Time tasks on one cluster.
 
-    A task takes the longest of its arithmetic and its traffic at each level: tiles of a layer
-    overlap these. Its weights are loaded before it, or behind the task before it. What of the
-    global buffer tensors leave free keeps the weights that were used last.
+def simulate(program: ClusterProgram, device: MemoryHierarchy, rules: Optimisations) -> Simulation:
+    """Time a program on one cluster.
+
+    What of the global buffer tensors leave free keeps the weights that were used last.
 
     Parameters
     ----------
-    tasks
-        The tasks in the order in which they run.
+    program
+        The steps in the order in which they run.
     device
-        Its figures; a cluster has its share of the peak and of the memory's bandwidth.
+        Its figures; a cluster has its share of the peaks and of the memory's bandwidth.
     rules
         What is switched on.
     """
-    scopes = _scopes(tasks, device, rules)
-    room = device.global_buffer - _most_at_once(tasks, scopes, Scope.GLOBAL)
-    loads = _weight_loads(tasks, room)
-    rates = {
-        Scope.MEMORY: device.memory_bandwidth / device.clusters,
-        Scope.GLOBAL: device.global_bandwidth,
-        Scope.LOCAL: device.local_bandwidth,
-    }
-    peak = device.peak_flops / device.clusters
-    traffic = dict.fromkeys(Scope, 0)
-    seconds = compute_seconds = 0.0
-    kernels = 0
-    for place, task in enumerate(tasks):
-        moved = dict.fromkeys(Scope, 0)
-        for pieces in (task.reads, task.writes):
-            for piece, size in pieces.items():
-                moved[scopes[piece]] += size
-        compute = task.flops / (peak * task.cores / device.cores)
-        behind = place + 1 if rules.prefetch else place
-        weights = {Scope.MEMORY: 0, Scope.GLOBAL: 0, Scope.LOCAL: 0}
-        if behind < len(tasks):
-            weights[Scope.MEMORY] = loads[behind]
-            weights[Scope.GLOBAL] = tasks[behind].weights
-        if rules.prefetch:
-            seconds += max(compute, *((moved[s] + weights[s]) / rate for s, rate in rates.items()))
-        else:
-            seconds += max(compute, *(moved[s] / rate for s, rate in rates.items()))
-            seconds += max(weights[s] / rate for s, rate in rates.items())
-        compute_seconds += compute
-        starts = rules.kernel_a_layer or not place or tasks[place - 1].instance != task.instance
-        kernels += starts
-        for scope in Scope:
-            traffic[scope] += moved[scope]
-        traffic[Scope.MEMORY] += loads[place]
-        traffic[Scope.GLOBAL] += task.weights
-    if rules.prefetch and tasks:
-        seconds += loads[0] / rates[Scope.MEMORY]  # nothing runs before the first
+    steps = program.steps
+    lives = lives_of(steps, rules.fastest, program.bindings.scope)
+    scopes = scopes_of(steps, lives, device, spills_to_memory=rules.spills_to_memory)
+    rooms = left_free(lives, scopes, len(steps), device.global_buffer)
+    loads = weight_loads(steps, rooms)
+    cluster = _Cluster(program, device, scopes, rooms)
+    starts = [
+        rules.kernel_a_layer or not n or steps[n - 1].instance != step.instance
+        for n, step in enumerate(steps)
+    ]
+    works = [
+        cluster.work(n, loads[n], device.kernel_overhead * starts[n]) for n in range(len(steps))
+    ]
+    spans = layer_by_layer(works)
+    if rules.across_layers:
+        buffer = int(device.cluster_local_buffer * WEIGHT_SHARE)
+        # Instructions may stay in the order of layers.
+        spans = min(spans, across_layers(works, rooms, buffer), key=_last)
     counts = dict.fromkeys(Scope, 0)
     for (maker, _), scope in scopes.items():
         counts[scope] += maker != INPUT
-    seconds += kernels * device.kernel_overhead
-    return Simulation(seconds, compute_seconds, traffic, counts, kernels)
+    counts[Scope.LOCAL] += sum(_inner(program, step) for step in steps)
+    return Simulation(
+        _last(spans),
+        tuple(spans),
+        tuple({engine: work.total(engine) for engine in Engine} for work in works),
+        scopes,
+        cluster.traffic(loads),
+        counts,
+        sum(starts),
+    )
 
 
-def _scopes(
-    tasks: Sequence[LayerTask], device: MemoryHierarchy, rules: Optimisations
-) -> dict[Piece, Scope]:
-    lives = _lives(tasks, rules.fastest)
-    capacities = {
-        Scope.LOCAL: device.cluster_local_buffer,
-        Scope.GLOBAL: device.global_buffer,
-    }
-    return dict(zip(lives, place_tensors(list(lives.values()), capacities), strict=True))
+def _last(spans: Sequence[tuple[float, float]]) -> float:
+    return max((end for _, end in spans), default=0.0)
 
 
-def _lives(tasks: Sequence[LayerTask], fastest: Scope) -> dict[Piece, Live]:
-    """When each piece is in use, and its size."""
-    lives: dict[Piece, Live] = {}
-    for place, task in enumerate(tasks):
-        for piece, size in (*task.reads.items(), *task.writes.items()):
-            # The user's inputs come from memory.
-            scope = Scope.MEMORY if piece[0] == INPUT else fastest
-            live = lives.get(piece, Live(size, place, place, scope))
-            lives[piece] = replace(live, nbytes=max(size, live.nbytes), last=place)
-    return lives
+def _inner(program: ClusterProgram, step: Step) -> int:
+    """Tensors that layers of a run exchange tile by tile."""
+    layers = program.instances.layers
+    made = {t for layer in step.tiling.run for t in layers.outputs[layer]}
+    return len(made & set(step.tiling.boxes)) - len(step.writes)
 
 
-def _most_at_once(tasks: Sequence[LayerTask], scopes: Mapping[Piece, Scope], scope: Scope) -> int:
-    change = [0] * (len(tasks) + 1)
-    for piece, live in _lives(tasks, scope).items():
-        if scopes[piece] is scope:
-            change[live.first] += live.nbytes
-            change[live.last + 1] -= live.nbytes
-    return max(accumulate(change))
+@dataclass(frozen=True)
+class _Cluster:
+    """Seconds of a program's tiles, by where tensors lie."""
 
+    program: ClusterProgram
+    device: MemoryHierarchy
+    scopes: Mapping[Piece, Scope]
+    rooms: Sequence[int]
 
-def _weight_loads(tasks: Sequence[LayerTask], room: int) -> list[int]:
-    """Bytes of weights that each task has to fetch from memory; the last used ones are kept."""
-    cached: OrderedDict[int, int] = OrderedDict()
-    loads: list[int] = []
-    for task in tasks:
-        if task.layer in cached:
-            cached.move_to_end(task.layer)
-            loads.append(0)
-            continue
-        loads.append(task.weights)
-        cached[task.layer] = task.weights
-        while cached and sum(cached.values()) > room:
-            cached.popitem(last=False)
-    return loads
+    @cached_property
+    def makers(self) -> Mapping[Piece, int]:
+        """For each piece the step that makes it."""
+        return {piece: n for n, step in enumerate(self.program.steps) for piece in step.writes}
+
+    def work(self, number: int, fetched: Mapping[int, int], start: float) -> StepWork:
+        """The tiles of a step.
+
+        Parameters
+        ----------
+        number
+            The step's number.
+        fetched
+            For each of its layers the bytes of weights that come from memory at first.
+        start
+            Seconds to start its kernel.
+        """
+        step, room = self.program.steps[number], self.rooms[number]
+        tiling = step.tiling
+        # What the local buffer does not hold passes again; what the global one does not hold, too.
+        again = (tiling.weight_passes - 1) / max(1, tiling.tiles - 1)
+        first = tuple(self._tile(step, t, fetched[t.layer], t.weights) for t in step.tasks)
+        others = tuple(
+            self._tile(step, t, t.weights * again * (t.weights > room), t.weights * again)
+            for t in step.tasks
+        )
+        sources = {
+            self.makers[piece] for read in step.reads.values() for piece in read
+            if piece in self.makers
+        }  # fmt: skip
+        overhead = start + sum(map(self._seconds_of, step.moves))
+        return StepWork(first, others, tiling.tiles, tuple(sorted(sources)), overhead)
+
+    def traffic(self, loads: Sequence[Mapping[int, int]]) -> dict[Scope, int]:
+        """Bytes read and written at each level."""
+        traffic = dict.fromkeys(Scope, 0)
+        for step, fetched, room in zip(self.program.steps, loads, self.rooms, strict=True):
+            passes, tiles = step.tiling.weight_passes, step.tiling.tiles
+            for pieces, times in (
+                *((read, step.tiling.input_passes) for read in step.reads.values()),
+                (step.writes, 1),
+            ):
+                for piece, size in pieces.items():
+                    traffic[self.scopes[piece]] += size * times
+            for task in step.tasks:
+                streamed = task.weights * (passes - 1) * (task.weights > room)
+                traffic[Scope.MEMORY] += fetched[task.layer] + streamed
+                traffic[Scope.GLOBAL] += task.weights * passes
+                traffic[Scope.LOCAL] += task.nbytes * tiles
+        return traffic
+
+    def _tile(
+        self, step: Step, task: LayerTask, from_memory: float, from_global: float
+    ) -> TileWork:
+        device = self.device
+        memory, shared = device.memory_bandwidth / device.clusters, device.global_bandwidth
+        loaded = [0.0, 0.0]
+        for tensor, size in task.loads.items():
+            held = self._shares(step.reads[tensor])
+            loaded[0] += size * held[Scope.MEMORY]
+            loaded[1] += size * (held[Scope.MEMORY] + held[Scope.GLOBAL])
+        for tensor, size in task.exchanged.items():
+            held = self._shares(step.reads[tensor]) if tensor in step.reads else _INSIDE
+            loaded[1] += size * held[Scope.LOCAL]
+        stored = [0.0, 0.0]
+        for tensor, size in task.stores.items():
+            scope = self.scopes[step.instance, tensor]
+            stored[0] += size * (scope is Scope.MEMORY)
+            stored[1] += size * (scope is not Scope.LOCAL)
+        cores = task.cores / (device.cores * device.clusters)
+        local = task.nbytes / (device.local_bandwidth * task.cores / device.cores)
+        matrix = task.matrix_flops / (device.peak_flops * cores)
+        vector = task.vector_flops / (device.vector_flops * cores)
+        buffer = device.cluster_local_buffer * WEIGHT_SHARE / 2
+        return TileWork(
+            (from_memory / memory, from_global / shared),
+            (loaded[0] / memory, loaded[1] / shared),
+            (stored[0] / memory, stored[1] / shared),
+            max(matrix, local) if matrix else 0.0,
+            vector if matrix else max(vector, local),
+            max(1, math.ceil(from_global / buffer)),
+            (int(from_memory), int(min(from_global, buffer))),
+        )
+
+    def _shares(self, pieces: Mapping[Piece, int]) -> dict[Scope, float]:
+        """The share of a tensor's pieces at each level."""
+        whole = sum(pieces.values())
+        shares = dict.fromkeys(Scope, 0.0)
+        for piece, size in pieces.items():
+            shares[self.scopes[piece]] += size / whole
+        return shares
+
+    def _seconds_of(self, move: Move) -> float:
+        """Seconds of a move; what is copied from the global buffer the reader's tiles load."""
+        if move.movement is Movement.COPY:
+            return 0.0
+        if move.movement is Movement.REDISTRIBUTE:
+            in_local = self.scopes[move.producers[0], move.tensor] is Scope.LOCAL
+            return in_local * move.nbytes / self.device.global_bandwidth
+        pieces = {(p, move.tensor): 1 for p in move.producers}
+        # Pieces that lie at one level are neighbours there from the start.
+        return (
+            (len({self.scopes[p] for p in pieces}) > 1) * move.nbytes / self.device.global_bandwidth
+        )

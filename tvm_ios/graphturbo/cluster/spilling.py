@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 
 
 class Scope(Enum):
@@ -40,7 +41,11 @@ class Live:
         return self.last - self.first + 1
 
 
-def place_tensors(tensors: Sequence[Live], capacities: Mapping[Scope, int]) -> tuple[Scope, ...]:
+def place_tensors(
+    tensors: Sequence[Live],
+    capacities: Mapping[Scope, int],
+    taken: Mapping[Scope, Sequence[int]] = MappingProxyType({}),
+) -> tuple[Scope, ...]:
     """The scope of each tensor for its whole life.
 
     Task by task, room that dead tensors leave is taken again; while the live ones do not fit a
@@ -53,20 +58,24 @@ def place_tensors(tensors: Sequence[Live], capacities: Mapping[Scope, int]) -> t
         All tensors of the program.
     capacities
         Bytes of the local and the global buffer.
+    taken
+        For each task the bytes of a buffer that it needs for tiles and weights.
     """
     scopes = [tensor.scope for tensor in tensors]
+    tasks = max((tensor.last + 1 for tensor in tensors), default=0)
     for fast, slow in ((Scope.LOCAL, Scope.GLOBAL), (Scope.GLOBAL, Scope.MEMORY)):
-        starting: dict[int, list[int]] = {}
+        starting: list[list[int]] = [[] for _ in range(tasks)]
         for number, tensor in enumerate(tensors):
             if scopes[number] is fast:
-                starting.setdefault(tensor.first, []).append(number)
+                starting[tensor.first].append(number)
         live: list[int] = []
-        for task in sorted(starting):
+        for task in range(tasks):
             live = [n for n in live if tensors[n].last >= task] + starting[task]
-            taken = sum(tensors[n].nbytes for n in live)
-            while taken > capacities[fast]:
+            room = capacities[fast] - (taken[fast][task] if fast in taken else 0)
+            held = sum(tensors[n].nbytes for n in live)
+            while live and held > room:
                 victim = max(live, key=lambda n: (tensors[n].liveness, tensors[n].nbytes))
                 live.remove(victim)
-                taken -= tensors[victim].nbytes
+                held -= tensors[victim].nbytes
                 scopes[victim] = slow
     return tuple(scopes)

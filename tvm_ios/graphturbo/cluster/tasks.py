@@ -1,13 +1,16 @@
-"""An order of instances as computation tasks on tensors: a layer of an instance each."""
+"""An order of instances as steps on tensors: runs of layers that go through tiles together."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tvm_ios.graph.op_graph import bits
-from tvm_ios.graphturbo.box import Box, volume
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
+from tvm_ios.graphturbo.box import common, intersects
+from tvm_ios.graphturbo.cluster.binding import Bindings, infer_bindings
+from tvm_ios.graphturbo.cluster.kernel import Kernel, LayerTask
+from tvm_ios.graphturbo.cluster.moves import Move, insert_moves
+from tvm_ios.graphturbo.cluster.tiling import Tiler, Tiling
 from tvm_ios.graphturbo.footprint import nbytes
 from tvm_ios.graphturbo.instances import Instances
 
@@ -15,101 +18,127 @@ from tvm_ios.graphturbo.instances import Instances
 Piece = tuple[int, int]
 INPUT = -1
 
+#: So many layers exchange tiles at most.
+_STITCHED = 8
+
 
 @dataclass(frozen=True, slots=True)
-class LayerTask:
-    """A layer of an instance.
+class Step:
+    """A run of layers of an instance.
 
     Attributes
     ----------
-    instance, layer
-        The numbers of both.
-    flops
-        Its floating-point operations.
-    reads, writes
-        The bytes of each piece that it reads or makes.
-    weights
-        The bytes of its constants.
-    cores
-        How many of the cluster's cores a plain binding of its output uses.
+    instance
+        Its number.
+    tiling
+        The run's tiles.
+    tasks
+        A tile of each layer.
+    reads
+        For each tensor that the run reads from outside the bytes of each piece.
+    writes
+        Bytes of each piece that it makes for others.
+    moves
+        What is moved before the run.
     """
 
     instance: int
-    layer: int
-    flops: float
-    reads: Mapping[Piece, int]
+    tiling: Tiling
+    tasks: tuple[LayerTask, ...]
+    reads: Mapping[int, Mapping[Piece, int]]
     writes: Mapping[Piece, int]
-    weights: int
-    cores: int
+    moves: tuple[Move, ...] = ()
 
 
-def tasks_of(instances: Instances, order: Sequence[int], cores: int) -> tuple[LayerTask, ...]:
-    """What runs one after the other.
+@dataclass(frozen=True)
+class ClusterProgram:
+    """What a cluster runs, step by step.
+
+    Attributes
+    ----------
+    instances, order
+        All instances, and how they run.
+    bindings
+        Their cores and scopes.
+    moves
+        What is moved between them.
+    steps
+        What runs one after the other.
+    """
+
+    instances: Instances
+    order: tuple[int, ...]
+    bindings: Bindings
+    moves: tuple[Move, ...]
+    steps: tuple[Step, ...] = field(repr=False)
+
+
+def program_of(
+    instances: Instances,
+    order: Sequence[int],
+    device: MemoryHierarchy,
+    tiler: Tiler,
+    *,
+    stitched: bool,
+    overlapping: bool = False,
+) -> ClusterProgram:
+    """Bind instances to cores, insert moves, and cut each into runs of layers.
 
     Parameters
     ----------
     instances, order
         All instances, and how they run.
-    cores
-        How many cores a cluster has.
+    device
+        Whose cores and local buffers.
+    tiler
+        Finds tiles for these buffers.
+    stitched
+        Whether layers of an instance exchange tiles in the local buffer; else each goes through its
+        tiles alone.
+    overlapping
+        Whether instructions of different layers will overlap: then a run takes the time of the
+        engine that works longest.
     """
-    layers = instances.layers
-    tasks: list[LayerTask] = []
+    dimensions = tiler.dimensions
+    bindings = infer_bindings(instances, order, dimensions, device.cores)
+    moves = insert_moves(instances, bindings, dimensions)
+    kernels: dict[tuple[int, ...], list[tuple[Tiling, tuple[LayerTask, ...]]]] = {}
+    # Instances of a sub-graph are homogeneous where they touch the same tensors (a part of a join
+    # may not): a middle one stands for all.
+    kinds = [(i.subgraph, *sorted(i.work.boxes)) for i in instances.instances]
+    steps: list[Step] = []
     for number in order:
-        instance = instances.instances[number]
-        boxes = instance.work.boxes
-        for layer in bits(instances.subgraphs[instance.subgraph].layers):
-            written = {t: boxes[t] for t in layers.outputs[layer] if t in boxes}
-            if not written:
-                continue
-            read, flops = layers.needs(layer, written)
-            reads: dict[Piece, int] = {}
-            for tensor, box in read.items():
-                reads |= _pieces(instances, number, tensor, box)
-            tasks.append(
-                LayerTask(
-                    number,
-                    layer,
-                    flops,
-                    reads,
-                    {(number, t): nbytes(layers, t, box) for t, box in written.items()},
-                    layers.weight_bytes[layer],
-                    math.prod(plain_binding(written[layers.outputs[layer][-1]], cores)),
-                )
-            )
-    return tuple(tasks)
+        instance, kind = instances.instances[number], kinds[number]
+        if kind not in kernels:
+            alike = [other for other, its_kind in enumerate(kinds) if its_kind == kind]
+            middle, bound = alike[len(alike) // 2], bindings.bind[number]
+            kernel = Kernel(instances, middle, tiler, device, bound, overlapping)
+            kernels[kind] = kernel.runs(_STITCHED if stitched else 1)
+        before = tuple(move for move in moves if move.reader == number)
+        for tiling, tasks in kernels[kind]:
+            read = {t: _pieces(instances, number, t) for task in tasks for t in task.loads}
+            made = {
+                (number, t): nbytes(instances.layers, t, instance.work.boxes[t])
+                for task in tasks
+                for t in task.stores
+                if t in instance.work.boxes
+            }
+            steps.append(Step(number, tiling, tasks, read, made, before))
+            before = ()
+    return ClusterProgram(instances, tuple(order), bindings, moves, tuple(steps))
 
 
-def plain_binding(box: Box, cores: int) -> tuple[int, ...]:
-    """The cores along each axis: as many as divide an extent evenly, from the outermost axis on.
-
-    Parameters
-    ----------
-    box
-        What is to be divided.
-    cores
-        Tried are the powers of two up to these.
-    """
-    left = cores
-    binding: list[int] = []
-    for begin, end in box:
-        factor = 1 << (left.bit_length() - 1)
-        while (end - begin) % factor:
-            factor //= 2
-        binding.append(factor)
-        left //= factor
-    return tuple(binding)
-
-
-def _pieces(instances: Instances, reader: int, tensor: int, box: Box) -> dict[Piece, int]:
-    if tensor not in instances.instances[reader].needs:
-        return {(reader, tensor): nbytes(instances.layers, tensor, box)}
+def _pieces(instances: Instances, reader: int, tensor: int) -> dict[Piece, int]:
+    """The pieces of a tensor that an instance reads, and the bytes of each."""
+    layers, instance = instances.layers, instances.instances[reader]
+    if tensor not in instance.needs:
+        return {(reader, tensor): nbytes(layers, tensor, instance.work.boxes[tensor])}
+    box = instance.needs[tensor]
     if tensor not in instances.makers:
-        return {(INPUT, tensor): nbytes(instances.layers, tensor, box)}
-    pieces: dict[Piece, int] = {}
-    for maker in instances.makers[tensor]:
-        owned = instances.instances[maker].owned[tensor]
-        shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(owned, box, strict=True))
-        if all(begin < end for begin, end in shared) and volume(shared):
-            pieces[maker, tensor] = nbytes(instances.layers, tensor, shared)
-    return pieces
+        return {(INPUT, tensor): nbytes(layers, tensor, box)}
+    pieces = {maker: instances.instances[maker].owned[tensor] for maker in instances.makers[tensor]}
+    return {
+        (maker, tensor): nbytes(layers, tensor, common(owned, box))
+        for maker, owned in pieces.items()
+        if intersects(owned, box)
+    }

@@ -1,104 +1,189 @@
-"""Layer by layer, and the four variants of the paper's figure 15, on a simulated device."""
+"""Layer by layer, AStitch's way, and the four variants of the paper's figure 15, simulated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.cluster.simulate import Optimisations, Simulation, simulate
 from tvm_ios.graphturbo.cluster.spilling import Scope
-from tvm_ios.graphturbo.cluster.tasks import LayerTask, tasks_of
+from tvm_ios.graphturbo.cluster.tasks import ClusterProgram, program_of
+from tvm_ios.graphturbo.cluster.tiling import Tiler
+from tvm_ios.graphturbo.dimensions import Dimensions
 from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.instances import Instances, split_into_instances
 from tvm_ios.graphturbo.layers import Layers, form_layers
-from tvm_ios.graphturbo.orders import order_instances
+from tvm_ios.graphturbo.orders import InstanceOrder, order_instances
 from tvm_ios.graphturbo.split_info import Splitter
+from tvm_ios.progress import Progress, silent
 
-#: Figure 15's bars, each with what the one before has.
-VARIANTS = ("layers", "global", "local", "instances", "prefetch")
+#: Each of figure 15's bars has what the one before has; ``astitch`` is figure 14's.
+#:
+#: - ``layers``: a kernel for each layer, results in memory (TVM)
+#: - ``astitch``: one kernel; results stay whole in local buffers, or go to memory
+#: - ``global``: kernels are sub-graphs, results in the global buffer
+#: - ``local``: layers of a kernel exchange tiles in the local buffers, which keep what fits
+#: - ``instances``: sub-graphs are split, and their instances ordered
+#: - ``prefetch``: instructions of different layers overlap
+VARIANTS = ("layers", "astitch", "global", "local", "instances", "prefetch")
 
 #: Of so many instances at most the exact order is searched.
 _EXACT = 32
 
+#: So many are not simulated where larger ones are: the start of their kernels alone takes long.
+_MOST = 512
+
+_RULES = {
+    "layers": Optimisations(Scope.MEMORY, kernel_a_layer=True),
+    "astitch": Optimisations(Scope.LOCAL, spills_to_memory=True),
+    "global": Optimisations(Scope.GLOBAL),
+    "local": Optimisations(Scope.LOCAL),
+    "instances": Optimisations(Scope.LOCAL),
+    "prefetch": Optimisations(Scope.LOCAL, across_layers=True),
+}
+
 
 @dataclass(frozen=True, slots=True)
-class Variants:
-    """The simulated variants of one network at one batch.
+class Chosen:
+    """How instances were chosen.
 
     Attributes
     ----------
-    batch
-        Images of a cluster.
-    simulations
-        By the names of :data:`VARIANTS`: layer by layer through memory; results kept in the
-        global buffer; in the local buffers; in instances; with weights fetched ahead.
-    level
-        The buffer that the instances were sized to.
+    capacity
+        Bytes that they were sized to.
+    order
+        The order that they run in.
     """
 
-    batch: int
-    simulations: Mapping[str, Simulation]
-    level: Scope
-
-    def throughput(self, variant: str, device: MemoryHierarchy) -> float:
-        """Images a second of all clusters."""
-        return self.batch * device.clusters / self.simulations[variant].seconds
+    capacity: int
+    order: InstanceOrder
 
 
-def simulate_variants(graph: OpGraph, device: MemoryHierarchy) -> Variants:
-    """Simulate all variants on the images of one cluster.
+@dataclass(frozen=True)
+class Variants:
+    """The variants of one network at one batch, each simulated when it is asked for.
 
-    Parameters
+    Attributes
     ----------
     graph
         The graph of operators, with the batch of a cluster.
     device
         The device to simulate.
+    progress
+        Called with (what, done, total).
     """
-    layers = form_layers(graph)
-    alone = _tasks(_unsplit(layers), device)
-    simulations = {
-        "layers": simulate(alone, device, Optimisations(Scope.MEMORY, kernel_a_layer=True)),
-        "global": simulate(alone, device, Optimisations(Scope.GLOBAL)),
-        "local": simulate(alone, device, Optimisations(Scope.LOCAL)),
-    }
-    best: tuple[float, Scope, tuple[LayerTask, ...]] | None = None
-    for level in (Scope.LOCAL, Scope.GLOBAL):
-        tasks = _tasks(partition(graph, device, level, layers), device)
-        seconds = simulate(tasks, device, Optimisations(Scope.LOCAL)).seconds
-        if best is None or seconds < best[0]:
-            best = (seconds, level, tasks)
-    assert best is not None
-    simulations["instances"] = simulate(best[2], device, Optimisations(Scope.LOCAL))
-    simulations["prefetch"] = simulate(best[2], device, Optimisations(Scope.LOCAL, prefetch=True))
-    return Variants(graph.batch, simulations, best[1])
 
+    graph: OpGraph
+    device: MemoryHierarchy
+    progress: Progress = field(default=silent, repr=False, compare=False)
 
-def partition(
-    graph: OpGraph,
-    device: MemoryHierarchy,
-    level: Scope = Scope.LOCAL,
-    layers: Layers | None = None,
-) -> Instances:
-    """Group a graph, and split it into instances that fit a buffer of the device.
+    def __getitem__(self, variant: str) -> Simulation:
+        """What a cluster does; by the names of :data:`VARIANTS`."""
+        if variant not in self._simulated:
+            program = self.program(variant)
+            self._simulated[variant] = simulate(program, self.device, _RULES[variant])
+        return self._simulated[variant]
 
-    Parameters
-    ----------
-    graph
-        The graph of operators.
-    device
-        Whose buffers and cores.
-    level
-        The local buffers of a cluster together, or its global buffer (section 3.6).
-    layers
-        The graph's, if they are known already.
-    """
-    layers = layers or form_layers(graph)
-    room = device.cluster_local_buffer if level is Scope.LOCAL else device.global_buffer
-    splitter = Splitter(layers, room, device.cores)
-    return split_into_instances(layers, group(splitter))
+    def throughput(self, variant: str) -> float:
+        """Images a second of all clusters."""
+        return self.graph.batch * self.device.clusters / self[variant].seconds
+
+    def program(self, variant: str) -> ClusterProgram:
+        """What a variant runs."""
+        if variant in ("instances", "prefetch"):
+            return self.split(variant)[1]
+        if variant == "local":
+            return self._unsplit(self._coarse(self.device.global_buffer), stitched=True)
+        if variant == "global":
+            return self._unsplit(self._coarse(self.device.global_buffer), stitched=False)
+        everything = SubGraph((1 << len(self.layers)) - 1, None)
+        return self._unsplit((everything,), stitched=False)
+
+    @cached_property
+    def layers(self) -> Layers:
+        """The layers of the graph."""
+        return form_layers(self.graph)
+
+    @cached_property
+    def tiler(self) -> Tiler:
+        """Finds tiles for the local buffers."""
+        buffer = self.device.cluster_local_buffer
+        return Tiler(self.layers, Dimensions(self.graph), buffer)
+
+    def split(self, variant: str) -> tuple[Chosen, ClusterProgram]:
+        """The instances that take the least time, of several sizes."""
+        if variant not in self._programs:
+            rules = _RULES[variant]
+            ways: list[tuple[ClusterProgram, Chosen]] = []
+            for done, way in enumerate(self._ways):
+                self.progress(f"sizes of {variant}", done, len(self._ways))
+                ways.append((self._compiled(*way, rules), way[1]))
+            self.progress(f"sizes of {variant}", len(ways), len(ways))
+            if rules.across_layers:
+                chosen, program = self.split("instances")
+                ways.append((program, chosen))
+            timed = [(simulate(way[0], self.device, rules).seconds, way) for way in ways]
+            _, (program, chosen) = min(timed, key=lambda way: way[0])
+            self._programs[variant] = chosen, program
+        return self._programs[variant]
+
+    def _compiled(
+        self, instances: Instances, chosen: Chosen, rules: Optimisations
+    ) -> ClusterProgram:
+        return program_of(
+            instances,
+            chosen.order.order,
+            self.device,
+            self.tiler,
+            stitched=True,
+            overlapping=rules.across_layers,
+        )
+
+    @cached_property
+    def _programs(self) -> dict[str, tuple[Chosen, ClusterProgram]]:
+        return {}
+
+    @cached_property
+    def _ways(self) -> list[tuple[Instances, Chosen]]:
+        """Instances of several sizes: of the local buffers, and of shares of the global one.
+
+        Pieces that wait for other instances, and weights, take room there too (section 3.6).
+        """
+        buffer, local = self.device.global_buffer, self.device.cluster_local_buffer
+        sizes = (buffer, *(b for part in (2, 4) if (b := buffer // part) > local), local)
+        ways: dict[tuple[tuple[int, int], ...], tuple[Instances, Chosen]] = {}
+        for capacity in sizes:
+            subgraphs = self._coarse(capacity)
+            instances = split_into_instances(self.layers, subgraphs)
+            if not ways or len(instances) <= _MOST:
+                order = order_instances(instances, exact=len(instances) <= _EXACT)[0]
+                key = tuple((s.layers, s.factor) for s in subgraphs)
+                ways.setdefault(key, (instances, Chosen(capacity, order)))
+        return list(ways.values())
+
+    @cached_property
+    def _simulated(self) -> dict[str, Simulation]:
+        return {}
+
+    @cached_property
+    def _grouped(self) -> dict[int, tuple[SubGraph, ...]]:
+        return {}
+
+    def _coarse(self, capacity: int) -> tuple[SubGraph, ...]:
+        if capacity not in self._grouped:
+            self._grouped[capacity] = group(Splitter(self.layers, capacity, self.device.cores))
+        return self._grouped[capacity]
+
+    def _unsplit(self, subgraphs: tuple[SubGraph, ...], *, stitched: bool) -> ClusterProgram:
+        """Each sub-graph as one instance: it is computed for the whole batch."""
+        whole = [SubGraph(subgraph.layers, None) for subgraph in subgraphs]
+        instances = split_into_instances(self.layers, whole)
+        return program_of(
+            instances, range(len(instances)), self.device, self.tiler, stitched=stitched
+        )
 
 
 def tune_batch(
@@ -119,11 +204,13 @@ def tune_batch(
     return max((b for b in batches if b == 1 or fits(b)), key=lambda b: b / run(b))
 
 
-def _unsplit(layers: Layers) -> Instances:
-    """All layers as one sub-graph: each is computed for the whole batch."""
-    return split_into_instances(layers, [SubGraph((1 << len(layers)) - 1, None)])
+def simulate_variants(graph: OpGraph, device: MemoryHierarchy) -> Mapping[str, Simulation]:
+    """All variants on the images of one cluster.
 
-
-def _tasks(instances: Instances, device: MemoryHierarchy) -> tuple[LayerTask, ...]:
-    order = order_instances(instances, exact=len(instances) <= _EXACT)[0].order
-    return tasks_of(instances, order, device.cores)
+    Parameters
+    ----------
+    graph, device
+        As of :class:`Variants`.
+    """
+    variants = Variants(graph, device)
+    return {name: variants[name] for name in VARIANTS}

@@ -1,0 +1,134 @@
+"""The work of tiles on a cluster's engines, and its time where layers do not overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Engine(IntEnum):
+    """What works at the same time: two movers of data, and two compute units of each core."""
+
+    MEMORY = 0
+    GLOBAL = 1
+    MATRIX = 2
+    VECTOR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TileWork:
+    """Seconds of the engines for a tile of a layer.
+
+    Attributes
+    ----------
+    weights
+        To fetch its constants from memory, and to bring them from the global to the local buffer.
+    loads, stores
+        For what it reads and makes, from and to memory, and the global buffer.
+    matrix, vector
+        Of the compute units.
+    slices
+        In so many slices its constants come, each of which is used while the next one comes.
+    weight_bytes
+        Bytes of the global and of the local buffer that its constants take.
+    """
+
+    weights: tuple[float, float]
+    loads: tuple[float, float]
+    stores: tuple[float, float]
+    matrix: float
+    vector: float
+    slices: int = 1
+    weight_bytes: tuple[int, int] = (0, 0)
+
+    def on(self, engine: Engine) -> float:
+        """Seconds of one engine."""
+        if engine is Engine.MATRIX:
+            return self.matrix
+        if engine is Engine.VECTOR:
+            return self.vector
+        return self.weights[engine] + self.loads[engine] + self.stores[engine]
+
+    def then(self, other: TileWork, times: int) -> TileWork:
+        """This tile and so many others as one."""
+        pairs = [
+            (mine[0] + times * its[0], mine[1] + times * its[1])
+            for mine, its in (
+                (self.weights, other.weights),
+                (self.loads, other.loads),
+                (self.stores, other.stores),
+            )
+        ]
+        return TileWork(
+            pairs[0],
+            pairs[1],
+            pairs[2],
+            self.matrix + times * other.matrix,
+            self.vector + times * other.vector,
+            self.slices + times * other.slices,
+            self.weight_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepWork:
+    """The tiles of a run of layers.
+
+    Attributes
+    ----------
+    first, others
+        A tile of each layer; the first one may bring weights that stay for the others.
+    tiles
+        How many tiles there are.
+    sources
+        Earlier steps whose results it reads.
+    overhead
+        Seconds before it, for the start of a kernel and for moves.
+    """
+
+    first: tuple[TileWork, ...]
+    others: tuple[TileWork, ...]
+    tiles: int
+    sources: tuple[int, ...]
+    overhead: float
+
+    def total(self, engine: Engine) -> float:
+        """Seconds of one engine for all tiles."""
+        once = sum(work.on(engine) for work in self.first)
+        return once + (self.tiles - 1) * sum(work.on(engine) for work in self.others)
+
+    def several(self, begin: int, count: int) -> tuple[TileWork, ...]:
+        """So many tiles of each layer, or those that are left, as one."""
+        times = min(count, self.tiles - begin) - 1
+        works = zip(self.others if begin else self.first, self.others, strict=True)
+        return tuple(work.then(other, times) if times else work for work, other in works)
+
+
+def layer_by_layer(steps: Sequence[StepWork]) -> list[tuple[float, float]]:
+    """Begin and end of steps when layers do not overlap.
+
+    Weights are fetched before a layer. Tiles of one layer that follow each other overlap: one is
+    loaded while another is computed. Tiles of different layers do not.
+
+    Parameters
+    ----------
+    steps
+        In the order in which they run.
+    """
+    spans: list[tuple[float, float]] = []
+    now = 0.0
+    for step in steps:
+        begin = now
+        now += step.overhead
+        if len(step.first) > 1:
+            now += sum(step.total(engine) for engine in Engine)
+        else:
+            fetched = sum(work.weights[0] for work in step.first)
+            fetched += (step.tiles - 1) * sum(work.weights[0] for work in step.others)
+            busy = [step.total(engine) for engine in Engine]
+            busy[0] -= fetched
+            # A pipeline of so many equal items.
+            now += fetched + max(busy) + (sum(busy) - max(busy)) / step.tiles
+        spans.append((begin, now))
+    return spans

@@ -1,0 +1,187 @@
+"""The plan of an accelerator: what each cluster runs, in which order, on which cores and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
+from tvm_ios.files.byte_sizes import kib
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.graphturbo.cluster.engines import Engine
+from tvm_ios.graphturbo.cluster.simulate import Simulation
+from tvm_ios.graphturbo.cluster.spilling import Scope
+from tvm_ios.graphturbo.cluster.tasks import INPUT, ClusterProgram, Step
+from tvm_ios.graphturbo.cluster.variants import Chosen, Variants
+from tvm_ios.progress import Progress, silent
+
+
+@dataclass(frozen=True)
+class AcceleratorPlan:
+    """GraphTurbo's schedule of a model on a described accelerator.
+
+    Attributes
+    ----------
+    graph
+        The graph of operators, with the batch of a cluster.
+    device
+        The accelerator.
+    batch
+        Of all clusters together.
+    chosen
+        How instances were sized and ordered.
+    program
+        What a cluster runs.
+    simulation
+        What it does in that time.
+    """
+
+    graph: OpGraph
+    device: MemoryHierarchy
+    batch: int
+    chosen: Chosen
+    program: ClusterProgram
+    simulation: Simulation
+
+    @property
+    def warning(self) -> str | None:
+        """One sentence where the instances' order needs more than the buffer it was made for."""
+        peak, buffer = self.chosen.order.peak, self.chosen.capacity
+        if peak <= buffer:
+            return None
+        return (
+            f"the {self.chosen.order.name} order of the instances needs {kib(peak)} KiB at its "
+            f"peak, and the buffer that each fits has {kib(buffer)} KiB: what lives longest goes "
+            "to slower memory; a smaller --batch avoids that"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: names of operators and tensors, bytes, milliseconds."""
+        simulation, order = self.simulation, self.chosen.order
+        instances = self.program.instances
+        key = [[i.subgraph, i.part] for i in instances.instances]
+        return {
+            "format": "tvm-ios accelerator plan",
+            "version": 1,
+            "model": self.graph.name,
+            "fingerprint": self.graph.fingerprint,
+            "policy": "graphturbo",
+            "device": self.device.name,
+            "batch": self.batch,
+            "clusters": self.device.clusters,
+            "batch_of_a_cluster": self.graph.batch,
+            "latency_ms": simulation.seconds * 1e3,
+            "compute_units_busy": {
+                engine.name.lower(): simulation.usage(engine) for engine in Engine
+            },
+            "kernels": simulation.kernels,
+            "tensors_in": _by_level(simulation.tensors),
+            "bytes_moved": _by_level(simulation.traffic),
+            "instances_fit_bytes": self.chosen.capacity,
+            "order": {
+                "name": order.name,
+                "peak_bytes": order.peak,
+                "proven": order.proven,
+                "instances": [key[number] for number in self.program.order],
+            },
+            "warning": self.warning,
+            "subgraphs": [self._subgraph(n) for n in range(len(instances.subgraphs))],
+            "instances": [self._instance(number) for number in self.program.order],
+            "moves": [
+                {
+                    "movement": move.movement.value,
+                    "tensor": self.graph.tensors[move.tensor].name,
+                    "before": key[move.reader],
+                    "from": [key[producer] for producer in move.producers],
+                    "binding": move.binding,
+                    "bytes": move.nbytes,
+                }
+                for move in self.program.moves
+            ],
+        }
+
+    def spans(self) -> dict[int, tuple[float, float]]:
+        """Begin and end of each instance, seconds."""
+        spans: dict[int, tuple[float, float]] = {}
+        for step, (begin, end) in zip(self.program.steps, self.simulation.spans, strict=True):
+            before = spans.get(step.instance, (begin, end))
+            spans[step.instance] = min(before[0], begin), max(before[1], end)
+        return spans
+
+    def _subgraph(self, number: int) -> dict[str, Any]:
+        subgraph = self.program.instances.subgraphs[number]
+        one = next(i for i in self.program.order if self._subgraph_of(i) == number)
+        return {
+            "operators": sum(
+                len(self.program.instances.layers.members[layer]) for layer in bits(subgraph.layers)
+            ),
+            "instances": subgraph.factor,
+            "axis": subgraph.split.axis if subgraph.split and subgraph.factor > 1 else None,
+            "runs": [self._run(step) for step in self.program.steps if step.instance == one],
+        }
+
+    def _run(self, step: Step) -> dict[str, Any]:
+        """Layers that exchange tiles, and a tile's extents along the axes that are cut."""
+        layers, tiling = self.program.instances.layers, step.tiling
+        operators = self.graph.operators
+        return {
+            "layers": [
+                {
+                    "operators": [operators[op].name for op in layers.members[task.layer]],
+                    "binding": task.binding,
+                }
+                for task in step.tasks
+            ],
+            "tile": [[axis, size] for axis, size in tiling.loops],
+            "tiles": tiling.tiles,
+            "weight_passes": tiling.weight_passes,
+            "input_passes": tiling.input_passes,
+            "local_bytes": tiling.nbytes,
+        }
+
+    def _instance(self, number: int) -> dict[str, Any]:
+        instance, bindings = self.program.instances.instances[number], self.program.bindings
+        begin, end = self.spans()[number]
+        return {
+            "subgraph": instance.subgraph,
+            "part": instance.part,
+            "binding": bindings.bind[number],
+            "scope": bindings.scope[number].value,
+            "peak_bytes": instance.work.peak,
+            "outputs": {
+                self.graph.tensors[tensor].name: scope.value
+                for (maker, tensor), scope in self.simulation.scopes.items()
+                if maker == number and maker != INPUT and tensor in instance.owned
+            },
+            "begin_ms": begin * 1e3,
+            "end_ms": end * 1e3,
+        }
+
+    def _subgraph_of(self, instance: int) -> int:
+        return self.program.instances.instances[instance].subgraph
+
+
+def plan_for(
+    graph: OpGraph, device: MemoryHierarchy, batch: int, progress: Progress = silent
+) -> AcceleratorPlan:
+    """Schedule a model for an accelerator, with all of GraphTurbo's optimisations.
+
+    Parameters
+    ----------
+    graph
+        The graph of operators, with the batch of a cluster.
+    device
+        The accelerator.
+    batch
+        Of all clusters together.
+    progress
+        Called with (what, done, total).
+    """
+    variants = Variants(graph, device, progress)
+    chosen, program = variants.split("prefetch")
+    return AcceleratorPlan(graph, device, batch, chosen, program, variants["prefetch"])
+
+
+def _by_level(figures: Mapping[Scope, int]) -> dict[str, int]:
+    return {scope.value: figures[scope] for scope in Scope}

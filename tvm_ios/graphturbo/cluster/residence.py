@@ -1,0 +1,98 @@
+"""Where pieces of tensors and weights lie while a cluster runs its steps (section 4.3)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
+from tvm_ios.graphturbo.cluster.spilling import Live, Scope, place_tensors
+from tvm_ios.graphturbo.cluster.tasks import INPUT, Piece, Step
+from tvm_ios.graphturbo.cluster.tiling import WEIGHT_SHARE
+
+
+def scopes_of(
+    steps: Sequence[Step],
+    lives: Mapping[Piece, Live],
+    device: MemoryHierarchy,
+    *,
+    spills_to_memory: bool,
+) -> dict[Piece, Scope]:
+    """Where each piece lies.
+
+    Parameters
+    ----------
+    steps, lives
+        All steps, and :func:`lives_of` them.
+    device
+        Whose buffers.
+    spills_to_memory
+        Whether what does not fit the local buffers goes to memory at once.
+    """
+    capacities = {
+        Scope.LOCAL: int(device.cluster_local_buffer * (1 - WEIGHT_SHARE)),
+        Scope.GLOBAL: 0 if spills_to_memory else device.global_buffer,
+    }
+    taken = {
+        Scope.LOCAL: [step.tiling.nbytes for step in steps],
+        # Weights that pass several times are not to come from memory each time.
+        Scope.GLOBAL: [
+            sum(task.weights for task in step.tasks) * (step.tiling.weight_passes > 1)
+            for step in steps
+        ],
+    }
+    return dict(zip(lives, place_tensors(list(lives.values()), capacities, taken), strict=True))
+
+
+def lives_of(steps: Sequence[Step], fastest: Scope, bound: Sequence[Scope]) -> dict[Piece, Live]:
+    """When each piece is in use, its size, and the fastest buffer that it may lie in."""
+    lives: dict[Piece, Live] = {}
+    levels = list(Scope)
+    for place, step in enumerate(steps):
+        for pieces in (*step.reads.values(), step.writes):
+            for piece, size in pieces.items():
+                # The user's inputs come from memory; what readers divide differently is global.
+                scope = (
+                    Scope.MEMORY
+                    if piece[0] == INPUT
+                    else max(fastest, bound[piece[0]], key=levels.index)
+                )
+                live = lives.get(piece, Live(size, place, place, scope))
+                lives[piece] = replace(live, nbytes=max(size, live.nbytes), last=place)
+    return lives
+
+
+def left_free(
+    lives: Mapping[Piece, Live], scopes: Mapping[Piece, Scope], steps: int, size: int
+) -> list[int]:
+    """For each step the bytes of the global buffer that tensors leave for weights."""
+    change = [0] * (steps + 1)
+    for piece, live in lives.items():
+        if scopes[piece] is Scope.GLOBAL:
+            change[live.first] += live.nbytes
+            change[live.last + 1] -= live.nbytes
+    return [max(0, size - held) for held in accumulate(change[:-1])]
+
+
+def weight_loads(steps: Sequence[Step], rooms: Sequence[int]) -> list[dict[int, int]]:
+    """For each step the bytes of each layer's weights that it has to fetch from memory.
+
+    The global buffer keeps the last used ones.
+    """
+    cached: OrderedDict[int, int] = OrderedDict()
+    held = 0
+    loads: list[dict[int, int]] = []
+    for step, room in zip(steps, rooms, strict=True):
+        loads.append({})
+        for task in step.tasks:
+            if task.layer in cached:
+                cached.move_to_end(task.layer)
+                loads[-1][task.layer] = 0
+            else:
+                loads[-1][task.layer] = cached[task.layer] = task.weights
+                held += task.weights
+            while held > room:
+                held -= cached.popitem(last=False)[1]
+    return loads
