@@ -25,7 +25,7 @@ from tvm_ios.cli.frame.output import console, progress_bars
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy, load_hierarchy
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.cluster.spilling import Scope
-from tvm_ios.graphturbo.cluster.variants import VARIANTS, Variants, simulate_variants, tune_batch
+from tvm_ios.graphturbo.cluster.variants import VARIANTS, Variants, tune_batch
 from tvm_ios.graphturbo.cluster.workload import in_half_precision, with_batch
 from tvm_ios.graphturbo.grouping import group
 from tvm_ios.graphturbo.instances import split_into_instances
@@ -40,7 +40,7 @@ FACTORS = (8, 4, 2, 1)
 IMAGES = 8
 #: Batches a cluster.
 MOST = {"dlrm": 256, "mobilenet_v2": 32}
-ASSUMED = ("peak_flops", "global_bandwidth", "local_bandwidth", "kernel_overhead")
+ASSUMED = ("peak_flops", "vector_flops", "global_bandwidth", "local_bandwidth", "kernel_overhead")
 #: Averages of seven models (section 5.3), and two models' totals (sections 2.1 and 5.1).
 PUBLISHED = {
     "local": 3.67,
@@ -131,41 +131,39 @@ def simulated(network: str, device: MemoryHierarchy) -> dict[str, Any]:
     def run(batch: int) -> Variants:
         if batch not in runs:
             graphs[batch] = with_batch(single, batch)
-            runs[batch] = simulate_variants(graphs[batch], device)
+            runs[batch] = Variants(graphs[batch], device)
         return runs[batch]
 
     most = MOST.get(network, 16)
     plain = tune_batch(
-        lambda n: run(n).simulations["layers"].seconds,
+        lambda n: run(n)["layers"].seconds,
         most,
         lambda n: fits(with_batch(single, n), device),
     )
-    best = tune_batch(lambda n: run(n).simulations["prefetch"].seconds, most)
-    base = run(plain).throughput("layers", device)
+    best = tune_batch(lambda n: run(n)["prefetch"].seconds, most)
+    base = run(plain).throughput("layers")
     rows = {"layers": run(plain)} | {v: run(best) for v in VARIANTS[1:]}
-    same = run(best).throughput("layers", device)
+    same = run(best).throughput("layers")
     sensitivity = {}
     for figure in ASSUMED:
         for factor in (0.5, 2.0):
             changed = replace(device, **{figure: getattr(device, figure) * factor})
-            now = simulate_variants(graphs[best], changed)
-            sensitivity[f"{figure} x {factor:g}"] = now.throughput(
-                "prefetch", changed
-            ) / simulate_variants(graphs[plain], changed).throughput("layers", changed)
+            now, before = (Variants(graphs[batch], changed) for batch in (best, plain))
+            sensitivity[f"{figure} x {factor:g}"] = now.throughput("prefetch") / before.throughput(
+                "layers"
+            )
     return {
         "model": network,
         "batch": {"layers": plain, "graphturbo": best},
-        "sized_to": run(best).level.value,
-        "throughput": {v: rows[v].throughput(v, device) for v in VARIANTS},
-        "speed_up": {v: rows[v].throughput(v, device) / base for v in VARIANTS},
-        "speed_up_at_the_same_batch": {v: run(best).throughput(v, device) / same for v in VARIANTS},
-        "tensors": {
-            v: {s.name.lower(): rows[v].simulations[v].tensors[s] for s in Scope} for v in VARIANTS
-        },
+        "sized_to_bytes": run(best).split("prefetch")[0].capacity,
+        "throughput": {v: rows[v].throughput(v) for v in VARIANTS},
+        "speed_up": {v: rows[v].throughput(v) / base for v in VARIANTS},
+        "speed_up_at_the_same_batch": {v: run(best).throughput(v) / same for v in VARIANTS},
+        "tensors": {v: {s.name.lower(): rows[v][v].tensors[s] for s in Scope} for v in VARIANTS},
         "memory_bytes_an_image": {
-            v: rows[v].simulations[v].traffic[Scope.MEMORY] / rows[v].batch for v in VARIANTS
+            v: rows[v][v].traffic[Scope.MEMORY] / rows[v].graph.batch for v in VARIANTS
         },
-        "throughput_by_batch": {n: r.throughput("prefetch", device) for n, r in runs.items()},
+        "throughput_by_batch": {n: r.throughput("prefetch") for n, r in runs.items()},
         "sensitivity": sensitivity,
     }
 
