@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runtime_ext.execution.executable import PACKAGES, Executable, load
+from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.foreign_build import ForeignBuild
+from runtime_ext.execution.kernel_files import TVM
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.profiling import profile_here, profile_there
 from tvm_ios.explain.advice import advise
@@ -153,7 +154,7 @@ def explain(
         measured = measured_latencies(executable.notes)
     except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ExecutableError(f"{path} misstates its units ({error}); save it again") from error
-    if PACKAGES[0] not in executable.packages:
+    if TVM not in executable.packages:
         # AutoTVM tunes more of Relay's operators.
         tunable = frozenset(range(len(program.units)))
     work = find_work(program)

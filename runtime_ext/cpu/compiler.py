@@ -23,6 +23,9 @@ from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
 from tvm_ios.files.atomic import temporary_folder
 
+#: Gives what gives the symbols of some object files.
+Opened = Callable[[Sequence[Path]], Callable[[str], Any]]
+
 
 class KernelCompiler(UnitCompiler):
     """Makes and keeps the machine code of units for a CPU.
@@ -37,6 +40,8 @@ class KernelCompiler(UnitCompiler):
         Folder of compiled kernels; several processes may share it.
     database
         A MetaSchedule database of tuned kernels, or its folder.
+    opened
+        What gives the symbols of object files; by default they are linked and loaded here.
 
     Raises
     ------
@@ -50,7 +55,9 @@ class KernelCompiler(UnitCompiler):
         lanes: int,
         cache_dir: str | os.PathLike[str],
         database: Any | None = None,
+        opened: Opened | None = None,
     ) -> None:
+        self._opened = opened or self._loaded_here
         self.target = target if isinstance(target, tvm.target.Target) else tvm.target.Target(target)
         self.lanes = lanes
         self._unit = VectorUnit.of(self.target)
@@ -107,14 +114,13 @@ class KernelCompiler(UnitCompiler):
             keys = sorted(self._artefacts.keys() - self._linked)
             if not keys:
                 return
-            code_of = self._open([self._cache.code_file(key) for key in keys])
+            code_of = self._opened([self._cache.code_file(key) for key in keys])
             for key in keys:
                 for phase in self._artefacts[key].phases:
                     self._functions[phase.symbol] = code_of(phase.symbol)
             self._linked.update(keys)
 
-    def _open(self, objects: Sequence[Path]) -> Callable[[str], Any]:
-        """What gives the symbols of some object files."""
+    def _loaded_here(self, objects: Sequence[Path]) -> Callable[[str], Any]:
         with temporary_folder() as folder:
             path = folder / "kernels.so"
             link(path, objects)

@@ -32,8 +32,8 @@ from runtime_ext.deployment.files import (
     shared_libraries,
 )
 from runtime_ext.deployment.writer import only_writer
-from runtime_ext.execution.executable import PACKAGES, Executable
-from runtime_ext.execution.kernel_files import kernel_file
+from runtime_ext.execution.executable import Executable
+from runtime_ext.execution.kernel_files import TVM, kernel_file
 from runtime_ext.execution.package import VERSION_OF_PARTS, digest, seal, swap_in
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.this_machine import level_of
@@ -160,7 +160,7 @@ def _share_kernels(
     executable, missing = new.executable, list(new.executable.program.kernels)
     libraries: dict[str, Sequence[str]] = {}
     # Symbols of other kernels say nothing of what they compute.
-    if PACKAGES[0] in executable.packages:
+    if TVM in executable.packages:
         arch = _arch(executable)
         for entry in (entry for entry in registry.entries if entry.arch == arch):
             for name, symbols in shared_libraries(folder, entry.id).items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runtime_ext.execution.executor import Span
-from runtime_ext.execution.ports import Port
+from runtime_ext.execution.ports import Port, named_values
 from runtime_ext.execution.session import OneThread, Session, random_values
 from runtime_ext.native_errors import SessionError
 from tvm_ios.deployment.choice import Machine, Shapes, choose, choose_smallest, is_padded
@@ -92,13 +92,8 @@ class DeploymentSession:
         """
         with self._one_thread:
             ports = {port.name: port for entry in self._entries for port in entry.inputs}
-            if value is not None:
-                if name is None and len(ports) != 1:
-                    raise SessionError(f"name one of the {len(ports)} inputs: {', '.join(ports)}")
-                values[next(iter(ports)) if name is None else name] = value
-            elif name is not None:
-                raise SessionError(f"input {name!r} was given no value")
-            arrays = {key: _array(content) for key, content in values.items()}
+            given = named_values(name, value, values, list(ports))
+            arrays = {key: _array(content) for key, content in given.items()}
             for key, array in arrays.items():
                 if key not in ports:
                     names = ", ".join(ports)

@@ -32,6 +32,7 @@ import numpy as np
 from runtime_ext.execution.buffers import adopt_constant, content_key
 from runtime_ext.execution.foreign_build import ForeignBuild, foreign_build
 from runtime_ext.execution.kernel_files import (
+    TVM,
     Libraries,
     call_tvm,
     kernel_file,
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from tvm_ios.onnx.tail import Tail
 
 #: Packages whose interface the kernels are compiled for; those of Relay need only the last one.
-PACKAGES = ("apache-tvm", "apache-tvm-ffi")
+PACKAGES = (TVM, "apache-tvm-ffi")
 #: TVM's runtime chooses the loader of a module by what follows the last dot.
 MODULE_FILE = "model.tvm_ios"
 _TAIL = "tail.onnx"
@@ -206,7 +207,7 @@ class Executable:
         """The program's kernels, loaded, as a session takes them."""
         if self.arch is not None:
             return read_launched(self.libraries, self.arch)
-        if PACKAGES[0] in self.packages and call_tvm(self.libraries):
+        if call_tvm(self.packages, self.libraries):
             # Importing tvm loads its runtime.
             import tvm  # noqa: F401
 
@@ -293,15 +294,12 @@ def load(path: Path | str) -> Executable | ForeignBuild:
     try:
         meta = json_object((folder / META).read_bytes())
         arch = None if meta.get("arch") is None else str(meta["arch"])
-        kernels, tvm = kernels_of(folder, meta), PACKAGES[0]
+        kernels, versions = kernels_of(folder, meta), meta["versions"]
         # Of tvm-ffi the loader knows the version; TVM itself only some kernels need, of Relay none.
-        if (
-            arch is None
-            and (made_with := meta["versions"].get(tvm)) is not None
-            and call_tvm([kernels] if isinstance(kernels, Path) else kernels)
-        ):
+        files = [kernels] if isinstance(kernels, Path) else kernels
+        if arch is None and call_tvm(versions, files):
             or_else = "save it again with this one"
-            require_version(f"{path} was made", tvm, made_with, or_else)
+            require_version(f"{path} was made", TVM, versions[TVM], or_else)
         program = program_from_json(json_object((folder / "program.json").read_bytes()))
         check_races(program)
         plan = MemoryPlan.from_json(json_object((folder / "memory.json").read_bytes()), program)
@@ -324,7 +322,7 @@ def load(path: Path | str) -> Executable | ForeignBuild:
             fingerprint=meta["fingerprint"],
             notes=meta["notes"],
             arch=arch,
-            packages=tuple(name for name in PACKAGES if name in meta["versions"]),
+            packages=tuple(name for name in PACKAGES if name in versions),
             tail=_read_tail(folder / _TAIL) if meta.get("tail") else None,
             _keeper=keeper,
         )

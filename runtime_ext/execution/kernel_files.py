@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from runtime_ext.cuda.machine_code.launchable import LaunchedWork, read_kernels
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
 
+#: The package whose runtime some kernels call; those of Relay are made without it.
+TVM = "apache-tvm"
 #: The files, and which of a program's kernels each has.
 Libraries = Mapping[Path, Sequence[str]]
 
@@ -36,10 +38,10 @@ def kernels_of(folder: Path, meta: Mapping[str, Any]) -> Path | Libraries:
     return {folder / name: tuple(map(str, s)) for name, s in meta["libraries"].items()}
 
 
-def call_tvm(files: Iterable[Path]) -> bool:
-    """Whether kernels for a CPU call TVM's runtime."""
+def call_tvm(packages: Collection[str], files: Iterable[Path]) -> bool:
+    """Whether kernels for a CPU, made with some packages, call TVM's runtime."""
     ask = load_native_library()["kernels_call_tvm"]
-    return any(ask(os.fspath(file)) for file in files)
+    return TVM in packages and any(ask(os.fspath(file)) for file in files)
 
 
 def load_functions(libraries: Libraries) -> dict[str, Any]:

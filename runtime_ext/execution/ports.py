@@ -63,6 +63,34 @@ def ports(
     return tuple(map(port, tensors, names))
 
 
+def named_values(
+    name: str | None, value: Any, values: Mapping[str, Any], inputs: Sequence[str]
+) -> Mapping[str, Any]:
+    """What ``set_input(name, value, **values)`` was given, by the names of inputs.
+
+    Parameters
+    ----------
+    name, value
+        One input, without a name the only one; or neither.
+    values
+        Inputs by name.
+    inputs
+        All that there are.
+
+    Raises
+    ------
+    SessionError
+        If there are several and none is named, or one is named without a value.
+    """
+    if value is None:
+        if name is not None:
+            raise SessionError(f"input {name!r} was given no value")
+        return values
+    if name is None and len(inputs) != 1:
+        raise SessionError(f"name one of the {len(inputs)} inputs: {', '.join(inputs)}")
+    return {**values, inputs[0] if name is None else name: value}
+
+
 def buffer_ports(program: Program, role: Role) -> list[Port]:
     """The buffers of a role under their own names."""
     return [

@@ -9,7 +9,14 @@ from typing import Any, Literal
 import numpy as np
 
 from runtime_ext.execution.executor import Executor, Memory, Span
-from runtime_ext.execution.ports import Port, buffer_ports, check_ports, find_port, port_value
+from runtime_ext.execution.ports import (
+    Port,
+    buffer_ports,
+    check_ports,
+    find_port,
+    named_values,
+    port_value,
+)
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.memory_plan import MemoryPlan, check_plan
@@ -109,11 +116,8 @@ class Session:
             If there is no such input, or its shape or type differs.
         """
         with self._one_thread:
-            if value is not None:
-                values[self._only_input() if name is None else name] = value
-            elif name is not None:
-                raise SessionError(f"input {name!r} was given no value")
-            for key, content in values.items():
+            names = [port.name for port in self.inputs]
+            for key, content in named_values(name, value, values, names).items():
                 port = find_port(self.inputs, key, "input")
                 self._memory.write(port.buffer, port_value(port, content))
                 self._unset.discard(port.name)
@@ -179,12 +183,6 @@ class Session:
     def close(self) -> None:
         """End the executor's threads; the last outputs can still be read."""
         self._executor.close()
-
-    def _only_input(self) -> str:
-        if len(self.inputs) != 1:
-            names = ", ".join(port.name for port in self.inputs)
-            raise SessionError(f"name one of the {len(self.inputs)} inputs: {names}")
-        return self.inputs[0].name
 
     def _begin(self) -> None:
         if self._unset:

@@ -8,7 +8,7 @@
     Which machines to measure on.
 ``machine_kind.py``
     What kind of machine a server is: processor, features, lanes.
-``kernel_library.py``, ``cross_compiler.py``
+``kernel_library.py``
     Kernels that travel; they are compiled here.
 ``machine.py``
     A machine behind a server: libraries are sent once, programs timed.

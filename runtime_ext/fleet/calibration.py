@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from tvm import relax
 
+from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.device import Sampling
-from runtime_ext.fleet.cross_compiler import CrossCompiler
 from runtime_ext.fleet.machine import Trial
 from runtime_ext.units.unit import UnitSource
 from tvm_ios.graph.elements import Operator, Tensor
@@ -26,7 +26,7 @@ SAMPLING = Sampling(samples=1, sample_seconds=0.12, tries=1)
 ROUNDS, MOST_ROUNDS = 3, 12
 
 
-def calibration_trial(compiler: CrossCompiler, lanes: int) -> Trial:
+def calibration_trial(compiler: KernelCompiler, lanes: int) -> Trial:
     """A matrix product whose tiles are spread over all lanes."""
     shape = (_ROWS, _ROWS)
     builder = relax.BlockBuilder()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.device import Sampling, of_a_tile
 from runtime_ext.fleet.calibration import (
     MOST_ROUNDS,
@@ -17,7 +18,7 @@ from runtime_ext.fleet.calibration import (
     median_of,
 )
 from runtime_ext.fleet.choice import FleetChoice
-from runtime_ext.fleet.cross_compiler import CrossCompiler
+from runtime_ext.fleet.kernel_library import libraries_for
 from runtime_ext.fleet.machine import LostError, Machine, Trial, TrialError
 from runtime_ext.fleet.machine_kind import MachineKind
 from runtime_ext.fleet.pool import Gone, MachinePool, connect, told
@@ -90,9 +91,10 @@ class FleetDevice:
         """Whether something could not be timed because no machine was left."""
         return self._pool.exhausted
 
-    def compiler(self, cache: Path, database: Path | None = None) -> CrossCompiler:
+    def compiler(self, cache: Path, database: Path | None = None) -> KernelCompiler:
         """A compiler of kernels for the machines."""
-        return CrossCompiler(self.target, self.lanes, cache, database, machine=self.kind.machine)
+        opened = libraries_for(self.kind.machine)
+        return KernelCompiler(self.target, self.lanes, cache, database, opened)
 
     def time_program(
         self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
@@ -193,7 +195,8 @@ def open_fleet(
         kind = _most_frequent([machine.kind for machine in machines])
         alike, others = _of_kind(machines, kind)
         lanes, level = _checked(kind, lanes, level)
-        compiler = CrossCompiler(host_target(lanes, level), lanes, cache, machine=kind.machine)
+        opened = libraries_for(kind.machine)
+        compiler = KernelCompiler(host_target(lanes, level), lanes, cache, opened=opened)
         trial = calibration_trial(compiler, lanes)
 
         def apart(seconds: dict[str, float], median: float | None = None) -> dict[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import platform
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +35,22 @@ class KernelLibrary:
         """A file's name, of the content: equal libraries are sent once."""
         suffix = "so" if self.linked else "tar"
         return f"kernels-{hashlib.sha256(self.content).hexdigest()}.{suffix}"
+
+
+def libraries_for(machine: str) -> Callable[[Sequence[Path]], Callable[[str], KernelLibrary]]:
+    """What a :class:`KernelCompiler` opens object files with: a symbol is the library that has it.
+
+    Parameters
+    ----------
+    machine
+        What the code is for, as uname says.
+    """
+
+    def opened(objects: Sequence[Path]) -> Callable[[str], KernelLibrary]:
+        library = kernel_library(objects, machine, platform.machine())
+        return lambda symbol: library
+
+    return opened
 
 
 def kernel_library(objects: Sequence[Path], machine: str, here: str) -> KernelLibrary:

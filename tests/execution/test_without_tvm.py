@@ -24,6 +24,7 @@ from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import native_library_path
 from tests.execution.chain_executable import chain_executable
 from tests.execution.small_executable import IMAGE, TARGET, change
+from tests.large_temporary import with_a_large_temporary
 from tests.refusals import refused
 from tvm_ios.files.array_files import write_arrays
 from tvm_ios.program.memory_plan import MemoryPlan
@@ -136,22 +137,6 @@ def test_what_needs_more_says_what(site: Path) -> None:
         assert (done.returncode, done.stdout) == (1, "")
         assert f"this needs the Python package {package}" in done.stderr
         assert done.stderr.count("\n") == 1
-
-
-@T.prim_func
-def with_a_large_temporary(
-    x: T.Buffer((2, 50), "float32"),
-    y: T.Buffer((2, 50), "float32"),
-    begin: T.int32,
-    end: T.int32,
-):
-    T.func_attr({"global_symbol": "curve", "tirx.noalias": True})
-    large = T.alloc_buffer((50, 1000), "float32")
-    for i in T.serial(end - begin):
-        for j, k in T.grid(50, 1000):
-            large[j, k] = x[begin + i, j]
-        for j in T.serial(50):
-            y[begin + i, j] = large[49 - j, 999]
 
 
 @T.prim_func

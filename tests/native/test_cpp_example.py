@@ -21,6 +21,7 @@ from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
 from runtime_ext.native_library import native_library_path
 from tests.deployment.rows_model import add_rows, expected
+from tests.large_temporary import with_a_large_temporary
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role, Wait
 
@@ -39,22 +40,6 @@ def curve(
     for i in T.serial(end - begin):
         for j in T.serial(50):
             y[begin + i, j] = T.exp(x[begin + i, j]) / T.float32(3)
-
-
-@T.prim_func
-def with_a_large_temporary(
-    x: T.Buffer((2, 50), "float32"),
-    y: T.Buffer((2, 50), "float32"),
-    begin: T.int32,
-    end: T.int32,
-):
-    T.func_attr({"global_symbol": "curve", "tirx.noalias": True})
-    large = T.alloc_buffer((50, 1000), "float32")
-    for i in T.serial(end - begin):
-        for j, k in T.grid(50, 1000):
-            large[j, k] = x[begin + i, j]
-        for j in T.serial(50):
-            y[begin + i, j] = large[49 - j, 999]
 
 
 @pytest.fixture(scope="module")
