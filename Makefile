@@ -16,21 +16,12 @@ RELAY_TESTS := $(RELAY)/bin/relay-python -m pytest tests/relay $(SIDE_BY_SIDE)
 HAS_RELAY_BASE := $(shell $(RELAY_BASE) -c "print('yes')" 2>/dev/null)
 RELAY_LEFT_OUT := @echo "left out: tests/relay, which need CPython 3.11 (RELAY_BASE=/path/to/python3.11)"
 
-.PHONY: docs site demo tune-demo test test-all test-torch page-tools relay-env lint bench wheels clean
+.PHONY: docs site demo test test-all test-torch page-tools relay-env lint bench wheels clean
 
-# A tuning log holds for an instruction-set level and a number of lanes.
-THIS_MACHINE := $(BIN)/python -c "from runtime_ext.machine.this_machine import available_lanes as lanes, \
-	instruction_level as level; print(level(), lanes(), sep='-')"
-
+# Where scheduling pays on a CPU: a batch whose tensors leave the caches.
 demo: $(STAMP)
-	@log=logs/squeezenet-$$($(THIS_MACHINE)); \
-	if test -d $$log; then set -- --log $$log; \
-	else echo "there is no $$log: kernels get their default schedules"; fi; \
-	set -x; $(BIN)/tvm-ios optimize squeezenet -o out/squeezenet "$$@"
-
-# Tunes the demo's kernels for this machine, or goes on where the last time stopped.
-tune-demo: $(STAMP)
-	$(BIN)/tvm-ios tune squeezenet --log logs/squeezenet-$$($(THIS_MACHINE)) --time-limit 1500 --compact
+	$(BIN)/tvm-ios bench mobilenet_v2 --batch 8 --policy graphturbo --seconds 5 --keep out/demo
+	$(BIN)/tvm-ios report out/demo/mobilenet_v2/ours -o out/demo/mobilenet_v2.html
 
 test: $(STAMP) $(if $(HAS_RELAY_BASE),$(RELAY_STAMP))
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
