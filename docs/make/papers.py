@@ -97,7 +97,7 @@ def _differences(items: Sequence[Item]) -> str:
 def _texts(items: Sequence[Item]) -> Iterator[str]:
     for name in TEXTS:
         text = read_text(name)
-        yield f"\n({name})=\n\n## {text.title}\n\n{text.source}.\n"
+        yield f"\n## {name}\n\n*{text.title}*. {text.source}.\n"
         for item in items:
             if item["name"].startswith(f"{name}/"):
                 yield _item(item)
@@ -105,19 +105,19 @@ def _texts(items: Sequence[Item]) -> Iterator[str]:
 
 def _item(item: Item) -> str:
     """A table or figure: its rows, and their notes below, each once."""
-    short = item["name"].partition("/")[2].replace("-", " ")
-    lines = [f"\n({_anchor(item['name'])})=\n", f"### {short.capitalize()}: {item['title']}\n"]
+    shows = f"{item['title']} ({item['place']})."
+    lines = [f"\n### {_heading(item['name'])}\n"]
     if item["same_as"]:
         other = f"[{item['same_as']}](#{_anchor(item['same_as'])})"
-        return "\n".join([*lines, f"{_sentence(item['place'])} The same as {other}.\n"])
+        return "\n".join([*lines, f"{shows} The same as {other}.\n"])
     rows = _compared(item)
     if not rows:
         notes = " ".join(_sentence(row["note"]) for row in item["rows"])
-        return "\n".join([*lines, f"{_sentence(item['place'])} An illustration: {notes}\n"])
+        return "\n".join([*lines, f"{shows} An illustration: {notes}\n"])
     commands = dict.fromkeys(
         (f"tvm-ios reproduce {item['name']}", *(row["command"] for row in rows if row["command"]))
     )
-    lines.append(_sentence(item["place"]) + " " + ", ".join(f"`{c}`" for c in commands) + ".\n")
+    lines.append(f"{shows} {', '.join(f'`{command}`' for command in commands)}.\n")
     notes = list(dict.fromkeys(row["note"] for row in rows if row["note"]))
     lines += ["| | published | ours | unit | agreement | how |", "|---|---|---|---|---|---|"]
     for row in rows:
@@ -130,8 +130,14 @@ def _item(item: Item) -> str:
     return "\n".join(lines)
 
 
+def _heading(name: str) -> str:
+    text, _, number = name.partition("/")
+    return f"{number.replace('-', ' ').capitalize()} of {text}"
+
+
 def _anchor(name: str) -> str:
-    return name.replace("/", "-").replace(".", "-")
+    """What GitHub and MyST make of a heading."""
+    return _heading(name).lower().replace(" ", "-").replace(".", "")
 
 
 def _sentence(text: str) -> str:

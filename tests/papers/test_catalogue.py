@@ -90,7 +90,9 @@ def test_what_it_says_is_sound(item: Item) -> None:
         assert other.same_as is None
         assert not item.values
     for named in re.findall(r"`((?:tvm_ios|tests|docs)/[^`]*)`", item.illustration or ""):
-        assert (ROOT / named).exists(), named
+        path, _, test = named.partition("::")
+        assert (ROOT / path).exists(), named
+        assert not test or f"def {test}(" in (ROOT / path).read_text(), named
 
 
 def test_names_of_texts_mean_all_of_them() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tvm_ios.papers import sources, steps
+from tvm_ios.devices.device import load_device
+from tvm_ios.papers import sources
 from tvm_ios.papers.steps import Steps
 
 CALLS: list[tuple[Any, ...]] = []
@@ -49,7 +50,7 @@ def record(folder: Path) -> Path:
 def test_what_holds_no_more_is_computed_again(tmp_path: Path, key: str) -> None:
     Steps(tmp_path).once(called, 1)
     data = json.loads(record(tmp_path).read_text())
-    changed = {"tvm_ios.papers.row": "other"} if key == "sources" else {"machine": "other"}
+    changed = {"tvm_ios/papers/row.py": "other"} if key == "sources" else {"machine": "other"}
     data[key] |= changed
     record(tmp_path).write_text(json.dumps(data))
     assert Steps(tmp_path).once(called, 1)["calls"] == 2
@@ -70,9 +71,16 @@ def test_nothing_is_kept_of_code_that_changed_meanwhile(
     assert not list(tmp_path.glob("*.json"))
 
 
+def test_data_that_is_read_is_a_source() -> None:
+    load_device("k80")
+    loaded = sources.loaded_sources()
+    assert loaded is not None
+    assert "tvm_ios/devices/device_data/k80.json" in loaded
+
+
 def test_sources_are_those_that_are_loaded() -> None:
     loaded = sources.loaded_sources()
     assert loaded is not None
-    assert {steps.__name__, "tvm_ios"} <= loaded.keys()
+    assert {"tvm_ios/papers/steps.py", "tvm_ios/__init__.py"} <= loaded.keys()
     assert sources.are_unchanged(loaded)
-    assert not sources.are_unchanged({"tvm_ios.no_such_module": ""})
+    assert not sources.are_unchanged({"tvm_ios/no_such_module.py": ""})

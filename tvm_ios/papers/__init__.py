@@ -10,7 +10,7 @@
     Which function makes the rows of a table or figure.
 ``ios``, ``rammer``, ``graphturbo``, ``memory``
     These functions, system by system; each folder's ``rows.py`` lists them.
-``steps.py``, ``sources.py``
+``steps.py``, ``sources.py``, ``opened.py``
     What was computed already, and whether it still holds.
 ``reproduce.py``
     All rows that are asked for, several at once.

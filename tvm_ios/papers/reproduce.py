@@ -33,7 +33,7 @@ class Reproduced:
     rows
         Of it, or of the one that it is the same as; none if they failed.
     seconds
-        How long they took, or had taken when they were computed.
+        Of a core, that they took now; what is kept of earlier runs takes none.
     error
         Why there are none, in one sentence.
     """
@@ -128,9 +128,9 @@ def _work(sender: Connection, parent: int, name: str, folder: Path, anew: bool) 
 
 
 def _make(name: str, steps: Steps) -> dict[str, Any]:
-    begin = time.perf_counter()
+    begin = time.process_time()
     rows = [row.to_json() for row in rows_of(item_named(name), steps)]
-    return {"rows": rows, "seconds": time.perf_counter() - begin}
+    return {"rows": rows, "seconds": time.process_time() - begin}
 
 
 def _finished(name: str, outcome: dict[str, Any]) -> Reproduced:

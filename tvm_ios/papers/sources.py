@@ -1,77 +1,63 @@
-"""What a computed value depends on: the code that was loaded, the data, versions, the machine."""
+"""What a computed value depends on: the code and data that were loaded, versions, the machine."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from runtime_ext.machine.this_machine import available_lanes, device_name
+from tvm_ios.papers.opened import opened_files
 from tvm_ios.sweep.content import versions
 
 _PACKAGES = ("tvm_ios", "runtime_ext", "relay_passes")
 #: Whose versions results depend on, besides our own and TVM's.
 _LIBRARIES = ("networkx", "numpy", "onnx", "onnxruntime", "ortools")
+#: The published values, which whoever computes gets as arguments.
+_TEXTS = "tvm_ios/papers/texts"
 #: When this process began to load modules, or shortly after.
 _BEGUN = time.time()
 
 
 def loaded_sources() -> dict[str, str] | None:
-    """The digest of each module of ours that this process has loaded, by the module's name.
+    """The digests of the files of our packages that this process has loaded.
 
-    It is at least what a computation of this process has used. None if a file was changed since,
-    so that nobody knows which code was loaded.
+    It is at least what a computation of this process has used: modules, data, libraries. None if
+    one was changed since, so that nobody knows what was loaded.
     """
-    names = [name for name in sys.modules if name.partition(".")[0] in _PACKAGES]
-    files = {name: file for name in sorted(names) if (file := _file_of(name))}
+    files = {f"{file.relative_to(_root())}": file for file in _loaded()}
     if any(file.stat().st_mtime > _BEGUN for file in files.values()):
         return None
-    return {name: _digest(file) for name, file in files.items()}
+    return {name: _digest(files[name]) for name in sorted(files) if not name.startswith(_TEXTS)}
 
 
 def are_unchanged(sources: Mapping[str, str]) -> bool:
-    """Whether all of these modules are still what they were."""
-    return all(
-        (file := _file_of(name)) is not None and _digest(file) == digest
-        for name, digest in sources.items()
-    )
+    """Whether all of these files are still what they were."""
+    files = {_root() / name: digest for name, digest in sources.items()}
+    return all(file.is_file() and _digest(file) == digest for file, digest in files.items())
 
 
 @cache
 def surroundings() -> Mapping[str, Any]:
-    """What else results depend on: data files of the packages, versions, and the machine."""
-    digest = hashlib.sha256()
-    for path in sorted(_data_files()):
-        digest.update(path.name.encode() + path.read_bytes())
-    return {
-        "data": digest.hexdigest(),
-        "versions": versions(*_LIBRARIES),
-        "machine": device_name(available_lanes()),
-    }
+    """What else results depend on: versions, and the machine."""
+    return {"versions": versions(*_LIBRARIES), "machine": device_name(available_lanes())}
 
 
-def _data_files() -> list[Path]:
-    """All files that are no code, but the published values: who computes gets them as arguments."""
-    roots = [_folder(package) for package in ("tvm_ios", "runtime_ext")]
-    return [
-        path
-        for root in roots
-        for path in root.rglob("*")
-        if path.suffix in (".json", ".toml", ".so") and path.parent.name != "texts"
-    ]
-
-
-def _file_of(module: str) -> Path | None:
-    """The file of a module; None without one."""
-    package, *rest = module.split(".")
-    path = _folder(package).joinpath(*rest)
-    files = (path.with_suffix(".py"), path / "__init__.py")
-    return next((file for file in files if file.is_file()), None)
+def _loaded() -> Iterator[Path]:
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name.partition(".")[0] in _PACKAGES and file is not None:
+            yield Path(file)
+    roots = tuple(f"{_root() / package}/" for package in _PACKAGES)
+    for path in opened_files():
+        # Those of Python are there as modules.
+        if path.startswith(roots) and not path.endswith((".py", ".pyc")) and Path(path).is_file():
+            yield Path(path)
 
 
 @cache
@@ -79,7 +65,9 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _folder(package: str) -> Path:
-    file = import_module(package).__file__
+@cache
+def _root() -> Path:
+    """The folder that our packages are in."""
+    file = import_module("tvm_ios").__file__
     assert file is not None
-    return Path(file).parent
+    return Path(file).parents[1]

@@ -37,8 +37,8 @@ class Steps:
     def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What a function gives for some arguments, computed if that is not known.
 
-        It is known as long as the code that was loaded then, the packages' data, the versions and
-        the machine are the same. Who asks for what another process computes waits for that.
+        It is known as long as the code and data that were loaded then, the versions and the machine
+        are the same. Who asks for what another process computes waits for that.
 
         Parameters
         ----------
