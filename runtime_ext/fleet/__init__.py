@@ -10,6 +10,8 @@
     What kind of machine a server is: processor, features, lanes.
 ``kernel_library.py``
     Kernels that travel; they are compiled here.
+``connection.py``
+    A connection to a server, with the executor loaded there; every call has a limit.
 ``machine.py``
     A machine behind a server: libraries are sent once, programs timed.
 ``calibration.py``

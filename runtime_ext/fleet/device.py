@@ -18,8 +18,9 @@ from runtime_ext.fleet.calibration import (
     median_of,
 )
 from runtime_ext.fleet.choice import FleetChoice
+from runtime_ext.fleet.connection import LostError, TrialError
 from runtime_ext.fleet.kernel_library import libraries_for
-from runtime_ext.fleet.machine import LostError, Machine, Trial, TrialError
+from runtime_ext.fleet.machine import Machine, Trial
 from runtime_ext.fleet.machine_kind import MachineKind
 from runtime_ext.fleet.pool import Gone, MachinePool, connect, told
 from runtime_ext.fleet.tracker import Tracker

@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from runtime_ext.cpu.device import Sampling
 from runtime_ext.cpu.kernel_timer import ROUNDS, SAMPLE_SECONDS, compiled_programs
+from runtime_ext.fleet.connection import TrialError
 from runtime_ext.fleet.device import FleetDevice
 from runtime_ext.fleet.kernel_library import kernel_library
-from runtime_ext.fleet.machine import Trial, TrialError
+from runtime_ext.fleet.machine import Trial
 from runtime_ext.kernels.spec import Contraction
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.measuring.timing_device import UntimedError

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from runtime_ext.fleet.choice import FleetChoice
-from runtime_ext.fleet.machine import LostError, Machine
+from runtime_ext.fleet.connection import LostError
+from runtime_ext.fleet.machine import Machine
 from runtime_ext.fleet.tracker import Tracker, TrackerError
 from tvm_ios.errors import UserError
 from tvm_ios.measuring.timing_device import UntimedError

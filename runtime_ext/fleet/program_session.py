@@ -34,12 +34,12 @@ class ProgramSession:
     """
 
     def __init__(self, machine: Machine, folder: Path) -> None:
-        self._machine = machine
+        self._there = there = machine.connection
         self._module: Any = machine.open_program(folder)
-        self._time: Any = machine.hold(
-            machine.call(
+        self._time: Any = there.hold(
+            there.call(
                 _FIRST_RUN_SECONDS,
-                lambda: self._module.time_evaluator("run", machine.cpu, number=1, repeat=1),
+                lambda: self._module.time_evaluator("run", there.cpu, number=1, repeat=1),
             )
         )
         self._limit = _FIRST_RUN_SECONDS
@@ -47,23 +47,23 @@ class ProgramSession:
     def run(self, /, **inputs: Any) -> float:
         """Run twice; gives the seconds of the second run, by the machine's own clock."""
         for name, value in inputs.items():
-            self._machine.call(_FIRST_RUN_SECONDS, partial(self._set_input, name, value))
-        seconds = self._machine.call(self._limit, lambda: float(self._time().results[0]))
+            self._there.call(_FIRST_RUN_SECONDS, partial(self._set_input, name, value))
+        seconds = self._there.call(self._limit, lambda: float(self._time().results[0]))
         self._limit = _PATIENCE + _MARGIN * 2 * seconds
         return seconds
 
     def get_output(self, which: int, /) -> Array:
         """A copy of an output of the last run."""
-        return self._machine.call(
+        return self._there.call(
             _FIRST_RUN_SECONDS, lambda: self._module["get_output"](which).numpy()
         )
 
     def _set_input(self, name: str, value: Array) -> None:
         # Within one call, so that the tensor there is dropped while the machine answers.
-        self._module["set_input"](name, tensor(value, self._machine.cpu))
+        self._module["set_input"](name, tensor(value, self._there.cpu))
 
     def close(self) -> None:
         """Release its memory and threads there."""
-        self._machine.call(self._limit, lambda: self._module["close"]())
+        self._there.call(self._limit, lambda: self._module["close"]())
         # While the machine answers: destructors of remote objects wait for it.
         self._module = self._time = None

@@ -12,7 +12,7 @@ from typing import Any
 
 import tvm_ffi
 
-from runtime_ext.fleet.machine import PRELOADED
+from runtime_ext.fleet.connection import PRELOADED
 from runtime_ext.fleet.tracker import Address
 from runtime_ext.native_library import load_native_library, native_library_path
 from tvm_ios.errors import UserError

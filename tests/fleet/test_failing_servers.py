@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime_ext.fleet import connection as connections
 from runtime_ext.fleet import machine as machines
 from runtime_ext.fleet import pool as pools
 from runtime_ext.fleet.calibration import calibration_trial
@@ -32,7 +33,7 @@ _TOLERANCE = 100.0
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hanging servers are given up in seconds."""
     monkeypatch.setattr(machines, "_FIRST_RUN_SECONDS", 8.0)
-    monkeypatch.setattr(machines, "_ANSWER_SECONDS", 8.0)
+    monkeypatch.setattr(connections, "_ANSWER_SECONDS", 8.0)
     monkeypatch.setattr(pools, "_PATIENCE", 8.0)
 
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from runtime_ext.cpu.device import Sampling
+from runtime_ext.fleet.connection import TrialError
 from runtime_ext.fleet.device import FleetDevice
 from runtime_ext.fleet.kernel_timer import FleetKernelTimer
-from runtime_ext.fleet.machine import TrialError
 from tvm_ios.measuring.timing_device import UntimedError
 
 

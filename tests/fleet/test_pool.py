@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from runtime_ext.fleet import pool as pools
-from runtime_ext.fleet.machine import LostError
+from runtime_ext.fleet.connection import LostError
 from runtime_ext.fleet.pool import MachinePool
 from runtime_ext.fleet.tracker import Address, Lent
 

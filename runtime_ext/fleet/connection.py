@@ -1,0 +1,213 @@
+"""A connection to a server of TVM's RPC, with our executor loaded there; every call has a limit."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from runtime_ext.fleet.time_limit import LateError, within
+from runtime_ext.fleet.tracker import Lent
+from runtime_ext.native_library import INTERFACE, native_library_path
+from tvm_ios.errors import UserError
+from tvm_ios.files.json_text import JsonError, json_object
+from tvm_ios.measuring.timing_device import UntimedError
+
+T = TypeVar("T")
+
+#: Seconds for what takes next to none.
+_ANSWER_SECONDS = 10.0
+#: Bytes a second that the slowest network carries.
+SLOWEST_NETWORK = 1e6
+#: By what name a server that was started by ``tvm-ios server`` says what it has.
+PRELOADED = "tvm_ios.server.library"
+
+
+class LostError(Exception):
+    """A machine that does not answer, or no longer; the sentence does not name it."""
+
+
+class TrialError(UntimedError):
+    """A program that a machine could not time though it answers."""
+
+
+class Connection:
+    """A fresh process of a server. After a :class:`LostError` it is of no use any more.
+
+    Parameters
+    ----------
+    lent
+        A server that waits for us.
+
+    Attributes
+    ----------
+    address
+        Where it is, which names it.
+
+    Raises
+    ------
+    LostError
+        If it does not answer.
+    UserError
+        If it cannot load the executor.
+    """
+
+    def __init__(self, lent: Lent) -> None:
+        from tvm import rpc
+
+        self.address = str(lent.address)
+        self._session: Any = None
+        self._functions: dict[str, Any] = {}
+        #: Destructors of remote objects would wait for a server that does not answer.
+        self._held: list[Any] = []
+        self._lost: str | None = None
+
+        def connect() -> Any:
+            # Kept by this thread if it is late.
+            return rpc.connect(lent.address.host, lent.address.port, lent.key)
+
+        self._session = self.call(_ANSWER_SECONDS, connect)
+        self._library: Any = None
+        self._load_executor()
+
+    def hold(self, remote: T) -> T:
+        """Keep a remote object until the machine is given back."""
+        self._held.append(remote)
+        return remote
+
+    @property
+    def cpu(self) -> Any:
+        """The machine's CPU, as TVM's device."""
+        return self._session.cpu(0)
+
+    def close(self) -> None:
+        """Give the server back, if it still answers."""
+        try:
+            # Only then: what is dropped afterwards asks the server to drop it too.
+            self.ask("interface_version")
+            # Otherwise whatever still refers to a remote object would hold the server.
+            self.call(_ANSWER_SECONDS, lambda: self._session.get_function("CloseRPCConnection")())
+        except (LostError, TrialError):
+            return
+        self._functions.clear()
+        self._held.clear()
+        self._library = self._session = None
+
+    def _load_executor(self) -> None:
+        """Load the executor's library there: the server's own, or ours, sent to it."""
+        path = self._preloaded()
+        if path is None:
+            path = f"tvm-ios-{_executor().digest}.so"
+            self.send(path, _executor().content)
+        try:
+            self._library = self.load(path)
+            version = self.ask("interface_version")
+        except TrialError as error:
+            raise UserError(
+                f"the server {self.address} cannot load the executor ({error}): start it with "
+                "`tvm-ios server`, which has its own"
+            ) from error
+        if version != INTERFACE:
+            raise UserError(
+                f"the server {self.address} has a tvm-ios whose interface is {version}, and here "
+                f"it is {INTERFACE}: install the same version there"
+            )
+
+    def _preloaded(self) -> str | None:
+        """The path of the executor that the server itself has; None where ours has to do."""
+        try:
+            data = json_object(str(self.remote(PRELOADED)))
+            # The same loop measures everywhere, but for machines on which ours cannot be loaded.
+            if data["sha256"] == _executor().digest or data["machine"] != platform.machine():
+                return str(data["path"])
+        except (AttributeError, JsonError, KeyError):
+            pass
+        return None
+
+    def load(self, path: str, seconds: float | None = None) -> Any:
+        """A file there as a module of TVM's runtime; the limit is that of quick answers."""
+        return self.call(seconds or _ANSWER_SECONDS, lambda: self._session.load_module(path))
+
+    def send(self, name: str, content: bytes) -> None:
+        """Send a file."""
+        limit = _ANSWER_SECONDS + len(content) / SLOWEST_NETWORK
+        self.call(limit, lambda: self._session.upload(bytearray(content), name))
+
+    def ask(self, name: str, *arguments: Any, seconds: float | None = None) -> Any:
+        """What a function of the executor's library answers."""
+
+        def call() -> Any:
+            if name not in self._functions:
+                self._functions[name] = self._library[name]
+            return self._functions[name](*arguments)
+
+        return self.call(seconds or _ANSWER_SECONDS, call)
+
+    def remote(self, name: str, *arguments: Any) -> Any:
+        """What a function of the server answers; raises AttributeError if it has none."""
+
+        def call() -> Any:
+            if name not in self._functions:
+                self._functions[name] = self._session.get_function(name)
+            return self._functions[name](*arguments)
+
+        return self.call(_ANSWER_SECONDS, call)
+
+    def call(self, seconds: float, call: Callable[[], T]) -> T:
+        """What a call gives that asks the machine.
+
+        Raises
+        ------
+        LostError
+            If it takes longer, or the connection ends.
+        TrialError
+            If it fails, though the machine answers.
+        """
+        if self._lost is not None:
+            raise LostError(self._lost)
+        try:
+            return within(seconds, call)
+        except LateError as error:
+            self._lost = str(error)
+            raise LostError(self._lost) from error
+        except AttributeError:
+            raise
+        except Exception as error:
+            # Either the server answers, and it was the program that failed, or it does not.
+            if self._answers():
+                raise TrialError(_reason(error)) from error
+            self._lost = f"the connection ended ({_reason(error)})"
+            raise LostError(self._lost) from error
+
+    def _answers(self) -> bool:
+        session = self._session
+        if session is None:
+            return False
+        try:
+            within(_ANSWER_SECONDS, lambda: session.get_function("tvm.rpc.server.workpath"))
+        except Exception:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class _Executor:
+    content: bytes
+    digest: str
+
+
+@cache
+def _executor() -> _Executor:
+    """This machine's executor, as a file."""
+    content = native_library_path().read_bytes()
+    return _Executor(content, hashlib.sha256(content).hexdigest())
+
+
+def _reason(error: BaseException) -> str:
+    """The sentence in an error that came over RPC, which has the other side's stack in it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("RPCError", "File ", "Stack", "["))]
+    return (told or lines or [type(error).__name__])[-1]
