@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.schedule.published.imported import PublishedFile, read_schedule
+from tvm_ios.schedule.published.imported import PublishedFile, read_schedule, schedule_of_text
 from tvm_ios.schedule.schedule import Schedule, ScheduleError
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.zoo.writing.network import Feature, ImageNetwork
@@ -217,3 +218,33 @@ def test_what_reads_the_same_is_named() -> None:
     node_of(data, 0)["output_shape"] = [8, 7, 7]
     with pytest.raises(ScheduleError, match=r"what reads the same is 'conv' to 8x6x6$"):
         block.import_(data)
+
+
+def places_in(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """All places of nested lists and objects."""
+    if not isinstance(data, dict | list):
+        return [path]
+    pairs = data.items() if isinstance(data, dict) else enumerate(data)
+    return [path, *(place for key, inner in pairs for place in places_in(inner, (*path, key)))]
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from([None, 0, -1, 3.5, "x", [], {}, [[1]]]))
+@examples(200)
+def test_damage_is_one_kind_of_error(chance: random.Random, wrong: Any) -> None:
+    data = json.loads(json.dumps(SOUND))
+    *where, last = chance.choice(places_in(data)[1:])
+    holder = data
+    for key in where:
+        holder = holder[key]
+    if chance.random() < 0.3:
+        del holder[last]
+    else:
+        holder[last] = wrong
+    with contextlib.suppress(ScheduleError):
+        read = schedule_of_text(json.dumps(data))
+        if isinstance(read, PublishedFile):
+            read.fitted(BLOCK.units)
+
+
+BLOCK = inception_block()
+SOUND = BLOCK.file([Stage(CONCURRENT, ((unit,),)) for unit in range(len(BLOCK.units))])
