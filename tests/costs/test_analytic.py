@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from tests.random_dags import graph_of
 from tvm_ios.costs.analytic import AnalyticCost
-from tvm_ios.costs.kernel_estimate import product, unit_kernels
+from tvm_ios.costs.kernel_estimate import (
+    KernelEstimate,
+    fastest_alone,
+    product_forms,
+    unit_kernels,
+)
 from tvm_ios.costs.merged_work import merged_work
 from tvm_ios.devices.device import DeviceDescription, load_device
 from tvm_ios.graph.elements import Operator, Tensor
@@ -126,10 +131,15 @@ def test_many_stages_at_once_are_as_one_by_one() -> None:
 
 def test_products_take_the_tiles_that_fill_the_device() -> None:
     device = load_device("v100")
-    few, many = product(64, 64, 512, 0, device), product(8192, 8192, 512, 0, device)
+
+    def product(rows: int, *, winograd: bool = False) -> KernelEstimate:
+        forms = product_forms(rows, rows, 512, 0, device, winograd=winograd)
+        return fastest_alone(forms, device)
+
+    few, many = product(64), product(8192)
     assert (few.blocks, many.blocks) == (1, 64 * 64)
     # Winograd multiplies less; a small result is computed directly or not, whichever is faster.
-    winograd = product(8192, 8192, 512, 0, device, winograd=True)
+    winograd = product(8192, winograd=True)
     assert winograd.seconds(device) < many.seconds(device)
 
 

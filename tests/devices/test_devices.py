@@ -46,7 +46,9 @@ def load(tmp_path: Path, data: Any) -> Any:
 
 
 def test_every_figure_of_every_device_says_where_it_is_from() -> None:
-    assert {"a100", "cpu", "h100", "h200", "k80", "rtx2080ti", "v100"} <= set(device_names())
+    assert {"a100", "cpu", "h100", "h200", "k80", "mi50", "rtx2080ti", "v100"} <= set(
+        device_names()
+    )
     for name in device_names():
         device = load_device(name)
         assert device.name == name

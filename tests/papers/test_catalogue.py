@@ -37,12 +37,6 @@ NUMBERS = {
 #: Those whose functions are being written.
 AWAITED = frozenset(
     {
-        "rammer-osdi20/figure-11",
-        "rammer-osdi20/figure-13",
-        "rammer-osdi20/figure-14",
-        "rammer-osdi20/figure-16",
-        "rammer-osdi20/figure-17",
-        "rammer-osdi20/figure-18",
         "graphturbo-osdi23/figure-3",
         "graphturbo-osdi23/table-1",
         "graphturbo-osdi23/table-2",

@@ -13,6 +13,7 @@ from tvm_ios.costs.composed import CostError
 from tvm_ios.costs.contention import Launch, launch_spans, makespans
 from tvm_ios.costs.kernel_estimate import KernelEstimate, merged_kernel, unit_kernels
 from tvm_ios.costs.merged_work import merged_work
+from tvm_ios.costs.persistent import persistent_launches, rkernel, veus
 from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.graph.merge_rule import plan_merge
 from tvm_ios.graph.op_graph import OpGraph, bits
@@ -20,8 +21,6 @@ from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.streams import synchronisations
 
-#: Blocks of a persistent kernel that share a multiprocessor. Assumed.
-_VEUS_OF_MULTIPROCESSOR = 2
 #: What a stage's latency depends on: its strategy, and the classes of its units.
 _Key = tuple[Strategy, tuple[object, ...]]
 
@@ -152,28 +151,12 @@ class AnalyticCost:
     @property
     def veus(self) -> int:
         """On how many virtual execution units rTasks are placed."""
-        return self.device.processors * self._veus_of_processor
-
-    @property
-    def _veus_of_processor(self) -> int:
-        return 1 if self.device.multiprocessor is None else _VEUS_OF_MULTIPROCESSOR
+        return veus(self.device)
 
     def rkernels(self, graph: OpGraph, unit: int) -> tuple[RKernel, ...]:
-        """The one way to compute a unit on the device: its blocks are rTasks, its kernels phases.
-
-        An rTask takes as long as it does when all vEUs of its processor are busy.
-        """
+        """The one way to compute a unit on the device."""
         self._remember(graph)
-        kernels = self._kernels[unit]
-        shared = self._veus_of_processor
-        return (
-            RKernel(
-                "tiles",
-                tuple(kernel.blocks for kernel in kernels),
-                tuple(k.block_seconds * max(1.0, shared * k.share) for k in kernels),
-                sum(kernel.seconds(self.device) for kernel in kernels),
-            ),
-        )
+        return (rkernel("tiles", self._kernels[unit], self.device),)
 
     def _remember(self, graph: OpGraph) -> None:
         """Work out every unit once: a search asks for the same ones very often."""
@@ -219,15 +202,8 @@ class AnalyticCost:
             return launches
         if stage.strategy is Strategy.STREAMS:
             return self._on_streams(graph, stage)
-        last: dict[int, int] = {}
-        for unit in stage.units:
-            after = tuple(last[source] for source in self._inside(graph, unit, last))
-            for kernel in self._kernels[unit]:
-                wait = self.device.wait_overhead if after else 0.0
-                launches.append(Launch(kernel, after, kernel.overhead + wait))
-                after = (len(launches) - 1,)
-            last[unit] = len(launches) - 1
-        return launches
+        waves = (stage.units,)
+        return persistent_launches(graph, waves, self._kernels.__getitem__, self.device)
 
     def _on_streams(self, graph: OpGraph, stage: Stage) -> list[Launch]:
         waits = synchronisations(graph, stage)

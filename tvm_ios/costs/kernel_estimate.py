@@ -9,7 +9,7 @@ Nothing here knows our own kernels: a described device says what a good library 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,8 +70,39 @@ class KernelEstimate:
         return max(self.block_seconds * together, self.bytes / device.bandwidth)
 
 
+#: Rows and columns of a tile, and of the part of it that one thread computes.
+Tile = tuple[int, int, int, int]
+#: Chooses one of the kernels that a product can be computed with.
+Choose = Callable[[Sequence[KernelEstimate], DeviceDescription], KernelEstimate]
+
+
+def fastest_alone(kernels: Sequence[KernelEstimate], device: DeviceDescription) -> KernelEstimate:
+    """The one that takes least time with the device for itself."""
+    return min(kernels, key=lambda kernel: kernel.seconds(device))
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLibrary:
+    """What products are computed with.
+
+    Attributes
+    ----------
+    tiles
+        The tiles that it has kernels of.
+    choose
+        Which kernel it takes.
+    """
+
+    tiles: tuple[Tile, ...] = _TILES
+    choose: Choose = fastest_alone
+
+
+#: A vendor's.
+VENDOR = KernelLibrary()
+
+
 def unit_kernels(
-    graph: OpGraph, unit: int, device: DeviceDescription
+    graph: OpGraph, unit: int, device: DeviceDescription, library: KernelLibrary = VENDOR
 ) -> tuple[KernelEstimate, ...]:
     """The kernels of a unit, one after another.
 
@@ -85,12 +116,14 @@ def unit_kernels(
         A unit's number.
     device
         Where they run.
+    library
+        What they are taken from.
     """
     op = graph.operators[unit]
     output = graph.tensors[op.outputs[0]]
     convolutions = _convolutions(op)
     if not convolutions or len(output.shape) < 3:
-        return (_whole_unit(graph, unit, device),)
+        return (_whole_unit(graph, unit, device, library),)
     batch, _, *extents = output.shape
     positions = batch * math.prod(extents)
     read = sum(graph.tensors[t].nbytes for t in op.inputs if not graph.tensors[t].constant)
@@ -110,7 +143,10 @@ def unit_kernels(
         moved = read + written + weight.nbytes
         if convolution.groups == 1:
             winograd = (*window[1:], *convolution.strides) == (3, 3, 1, 1)
-            kernels.append(product(positions, channels, depth, moved, device, winograd=winograd))
+            forms = product_forms(
+                positions, channels, depth, moved, device, library.tiles, winograd=winograd
+            )
+            kernels.append(library.choose(forms, device))
         else:
             flops = 2 * positions * channels * depth
             kernels.append(_streaming(positions * channels, flops, moved, device))
@@ -124,26 +160,30 @@ def merged_kernel(
     """The one kernel of merged convolutions; it writes each output where it belongs."""
     op = graph.operators[plan.units[0]]
     batch, _, *extents = graph.tensors[op.outputs[0]].shape
-    return product(
-        batch * math.prod(extents),
-        sum(plan.out_channels),
-        graph.tensors[op.inputs[1]].shape[1] * math.prod(plan.kernel),
-        bytes_moved,
+    return fastest_alone(
+        product_forms(
+            batch * math.prod(extents),
+            sum(plan.out_channels),
+            graph.tensors[op.inputs[1]].shape[1] * math.prod(plan.kernel),
+            bytes_moved,
+            device,
+            winograd=(*plan.kernel, *plan.strides) == (3, 3, 1, 1),
+        ),
         device,
-        winograd=(*plan.kernel, *plan.strides) == (3, 3, 1, 1),
     )
 
 
-def product(
+def product_forms(
     rows: int,
     columns: int,
     depth: int,
     bytes_moved: int,
     device: DeviceDescription,
+    tiles: Sequence[Tile] = _TILES,
     *,
     winograd: bool = False,
-) -> KernelEstimate:
-    """The fastest kernel for a matrix product.
+) -> list[KernelEstimate]:
+    """The kernels for a matrix product.
 
     Parameters
     ----------
@@ -153,10 +193,12 @@ def product(
         Bytes read and written.
     device
         Where it runs.
+    tiles
+        What the result is computed in.
     winograd
         Whether it is a convolution that Winograd's algorithm can compute.
     """
-    forms = [_tiled(rows, columns, depth, bytes_moved, tile, device) for tile in _TILES]
+    forms = [_tiled(rows, columns, depth, bytes_moved, tile, device) for tile in tiles]
     if rows <= _FEW_ROWS:
         # The other matrix is streamed, by as many blocks as it takes.
         flops = 2 * rows * columns * depth
@@ -165,7 +207,7 @@ def product(
         fewer = depth * _WINOGRAD / _WINOGRAD_EFFICIENCY
         # None has tiles as narrow as the last.
         forms += [_tiled(rows, columns, fewer, bytes_moved, tile, device) for tile in _TILES[:-1]]
-    return min(forms, key=lambda kernel: kernel.seconds(device))
+    return forms
 
 
 def _tiled(
@@ -173,7 +215,7 @@ def _tiled(
     columns: int,
     depth: float,
     bytes_moved: int,
-    tile: tuple[int, int, int, int],
+    tile: Tile,
     device: DeviceDescription,
 ) -> KernelEstimate:
     height, width, *thread = tile
@@ -191,7 +233,9 @@ def _tiled(
     )
 
 
-def _whole_unit(graph: OpGraph, unit: int, device: DeviceDescription) -> KernelEstimate:
+def _whole_unit(
+    graph: OpGraph, unit: int, device: DeviceDescription, library: KernelLibrary
+) -> KernelEstimate:
     """A unit without convolutions as one kernel: a product, or a stream through memory."""
     op = graph.operators[unit]
     shape = graph.tensors[op.outputs[0]].shape
@@ -203,7 +247,9 @@ def _whole_unit(graph: OpGraph, unit: int, device: DeviceDescription) -> KernelE
         # A reduction reads more than it writes.
         read = max((math.prod(graph.tensors[t].shape) for t in op.inputs), default=0)
         return _streaming(max(elements, read), op.flops, bytes_moved, device)
-    return product(elements // shape[-1], shape[-1], depth, bytes_moved, device)
+    rows = elements // shape[-1]
+    forms = product_forms(rows, shape[-1], depth, bytes_moved, device, library.tiles)
+    return library.choose(forms, device)
 
 
 def _streaming(

@@ -62,7 +62,7 @@ class Item:
 
     def flat_values(self) -> Mapping[str, Value]:
         """Each value by the names that lead to it, between commas."""
-        return dict(_flat(self.values))
+        return dict(flat(self.values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +135,10 @@ def items_named(names: Sequence[str]) -> tuple[Item, ...]:
     return tuple(dict.fromkeys(item for name in names for item in known[name]))
 
 
-def _flat(values: Mapping[str, Any], *path: str) -> Iterator[tuple[str, Value]]:
+def flat(values: Mapping[str, Any], *path: str) -> Iterator[tuple[str, Value]]:
+    """Each value of a table by the names that lead to it, between commas."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from _flat(cast("Mapping[str, Any]", value), *path, name)
+            yield from flat(cast("Mapping[str, Any]", value), *path, name)
         else:
             yield ", ".join((*path, name)), value

@@ -8,7 +8,7 @@ here programs are never changed, appending gives another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tvm_ios.graph.op_graph import OpGraph
@@ -74,7 +74,7 @@ def schedule_wave(
     """
     fast = {unit: fastest(kernels(unit)) for unit in wave}
     placed = program.append(graph, wave, fast)
-    if sum(max(kernel.tasks, default=0) for kernel in fast.values()) < len(program.clocks):
+    if leaves_free(fast.values(), len(program.clocks)):
         return placed
     efficient = {unit: most_efficient(kernels(unit)) for unit in wave}
     if efficient == fast:
@@ -82,6 +82,11 @@ def schedule_wave(
     other = program.append(graph, wave, efficient)
     seconds, others = profile((placed, other))
     return other if others < seconds else placed
+
+
+def leaves_free(kernels: Iterable[RKernel], lanes: int) -> bool:
+    """Whether all rTasks of a wave together are fewer than the lanes."""
+    return sum(max(kernel.tasks, default=0) for kernel in kernels) < lanes
 
 
 def co_schedule(graph: OpGraph, units: Sequence[int], kernels: RKernels, lanes: int) -> RProgram:

@@ -42,7 +42,12 @@ def fastest(kernels: tuple[RKernel, ...]) -> RKernel:
 
 
 def most_efficient(kernels: tuple[RKernel, ...]) -> RKernel:
-    """The one of least time times rTasks."""
+    """The one of least work: the seconds of an rTask times rTasks.
+
+    Rammer's paper multiplies the kernel's own run time, which counts the waves of a kernel of more
+    rTasks than lanes twice: then it prefers few large rTasks that are more work.
+    ``tests/rammer/test_kernel_choice.py`` has a wave that this makes slower.
+    """
     return _least(kernels, lambda kernel: kernel.work)
 
 

@@ -1,0 +1,80 @@
+"""Kernels as rKernels of a described device, and their rTasks as those of one persistent kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from tvm_ios.costs.contention import Launch
+from tvm_ios.costs.kernel_estimate import KernelEstimate
+from tvm_ios.devices.device import DeviceDescription
+from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.schedule.rkernel import RKernel
+
+#: Blocks of a persistent kernel that share a multiprocessor. Assumed.
+_VEUS_OF_MULTIPROCESSOR = 2
+
+
+def veus(device: DeviceDescription) -> int:
+    """On how many virtual execution units rTasks are placed."""
+    return device.processors * _veus_of_processor(device)
+
+
+def rkernel(name: str, kernels: Sequence[KernelEstimate], device: DeviceDescription) -> RKernel:
+    """A way to compute a unit: the blocks of its kernels are rTasks, its kernels phases.
+
+    An rTask takes as long as it does when all vEUs of its processor are busy.
+    """
+    shared = _veus_of_processor(device)
+    return RKernel(
+        name,
+        tuple(kernel.blocks for kernel in kernels),
+        tuple(k.block_seconds * max(1.0, shared * k.share) for k in kernels),
+        sum(kernel.seconds(device) for kernel in kernels),
+    )
+
+
+def persistent_launches(
+    graph: OpGraph,
+    waves: Iterable[Sequence[int]],
+    kernels: Callable[[int], Sequence[KernelEstimate]],
+    device: DeviceDescription,
+    *,
+    barriers: bool = False,
+) -> list[Launch]:
+    """What runs in one persistent kernel, as launches that cost no launch.
+
+    Parameters
+    ----------
+    graph
+        The graph of units.
+    waves
+        Units in the order of Append, in one wave or several; what they read that is in none was
+        computed before.
+    kernels
+        For each unit its kernels.
+    device
+        Where they run.
+    barriers
+        Whether a wave begins when all of the wave before has ended. By default a unit's rTasks
+        wait for what they read alone.
+    """
+    launches: list[Launch] = []
+    last: dict[int, int] = {}
+    wave_before: tuple[int, ...] = ()
+    for wave in waves:
+        for unit in wave:
+            read = tuple(
+                last[source] for source in bits(graph.predecessors[unit]) if source in last
+            )
+            after = wave_before if barriers else read
+            for kernel in kernels(unit):
+                wait = device.wait_overhead if after else 0.0
+                launches.append(Launch(kernel, after, kernel.overhead + wait))
+                after = (len(launches) - 1,)
+            last[unit] = len(launches) - 1
+        wave_before = tuple(last[unit] for unit in wave)
+    return launches
+
+
+def _veus_of_processor(device: DeviceDescription) -> int:
+    return 1 if device.multiprocessor is None else _VEUS_OF_MULTIPROCESSOR
