@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from tvm_ios.papers.catalogue import Item
@@ -14,17 +14,21 @@ from tvm_ios.papers.steps import Steps
 #: Makes rows of the published values (:attr:`tvm_ios.papers.catalogue.Item.values`).
 MakeRows = Callable[[Mapping[str, Any], Steps], Iterable[Row]]
 
-#: The folders that have a ``rows.py``, in which ``ROWS`` has functions by name.
-_SYSTEMS = ("ios", "rammer", "graphturbo", "memory")
+#: The folder of the functions for each text; its ``rows.py`` has them by name in ``ROWS``.
+_SYSTEMS: Mapping[str, str] = MappingProxyType(
+    {
+        "ios-mlsys21": "ios",
+        "ios-thesis": "ios",
+        "rammer-osdi20": "rammer",
+        "graphturbo-osdi23": "graphturbo",
+        "memory-aware-scheduling": "memory",
+    }
+)
 
 
-@cache
-def functions() -> Mapping[str, MakeRows]:
-    """The function of each table and figure that needs one, by name."""
-    rows: dict[str, MakeRows] = {}
-    for system in _SYSTEMS:
-        rows |= import_module(f"tvm_ios.papers.{system}.rows").ROWS
-    return rows
+def functions(text: str) -> Mapping[str, MakeRows]:
+    """The function of each table and figure of a text's system that needs one, by name."""
+    return import_module(f"tvm_ios.papers.{_SYSTEMS[text]}.rows").ROWS
 
 
 def rows_of(item: Item, steps: Steps) -> list[Row]:
@@ -43,4 +47,4 @@ def rows_of(item: Item, steps: Steps) -> list[Row]:
             Row(label, value, None, item.unit, How.NOT_POSSIBLE, note=item.not_possible)
             for label, value in values.items()
         ]
-    return list(functions()[item.name](item.values, steps))
+    return list(functions(item.text)[item.name](item.values, steps))

@@ -57,7 +57,7 @@ class Steps:
         path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
         make_folder(self._folder)
         with _locked(path.with_suffix(".lock")):
-            known = None if self._anew and path not in self._done else _read(path)
+            known = None if self._anew and path not in self._done else _read(path, function)
             if known is None:
                 known = self._computed(path, name, function, arguments)
         self._done.add(path)
@@ -80,8 +80,8 @@ class Steps:
         return json.loads(content)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    """What a file has, if that still holds."""
+def _read(path: Path, function: Callable[..., Any]) -> dict[str, Any] | None:
+    """What a file has of a function, if that still holds."""
     try:
         data = json_object(path.read_bytes())
     except (FileNotFoundError, JsonError):
@@ -89,8 +89,18 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     if not _FORMAT.items() <= data.items() or "result" not in data:
         return None
-    holds = data["surroundings"] == surroundings() and are_unchanged(data["sources"])
+    used = {name: data["sources"][name] for name in data["sources"] if _is_used(name, function)}
+    holds = data["surroundings"] == surroundings() and are_unchanged(used)
     return data if holds else None
+
+
+def _is_used(name: str, function: Callable[..., Any]) -> bool:
+    """Whether a function may depend on a file: what sets rows beside others is not asked by steps.
+
+    Of this room that leaves the folder of the function's own system; systems import no other one.
+    """
+    room, own = __name__.split(".")[:-1], function.__module__.split(".")[:3]
+    return not name.startswith("/".join(room)) or name.startswith("/".join((*own, "")))
 
 
 @contextmanager
