@@ -37,17 +37,6 @@ NUMBERS = {
 #: Those whose functions are being written.
 AWAITED = frozenset(
     {
-        "graphturbo-osdi23/figure-3",
-        "graphturbo-osdi23/table-1",
-        "graphturbo-osdi23/table-2",
-        "graphturbo-osdi23/figure-14",
-        "graphturbo-osdi23/figure-15",
-        "graphturbo-osdi23/table-3",
-        "graphturbo-osdi23/figure-16",
-        "graphturbo-osdi23/figure-17",
-        "graphturbo-osdi23/table-4",
-        "graphturbo-osdi23/figure-18",
-        "graphturbo-osdi23/table-5",
         "memory-aware-scheduling/table-3",
         "memory-aware-scheduling/figure-9",
         "memory-aware-scheduling/table-4",

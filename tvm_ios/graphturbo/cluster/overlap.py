@@ -93,7 +93,8 @@ class _Overlap:
         ready = max(loaded, first_slice, self._ends.get(key, 0.0))
         if task.step not in self._begun:
             self._begun.add(task.step)
-            computes = max(ready, self._free[Engine.MATRIX])
+            unit = Engine.MATRIX if task.work.matrix else Engine.VECTOR
+            computes = max(ready, self._free[unit]) if task.work.on(unit) else ready
             self.begins[task.step] = max(0.0, loaded - seconds) if seconds else computes
         if place + 1 < len(self.tasks) and self.tasks[place + 1].step == task.step:
             self._load(place + 1)

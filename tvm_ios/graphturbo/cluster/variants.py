@@ -114,7 +114,7 @@ class Variants:
         return Tiler(self.layers, Dimensions(self.graph), buffer)
 
     def split(self, variant: str) -> tuple[Chosen, ClusterProgram]:
-        """The instances that take the least time, of several sizes."""
+        """The instances that take the least time, of several sizes, the whole batch included."""
         if variant not in self._programs:
             rules = _RULES[variant]
             ways: list[tuple[ClusterProgram, Chosen]] = []
@@ -155,8 +155,10 @@ class Variants:
         buffer, local = self.device.global_buffer, self.device.cluster_local_buffer
         sizes = (buffer, *(b for part in (2, 4) if (b := buffer // part) > local), local)
         ways: dict[tuple[tuple[int, int], ...], tuple[Instances, Chosen]] = {}
-        for capacity in sizes:
-            subgraphs = self._coarse(capacity)
+        splits = [(capacity, self._coarse(capacity)) for capacity in sizes]
+        # Layer by layer is a special case: nothing is split.
+        splits.append((buffer, tuple(SubGraph(s.layers, None) for s in splits[0][1])))
+        for capacity, subgraphs in splits:
             instances = split_into_instances(self.layers, subgraphs)
             if not ways or len(instances) <= _MOST:
                 order = order_instances(instances, exact=len(instances) <= _EXACT)[0]

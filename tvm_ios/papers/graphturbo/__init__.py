@@ -2,5 +2,6 @@
 
 - rows: which function makes which
 - hierarchies: the configurations of accelerators
-- structure: what ResNet-50 is made of
+- simulated: the networks of the evaluation on described accelerators, a step for each batch
+- tables, figures: of the evaluation
 """
