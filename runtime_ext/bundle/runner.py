@@ -165,10 +165,13 @@ def _print(results: Mapping[str, Any]) -> None:
     if by_cudnn := results["library_units"][results["kept"]]:
         print(f"cuDNN {results['cudnn']} computes {by_cudnn} of {results['search']['units']} units")
     ratio = results["confirmed"]["sequential"]
-    print(
-        f"kept {results['kept']}: in {ratio['pairs']} pairs of runs in fresh processes "
-        f"{ratio['median']:.3f} of sequential ({ratio['low']:.3f} to {ratio['high']:.3f})"
+    compared = (
+        "no ratio to it has a 95 % interval below one"
+        if results["kept"] == "sequential"
+        else f"in {ratio['pairs']} pairs of runs in fresh processes {ratio['median']:.3f} of "
+        f"sequential ({ratio['low']:.3f} to {ratio['high']:.3f})"
     )
+    print(f"kept {results['kept']}: {compared}")
 
 
 class _Progress:

@@ -26,6 +26,7 @@ from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
 from tests.refusals import refused
 from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
+from tvm_ios.api.report import page_document
 from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies.greedy import greedy_schedule
@@ -137,6 +138,16 @@ def test_an_executable_runs_without_this_tvm(built: Any, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     ours = results(model.session(), module)[1]
     np.testing.assert_array_equal(np.load(files[2]), ours)
+
+
+def test_a_page_has_its_units_and_launches(built: Any, tmp_path: Path) -> None:
+    model, _ = built
+    model.save(tmp_path / "model")
+    shown = page_document(tmp_path / "model", repeat=1)
+    assert [unit["name"] for unit in shown["units"]] == list(model.program.units)
+    assert all(unit["kind"] and unit["flops"] is not None for unit in shown["units"])
+    launches = [item for lane in model.program.lanes for item in lane if isinstance(item, Launch)]
+    assert len(shown["runs"][-1]["spans"]) == len(launches)
 
 
 def test_an_output_that_is_a_constant() -> None:

@@ -10,7 +10,7 @@ function drawHead(parent, executable) {
   };
   figure(format.ms(executable.latency_ms), executable.total ? "median latency" : "latency, measured", executable.basis);
   const first = executable.runs[0], last = executable.run;
-  const paired = executable.confirmed.sequential;
+  const paired = executable.kept === "sequential" ? null : executable.confirmed.sequential;
   if (paired) figure(format.ratio(paired.median), "of the sequential program", `${paired.pairs} pairs of runs, ${paired.low.toFixed(3)} to ${paired.high.toFixed(3)}`);
   else if (executable.total && first !== last && first.ms) figure(format.ratio(last.ms / first.ms), "of its kernels one after another", "fastest run over fastest run");
   if (executable.total) {
