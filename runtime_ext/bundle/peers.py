@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.network import BundledNetwork
 from runtime_ext.bundle.programs import bundled_program
+from runtime_ext.bundle.saved_schedules import saved_schedule
 from runtime_ext.peers.registry import start_peers
 from tvm_ios.contest import rules
 from tvm_ios.contest.contest import verified
@@ -24,10 +25,8 @@ from tvm_ios.contest.outputs import output_errors
 from tvm_ios.contest.rounds import Runner, run_in_turn
 from tvm_ios.contest.verdict import ratio_of
 from tvm_ios.errors import UserError
-from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
-from tvm_ios.schedule.schedule import Schedule
 
 
 def compare_peers(
@@ -45,8 +44,8 @@ def compare_peers(
     bundle, backend, timer
         The bundle, open on this machine.
     schedules
-        Files by name; ratios are to the first one. A schedule for another batch is taken over by
-        the numbers of its units.
+        Files by name, of ours or of IOS's published implementation; ratios are to the first one. A
+        schedule of ours for another batch is taken over by the numbers of its units.
     names
         Names of peers in :mod:`runtime_ext.peers.registry`.
     progress
@@ -62,7 +61,7 @@ def compare_peers(
     skipped: dict[str, str] = {}
     for name, path in schedules.items():
         try:
-            schedule = for_this_batch(Schedule.load(path), bundle.graph)
+            schedule = saved_schedule(path, bundle.graph)
             session = backend.session(bundled_program(bundle, backend, timer, schedule))
             if (error := verified(name, session, reference_of(bundle))) is not None:
                 errors[name] = error[1]
@@ -85,16 +84,3 @@ def compare_peers(
         "max_rel_error": errors,
         "skipped": skipped | failed,
     }
-
-
-def for_this_batch(schedule: Schedule, graph: OpGraph) -> Schedule:
-    """The schedule for this graph, made for one that differs in its batch only.
-
-    Raises
-    ------
-    ScheduleError
-        If the units do not fit.
-    """
-    adapted = replace(schedule, fingerprint=graph.fingerprint, latencies=(), batch=graph.batch)
-    adapted.validate(graph)
-    return adapted

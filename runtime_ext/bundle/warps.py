@@ -20,6 +20,7 @@ from runtime_ext.backend import Backend
 from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
 from runtime_ext.bundle.programs import bundled_program
+from runtime_ext.bundle.saved_schedules import saved_schedule
 from runtime_ext.cuda.nvidia.driver import open_device
 from tvm_ios.devices.device import WARP
 from tvm_ios.errors import UserError
@@ -27,7 +28,6 @@ from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.files.json_text import json_object
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress
-from tvm_ios.schedule.schedule import Schedule
 
 #: Points of a timeline.
 _POINTS = 100
@@ -95,7 +95,7 @@ def profile_warps(
     for done, (name, path) in enumerate(schedules.items()):
         progress("profiling", done, len(schedules))
         try:
-            schedule = Schedule.load(path)
+            schedule = saved_schedule(path, bundle.graph)
             session = backend.session(bundled_program(bundle, backend, timer, schedule))
         except UserError as error:
             skipped[name] = str(error)

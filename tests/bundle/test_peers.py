@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,17 @@ import pytest
 from runtime_ext.bundle.backend import open_bundle
 from runtime_ext.bundle.contents import read_bundle
 from runtime_ext.bundle.network import BundledNetwork
-from runtime_ext.bundle.peers import compare_peers, for_this_batch
+from runtime_ext.bundle.peers import compare_peers
+from runtime_ext.bundle.saved_schedules import for_this_batch, saved_schedule
 from runtime_ext.bundle.search import bundle_search, limits_of
 from runtime_ext.peers.registry import peer_named
 from tests.refusals import refused
+from tests.schedule.published_files import inception_block_model, published_file
 from tvm_ios.contest.outputs import output_errors
 from tvm_ios.errors import UserError
 from tvm_ios.graph.elements import Tensor
+from tvm_ios.graph.units import form_units
+from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.policies.greedy import greedy_schedule
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.schedule.schedule import ScheduleError
@@ -88,3 +93,11 @@ def test_a_schedule_of_another_batch_is_one_of_the_same_units(folder: Path) -> N
     fewer = replace(graph, operators=graph.operators[:-1], outputs=())
     with pytest.raises(ScheduleError):
         for_this_batch(schedule, fewer)
+
+
+def test_a_schedule_of_the_published_implementation_is_taken(tmp_path: Path) -> None:
+    graph = form_units(graph_from_onnx(inception_block_model()))
+    stages = sequential_schedule(graph).stages
+    path = tmp_path / "published.json"
+    path.write_text(json.dumps(published_file(graph, stages, len(graph) - 1)))
+    assert saved_schedule(path, graph).stages == stages
