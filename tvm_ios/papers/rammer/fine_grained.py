@@ -20,8 +20,8 @@ _SAMPLE = (
     "device"
 )
 _IRREGULAR = (
-    "irregular is a module with unlike operators in a wave; what else the authors looked at, they "
-    "do not say"
+    "irregular is a module with unlike convolutions or poolings in a wave; what else the authors "
+    "looked at, they do not say"
 )
 
 
@@ -70,9 +70,12 @@ def simulate_modules(first: int, count: int) -> list[dict[str, float]]:
 
 
 def is_irregular(graph: OpGraph) -> bool:
-    """Whether a wave has unlike operators: of other kinds, windows or shapes."""
+    """Whether a wave has unlike convolutions or poolings: of other kinds, windows or shapes.
+
+    Sums, slices and concatenations are how a module is wired, and not its operators.
+    """
     for wave in waves(graph.predecessors, range(len(graph))):
-        operators = [graph.operators[unit] for unit in wave]
-        if len({(op.kind, str(op.attrs), op.flops) for op in operators}) > 1:
+        operators = (graph.operators[unit] for unit in wave)
+        if len({(op.kind, op.attrs["kernel"], op.flops) for op in operators if op.attrs}) > 1:
             return True
     return False
