@@ -13,6 +13,7 @@ from runtime_ext.execution.executable import load
 from runtime_ext.fleet import device as devices
 from runtime_ext.fleet import pool as pools
 from runtime_ext.fleet.choice import FleetChoice
+from runtime_ext.fleet.connection import Connection
 from runtime_ext.fleet.device import FleetDevice, open_fleet
 from runtime_ext.fleet.machine import Machine
 from runtime_ext.fleet.program_session import ProgramSession
@@ -63,10 +64,13 @@ def test_outputs_come_back_and_files_are_sent_once(
     executable: Path, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    send = Machine._send
-    monkeypatch.setattr(
-        Machine, "_send", lambda self, name, content: (sent.append(name), send(self, name, content))
-    )
+    send = Connection.send
+
+    def counted(self: Connection, name: str, content: bytes) -> None:
+        sent.append(name)
+        send(self, name, content)
+
+    monkeypatch.setattr(Connection, "send", counted)
     fleet = open_fleet(FleetChoice(processes.tracker, KEY), tmp_path, lanes=1)
     loaded = load(executable).session()
     inputs = loaded.random_inputs(3)
