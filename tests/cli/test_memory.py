@@ -61,7 +61,15 @@ def test_activations_may_be_part_of_what_they_follow() -> None:
 
 
 def test_parts_of_fusion_ilp_may_be_left_out() -> None:
-    options = ("--solver", "scip", "--no-pruning", "--no-fusion", "--parts", "2")
+    options = (
+        "--solver",
+        "scip",
+        "--no-pruning",
+        "--no-fusion",
+        "--naive-partition",
+        "--parts",
+        "2",
+    )
     given = ("--scheduler", "rpo,fusion-ilp", "--rpo-from", "outputs", "--time-limit", "2")
     rows = tvm_ios("memory", "lstm_small", *given, *options, "--json").json["schedulers"]
     assert rows[1]["fused_operators"] == rows[1]["operators"]

@@ -90,6 +90,9 @@ def memory(
     no_fusion: Annotated[
         bool, typer.Option("--no-fusion", help="fusion-ilp orders operators that are not fused.")
     ] = False,
+    naive_partition: Annotated[
+        bool, typer.Option("--naive-partition", help="fusion-ilp divides into equal parts.")
+    ] = False,
     budget: Annotated[
         str | None,
         typer.Option(metavar="BYTES", help="Fail unless an order fits: 800000, 512K, 1.5M."),
@@ -135,10 +138,13 @@ def memory(
             raise typer.BadParameter(
                 "units run as they are: leave out --units", param_hint=f"'{option}'"
             )
-    options = SchedulerOptions(rpo_from, parts, solver or "cp-sat", not no_pruning, not no_fusion)
+    options = SchedulerOptions(
+        rpo_from, parts, solver or "cp-sat", not no_pruning, not no_fusion, not naive_partition
+    )
     if "fusion-ilp" not in names and options != SchedulerOptions(rpo_from):
         raise typer.BadParameter(
-            "only fusion-ilp reads --parts, --solver, --no-pruning and --no-fusion: add it",
+            "only fusion-ilp reads --parts, --solver, --no-pruning, --no-fusion and "
+            "--naive-partition: add it",
             param_hint="'--scheduler'",
         )
     source = ModelSource(model, shapes=input_shapes(shape), batch=batch)

@@ -27,6 +27,8 @@ class SchedulerOptions:
         Whether fusion-ilp leaves out variables that the topology decides.
     fusion
         Whether fusion-ilp fuses before it divides.
+    memory_aware
+        Whether fusion-ilp divides where few bytes cross; else into parts of equal size.
     """
 
     rpo_from: Direction = "inputs"
@@ -34,6 +36,7 @@ class SchedulerOptions:
     solver: Solver = "cp-sat"
     pruning: bool = True
     fusion: bool = True
+    memory_aware: bool = True
 
 
 #: As published.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 from tvm_ios.memory.buffers import Buffers, TensorBuffer, buffers_by_user, buffers_of
 from tvm_ios.memory.footprint import Counting, Footprints, count
 from tvm_ios.memory.precedence import Precedence
@@ -74,4 +74,39 @@ def memory_problem(
         graph.predecessors,
         buffers_of(graph, in_place=counting.in_place, zero_copy_concat=counting.zero_copy_concat),
         tuple((scratch or {}).get(operator, 0) for operator in range(len(graph))),
+    )
+
+
+def part_of(problem: MemoryProblem, low: int, high: int) -> MemoryProblem:
+    """The problem of ordering the operators between two states alone.
+
+    Parameters
+    ----------
+    problem
+        The whole problem.
+    low, high
+        States, the first within the second. Operators of the part have their order, numbered anew.
+    """
+    inside = high & ~low
+    members = tuple(bits(inside))
+    place = {operator: number for number, operator in enumerate(members)}
+
+    def placed(operators: int) -> int:
+        return mask_of(place[operator] for operator in bits(operators & inside))
+
+    kept: dict[int, TensorBuffer] = {}
+    for number, buffer in enumerate(problem.memory.buffers):
+        begun, needed = is_live(buffer, low), buffer.at_end or bool(buffer.users & ~high)
+        if begun or buffer.users & inside:
+            writers, users = placed(buffer.writers), placed(buffer.users)
+            stays = needed or not users
+            kept[number] = TensorBuffer(buffer.nbytes, writers, users, begun, stays)
+    number_of = {buffer: number for number, buffer in enumerate(kept)}
+    takes = tuple(
+        tuple(number_of[b] for b in problem.memory.takes[operator]) for operator in members
+    )
+    return MemoryProblem(
+        tuple(placed(problem.predecessors[operator]) for operator in members),
+        Buffers(tuple(kept.values()), takes),
+        tuple(problem.scratch[operator] for operator in members),
     )

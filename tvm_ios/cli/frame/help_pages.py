@@ -67,6 +67,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
                     "solver",
                     "no_pruning",
                     "no_fusion",
+                    "naive_partition",
                     "pareto",
                     "capacity",
                 ),

@@ -13,7 +13,7 @@ from tvm_ios.memory.published.ilp import solve_order
 from tvm_ios.memory.published.partition import partition
 
 #: Nodes that a part of the partition has at most; of one part the result is proven.
-_PART = 40
+PART = 40
 
 
 def schedule_fusion_ilp(
@@ -37,8 +37,8 @@ def schedule_fusion_ilp(
     until = begin + time_limit
     graph = fuse(problem, until) if options.fusion else unfused(problem)
     start = reverse_post_order(graph, options.rpo_from)
-    parts = max(1, -(-len(graph) // _PART)) if options.parts is None else options.parts
-    ends = partition(graph, parts, start)
+    parts = max(1, -(-len(graph) // PART)) if options.parts is None else options.parts
+    ends = partition(graph, parts, start, options.memory_aware)
     lows = [0, *ends][: len(ends)]
     pieces = [
         tuple(n for n in start if (high & ~low) >> n & 1)

@@ -8,7 +8,9 @@ from tvm_ios.memory.exact.minimum_cut import fewest_live
 from tvm_ios.memory.fused_graph import FusedGraph
 
 
-def partition(graph: FusedGraph, parts: int, order: Sequence[int]) -> list[int]:
+def partition(
+    graph: FusedGraph, parts: int, order: Sequence[int], memory_aware: bool = True
+) -> list[int]:
     """Divide a graph where the tensors between the parts have the fewest bytes.
 
     An order gives parts of equal size; each boundary may then move by half a part towards either
@@ -23,6 +25,8 @@ def partition(graph: FusedGraph, parts: int, order: Sequence[int]) -> list[int]:
         How many parts to make at most.
     order
         An order of all nodes.
+    memory_aware
+        Whether the boundaries move at all.
 
     Returns
     -------
@@ -36,7 +40,9 @@ def partition(graph: FusedGraph, parts: int, order: Sequence[int]) -> list[int]:
     for number in range(1, parts):
         begin = round((number - 0.5) * len(order) / parts)
         end = round((number + 0.5) * len(order) / parts)
-        cut = fewest_live(graph, states[begin], states[end], largest=False)
+        cut = states[round(number * len(order) / parts)]
+        if memory_aware:
+            cut = fewest_live(graph, states[begin], states[end], largest=False)
         if cut and cut != states[-1] and (not ends or cut != ends[-1]):
             ends.append(cut)
     return [*ends, states[-1]] if order else []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from tvm_ios.memory.comparison import compare_schedulers
 from tvm_ios.memory.footprint import Counting
 from tvm_ios.memory.operators import with_activations, with_biases
+from tvm_ios.memory.problem import MemoryProblem, memory_problem
+from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.models.load import load_operators
 from tvm_ios.papers.row import How, Row
 from tvm_ios.papers.steps import Steps
@@ -17,7 +18,7 @@ from tvm_ios.papers.steps import Steps
 _LIMIT = 30.0
 
 #: The network of the zoo, and options of ``tvm-ios memory`` for what is counted.
-_NETWORKS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+NETWORKS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         "NASNet-A": ("nasnet_a_mobile", ()),
         "AmoebaNet-A": ("amoebanet_a", ()),
@@ -35,7 +36,7 @@ _NETWORKS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
 def peaks(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
     """Peaks of reverse post-order, SERENITY, HMCOS and the method (table II)."""
     for label, values in published.items():
-        network, options = _NETWORKS[label]
+        network, options = NETWORKS[label]
         for scheduler, value in values.items():
             ours = steps.once(peak, network, options, scheduler, _LIMIT)
             yield Row(
@@ -44,20 +45,58 @@ def peaks(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
                 ours["peak"] / 1024,
                 "KB",
                 How.COUNTED,
-                command=" ".join(("tvm-ios memory", network, *options)),
+                command=command(network, options),
             )
 
 
-def peak(
-    network: str, options: tuple[str, ...], scheduler: str, limit: float
-) -> dict[str, float | bool]:
-    """The peak of one scheduler on a network of the zoo, in bytes, and its seconds."""
+def seconds(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
+    """Seconds of HMCOS and of the method, and which of them is faster (table III)."""
+    for label, values in published.items():
+        network, options = NETWORKS[label]
+        ours = {
+            scheduler: steps.once(peak, network, options, scheduler, _LIMIT)["seconds"]
+            for scheduler in values
+        }
+        for scheduler, value in values.items():
+            yield seconds_row(f"{label}, {scheduler}", value, ours[scheduler], _LIMIT)
+        theirs = None
+        if not any(isinstance(value, str) for value in values.values()):
+            theirs = values["hmcos"] / values["fusion-ilp"]
+        yield Row(
+            f"{label}, speed-up",
+            theirs,
+            ours["hmcos"] / ours["fusion-ilp"],
+            "x",
+            How.MEASURED,
+            command=command(network, options),
+            note="" if max(ours.values()) < _LIMIT else f"one was ended after {_LIMIT:.0f} s",
+            neutral=1.0,
+        )
+
+
+def seconds_row(label: str, published: float | str, ours: float, limit: float) -> Row:
+    """Seconds of a search, which are of another machine, and of CP-SAT in Gurobi's place."""
+    note = "another machine, and CP-SAT in Gurobi's place"
+    ended = "" if ours < limit else f"; ended after {limit:.0f} s here"
+    return Row(label, published, ours, "s", How.MEASURED, note=note + ended, comparable=False)
+
+
+def command(network: str, options: Sequence[str], *more: str) -> str:
+    """The command that prints a peak."""
+    return " ".join(("tvm-ios memory", network, *options, *more))
+
+
+def problem_of(network: str, options: Sequence[str]) -> MemoryProblem:
+    """What is to be ordered of a network of the zoo, counted by options of ``tvm-ios memory``."""
     operators = load_operators(network)
     fused = "--fuse-activations" in options
     graph = with_activations(operators) if fused else with_biases(operators)
-    (row,) = compare_schedulers(graph, Counting("--in-place" in options), [scheduler], limit)
-    return {
-        "peak": row.ordered.peak,
-        "seconds": row.ordered.seconds,
-        "proven": row.ordered.proven,
-    }
+    return memory_problem(graph, Counting("--in-place" in options))
+
+
+def peak(
+    network: str, options: Sequence[str], scheduler: str, limit: float
+) -> dict[str, float | bool]:
+    """The peak of one scheduler on a network of the zoo, in bytes, and its seconds."""
+    ordered = MEMORY_SCHEDULERS[scheduler](problem_of(network, options), limit)
+    return {"peak": ordered.peak, "seconds": ordered.seconds, "proven": ordered.proven}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tvm_ios.graph.elements import Operator, Tensor
@@ -12,8 +12,10 @@ from tvm_ios.memory.exact.fusion import fuse
 from tvm_ios.memory.operators import with_activations, with_biases
 from tvm_ios.memory.options import SchedulerOptions
 from tvm_ios.memory.problem import memory_problem
+from tvm_ios.memory.published.hierarchy import hierarchy
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.models.load import load_operators
+from tvm_ios.papers.memory.peaks import NETWORKS, problem_of
 from tvm_ios.papers.row import How, Row
 from tvm_ios.papers.steps import Steps
 
@@ -52,6 +54,35 @@ def _high_resolution_block() -> OpGraph:
             value = add("add", value, inner, extent=extent)
         outputs.append(value)
     return OpGraph("block", tuple(operators), tuple(tensors), tuple(inputs), tuple(outputs))
+
+
+def graph_scales(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
+    """How many fewer nodes fusion leaves than there are, and than HMCOS's sequences (figure 9)."""
+    scales = {label: steps.once(nodes, *network) for label, network in NETWORKS.items()}
+    ratios = {
+        "largest reduction to the original graph": "original",
+        "largest reduction to HMCOS's graph": "hmcos",
+    }
+    for label, value in published.items():
+        best = max(scale[ratios[label]] / scale["fused"] for scale in scales.values())
+        note = "HMCOS's graph is taken to be that of its sequences, before it groups them"
+        yield Row(label, value, best, "x", How.COUNTED, note=note, neutral=1.0)
+    for network, scale in scales.items():
+        for kind, count in scale.items():
+            label = {"original": "original", "hmcos": "HMCOS", "fused": "fused"}[kind]
+            yield Row(f"{network}, {label}", None, count, "operators", How.COUNTED)
+
+
+def nodes(network: str, options: Sequence[str]) -> dict[str, int]:
+    """The nodes of a network of the zoo, of HMCOS's sequences, and after fusion."""
+    problem = problem_of(network, options)
+    level = hierarchy(problem, math.inf)
+    assert level is not None
+    return {
+        "original": len(problem),
+        "hmcos": len(level.graph),
+        "fused": len(fuse(problem, math.inf)),
+    }
 
 
 def peak_positions(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
