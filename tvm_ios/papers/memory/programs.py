@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tvm_ios.memory.exact.fusion import fuse
@@ -16,7 +17,14 @@ from tvm_ios.memory.published.fusion_ilp import PART, schedule_fusion_ilp
 from tvm_ios.memory.published.ilp import solve_order
 from tvm_ios.memory.published.integer_program import integer_program
 from tvm_ios.memory.published.partition import partition
-from tvm_ios.papers.memory.peaks import NETWORKS, command, peak, problem_of, seconds_row
+from tvm_ios.papers.memory.peaks import (
+    NETWORKS,
+    command,
+    peak,
+    problem_of,
+    scheduler_options_of,
+    seconds_row,
+)
 from tvm_ios.papers.memory.structure import nodes
 from tvm_ios.papers.row import How, Row
 from tvm_ios.papers.steps import Steps
@@ -151,6 +159,6 @@ def divided(
     scheduled = schedule_fusion_ilp(
         problem_of(network, options),
         limit,
-        SchedulerOptions(parts=parts, memory_aware=memory_aware),
+        replace(scheduler_options_of(options), parts=parts, memory_aware=memory_aware),
     )
     return {"peak": scheduled.peak, "seconds": scheduled.seconds}
