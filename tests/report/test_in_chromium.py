@@ -226,9 +226,16 @@ def test_two_executables_share_scale_and_choice(path: Path) -> None:
         assert axes[0] == axes[1]
 
 
-def test_it_prints(page: Any, tmp_path: Path) -> None:
-    page.emulate_media(media="print")
-    assert not page.locator("#theme").is_visible()
-    assert page.locator("#units").is_visible()
-    page.pdf(path=str(tmp_path / "page.pdf"))
-    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_prints_on_white_paper(dark: bool, path: Path, tmp_path: Path) -> None:
+    with opened(path, dark=dark) as page:
+        page.emulate_media(media="print")
+        assert not page.locator("#theme").is_visible()
+        assert page.locator("#units").is_visible()
+        for element in ("html", ".card"):
+            ground = page.locator(element).first.evaluate(
+                "e => getComputedStyle(e).backgroundColor"
+            )
+            assert ground == "rgb(255, 255, 255)"
+        page.pdf(path=str(tmp_path / "page.pdf"))
+        assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
