@@ -21,6 +21,7 @@ from tvm_ios.devices.device import DeviceDescription, load_device
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.stage import Stage, Strategy
+from tvm_ios.schedule.streams import stage_of_streams
 
 #: Four processors that a block of four warps uses half of; round figures.
 DEVICE = DeviceDescription(
@@ -127,6 +128,30 @@ def test_many_stages_at_once_are_as_one_by_one() -> None:
     together = AnalyticCost(device).stage_latencies(graph, stages)
     alone = [AnalyticCost(device).stage_latency(graph, stage) for stage in stages]
     assert together.tolist() == pytest.approx(alone, rel=1e-12)
+
+
+def test_streams_that_read_nothing_of_each_other_are_groups_side_by_side() -> None:
+    graph, cost = elementwise(512, 1024, 4096, 512), AnalyticCost(DEVICE)
+    groups = concurrent((0, 2), (1,), (3,))
+    streams = stage_of_streams((0, 1, 2, 3), {0: 0, 2: 0, 1: 1, 3: 2})
+    assert cost.stage_latency(graph, streams) == pytest.approx(cost.stage_latency(graph, groups))
+
+
+def test_a_stream_waits_for_what_it_reads_and_the_host_calls_for_each_wait() -> None:
+    # 0 is read by 1 and 2, which 3 reads; 1 and 2 are on streams of their own.
+    graph = graph_of([0, 0b1, 0b1, 0b110], ["relu"] * 4)
+    cost, alone = AnalyticCost(DEVICE), AnalyticCost(DEVICE).unit_latency(graph, 0)
+    stage = stage_of_streams((0, 1, 2, 3), {0: 0, 1: 0, 2: 1, 3: 0})
+    assert cost.stage_latency(graph, stage) == pytest.approx(3 * alone + DEVICE.stage_overhead)
+    spans = cost.stage_spans(graph, stage)
+    begins = {unit: begin - DEVICE.stage_overhead for unit, begin, _ in spans}
+    assert [begins[unit] for unit in range(4)] == pytest.approx(
+        [DEVICE.launch_overhead + level * alone for level in (0, 1, 1, 2)]
+    )
+    # The host launches four kernels, and calls for the waits of 2 and of 3 before the last one.
+    slow = AnalyticCost(replace(DEVICE, host_overhead=1.0))
+    seconds = alone - DEVICE.launch_overhead
+    assert slow.stage_latency(graph, stage) == pytest.approx(5.0 + seconds + DEVICE.stage_overhead)
 
 
 def test_products_take_the_tiles_that_fill_the_device() -> None:

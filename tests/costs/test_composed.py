@@ -13,11 +13,12 @@ from tests.random_dags import dags, graph_of
 from tests.refusals import refused
 from tvm_ios.costs.composed import ComposedCost, CostError
 from tvm_ios.graph.elements import Operator, Tensor
-from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.lanes import allocate_lanes
 from tvm_ios.rammer.wavefront import co_schedule
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.stage import Stage, Strategy
+from tvm_ios.schedule.streams import stage_of_streams
 
 
 def independent(units: int) -> OpGraph:
@@ -102,6 +103,27 @@ def test_no_allocation_of_lanes_beats_the_composed_cost(
         for lane in team:
             load[lane] += group[len(team) - 1]
     assert cost.stage_latency(graph, Stage(Strategy.CONCURRENT, groups)) <= max(load) * (1 + 1e-9)
+
+
+@examples(60)
+@given(dags(6), st.integers(1, 4), st.data())
+def test_no_streams_on_lanes_beat_the_composed_cost(
+    predecessors: tuple[int, ...], lanes: int, data: st.DataObject
+) -> None:
+    graph, units = graph_of(predecessors), range(len(predecessors))
+    seconds = {unit: float(data.draw(st.integers(1, 5))) for unit in units}
+    cost = ComposedCost({str(u): [s] * lanes for u, s in seconds.items()}, key, lanes)
+    stream_of = {unit: data.draw(st.integers(0, lanes - 1)) for unit in units}
+    stage = stage_of_streams(units, stream_of)
+    free, ends = dict.fromkeys(stream_of.values(), 0.0), dict[int, float]()
+    for unit in stage.order:
+        ready = [ends[source] for source in bits(graph.predecessors[unit])]
+        ends[unit] = max([free[stream_of[unit]], *ready]) + seconds[unit]
+        free[stream_of[unit]] = ends[unit]
+    bound = cost.stage_latency(graph, stage)
+    assert max(seconds.values()) <= bound <= max(ends.values()) * (1 + 1e-9)
+    if len(units) == 1:
+        assert bound == seconds[0]
 
 
 def test_merged_units_take_as_long_as_the_slowest() -> None:
