@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,11 @@ from tests.refusals import refused
 from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
 from tvm_ios.api.report import page_document
 from tvm_ios.errors import SearchError
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.policies.nimble import nimble_schedule
+from tvm_ios.policies.opara import opara_schedule
 from tvm_ios.policies.policy import Limits
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.program import Launch
@@ -55,6 +59,17 @@ def test_computes_the_same_on_two_lanes(built: Any) -> None:
     model, module = built
     check_races(model.program)
     assert sum(len(lane) > 0 for lane in model.program.lanes) == 2
+    assert relative_error(results(model.session(), module), run(module)) <= 1e-5
+
+
+@pytest.mark.parametrize("make", [nimble_schedule, opara_schedule])
+def test_streams_compute_the_same(make: Callable[[OpGraph], Schedule]) -> None:
+    module = module_of([(1, 3, 9, 9)], mixed)
+    prepared = prepare(module)
+    schedule = make(prepared.units)
+    assert len(schedule.stages[0].groups) > 1
+    model = build(apply_schedule(prepared, schedule), lanes=2)
+    check_races(model.program)
     assert relative_error(results(model.session(), module), run(module)) <= 1e-5
 
 
