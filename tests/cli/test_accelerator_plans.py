@@ -10,14 +10,23 @@ from typing import Any
 
 import pytest
 
+from relay_passes.load import load_model
+from relay_passes.pipeline import apply_schedule, prepare
+from runtime_ext.build import build
 from tests.cli.command_line import tvm_ios
 from tests.onnx_sketch import Sketch
 from tests.refusals import require_names
 from tvm_ios.api import load_operators
+from tvm_ios.api.accelerator import schedule_for_streams
 from tvm_ios.cli.tables.accelerator import print_plan
 from tvm_ios.devices.memory_hierarchy import hierarchy_names, load_hierarchy
 from tvm_ios.files.byte_sizes import kib
+from tvm_ios.graph.units import form_units
 from tvm_ios.graphturbo.cluster.plan import plan_for
+from tvm_ios.graphturbo.planned import planned_instances
+from tvm_ios.models.source import ModelSource
+from tvm_ios.program.program import Launch
+from tvm_ios.schedule.schedule import Schedule
 
 PLAN = ("schedule", "--policy", "graphturbo", "--cost")
 
@@ -91,6 +100,37 @@ def test_every_accelerator(model: Path, name: str) -> None:
     plan = tvm_ios(PLAN[0], model, *PLAN[1:], name, "--batch", 2, "--json").json
     assert plan["device"] == name
     assert plan["latency_ms"] > 0
+
+
+def test_instances_on_the_streams_of_a_gpu(model: Path, tmp_path: Path) -> None:
+    device = hierarchy(tmp_path, global_buffer=1 << 20, clusters=1)
+    file = tmp_path / "schedule.json"
+    command = (PLAN[0], model, *PLAN[1:], device, "--target", "cuda", "--lanes", 2, "--batch", 8)
+    shown = tvm_ios(*command, "--json", "-o", file).json
+    plan = shown["instances"]
+    operators = load_operators(ModelSource(str(model), batch=8))
+    units = form_units(operators)
+    schedule = Schedule.load(file)
+    schedule.validate(units)
+    assert (schedule.device, schedule.instances.lanes if schedule.instances else 0) == ("mine", 2)
+    assert {lane for _, _, lane in plan["order"]} == {0, 1}
+    # Two instances at once fit the L2; parts of a batch are equal.
+    split = planned_instances(operators, units, schedule).instances
+    assert all(i.work.peak <= (1 << 20) / 2 for i in split.instances)
+    assert all(8 % subgraph["factor"] == 0 for subgraph in plan["subgraphs"])
+
+
+@pytest.mark.slow
+def test_streams_run_instances_in_a_program_for_a_gpu(model: Path, tmp_path: Path) -> None:
+    device = hierarchy(tmp_path, global_buffer=1 << 20, clusters=1)
+    schedule, _, _ = schedule_for_streams(ModelSource(str(model), batch=8), str(device), 2)
+    loaded = load_model(ModelSource(str(model), batch=8))
+    prepared = prepare(loaded.module, loaded.name)
+    target = {"kind": "cuda", "arch": "sm_80"}
+    program = build(apply_schedule(prepared, schedule), lanes=2, target=target).program
+    launches = [sum(isinstance(step, Launch) for step in lane) for lane in program.lanes]
+    assert len(launches) == 2
+    assert min(launches) >= 4  # each stream has half of the parts
 
 
 def test_refusals(model: Path, tmp_path: Path) -> None:

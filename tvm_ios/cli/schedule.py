@@ -14,6 +14,7 @@ from tvm_ios.cli.options.completion import complete_cost, complete_policy
 from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
 from tvm_ios.cli.options.model import Batch, Model, RandomWeights, Shapes, input_shapes
 from tvm_ios.cli.options.search_options import (
+    STREAMS,
     Arch,
     DeviceName,
     DialectName,
@@ -133,7 +134,8 @@ def schedule(
     may matter are compiled and timed on this machine. What is found can be drawn and saved.
     Policies of IOS keep to a memory budget, or show with --pareto what memory costs in time; memory
     runs units in instances where no order fits. For an accelerator graphturbo plans instances,
-    cores, buffers, tiles and moves, and simulates them.
+    cores, buffers, tiles and moves, and simulates them; with --target cuda it puts instances on
+    streams.
     """
     from tvm_ios.api.accelerator import names_accelerator
     from tvm_ios.models.source import ModelSource
@@ -177,6 +179,8 @@ def schedule(
         refused = {"--plot": plot, "--schedule": given_schedule}
         for option in (name for name, value in refused.items() if value is not None):
             raise typer.BadParameter("a plan of an accelerator has none", param_hint=f"'{option}'")
+        if target is TargetKind.cuda:
+            return _on_streams(source, cost, lanes or STREAMS, output, as_json)
         return _plan(source, cost, precision, output, as_json)
     if precision is not None:
         raise typer.BadParameter(
@@ -247,6 +251,21 @@ def _plan(
     if output is not None:
         write_atomically(output, (json.dumps(plan.to_json(), indent=1) + "\n").encode())
     print_plan(plan, tail, as_json)
+
+
+def _on_streams(
+    source: ModelSource, device: str, streams: int, output: Path | None, as_json: bool
+) -> None:
+    from tvm_ios.api.accelerator import schedule_for_streams
+    from tvm_ios.policies.policy import Found
+
+    schedule, problem, end = schedule_for_streams(source, device, streams)
+    tail = end and end.sentence
+    tell_tail(tail)
+    if output is not None:
+        schedule.save(output, problem.units)
+    search = _statistics(Found(schedule), None, False)
+    print_schedule(problem, schedule, device, search, tail, as_json)
 
 
 def _measured_module(

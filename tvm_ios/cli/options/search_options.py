@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from runtime_ext.fleet.choice import FleetChoice
 
 #: As many as a stage has groups, at most.
-_STREAMS = 8
+STREAMS = 8
 #: Lanes that may take turns on a CPU: enough for any test, and few enough to come to an end.
 _TURNS = 16
 
@@ -214,7 +214,7 @@ def search_options(
         opened = open_timing_device(device)
         lanes = lanes or opened.lanes
     elif target is TargetKind.cuda:
-        lanes = lanes or _STREAMS
+        lanes = lanes or STREAMS
     elif lanes is not None and runs_here:
         _compare_with_cpus(lanes, available_lanes())
     lanes = lanes or available_lanes()
