@@ -21,7 +21,8 @@ from tvm_ios.graphturbo.cluster.binding import (
 )
 from tvm_ios.graphturbo.cluster.moves import Movement, insert_moves
 from tvm_ios.graphturbo.cluster.spilling import Live, Scope, place_tensors
-from tvm_ios.graphturbo.cluster.tiling import TILE_SHARE, Tiler, stitch
+from tvm_ios.graphturbo.cluster.stitching import stitch
+from tvm_ios.graphturbo.cluster.tiling import TILE_SHARE, Tiler
 from tvm_ios.graphturbo.cluster.workload import in_half_precision, with_batch
 from tvm_ios.graphturbo.dimensions import Dimensions
 from tvm_ios.graphturbo.footprint import whole_part

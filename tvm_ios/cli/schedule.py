@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tvm_ios.cli.accelerators import schedule_accelerator, schedule_streams
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Debug, Json, Verbose, progress_bars, reports_errors, tell_tail
 from tvm_ios.cli.options.completion import complete_cost, complete_policy
@@ -27,7 +27,6 @@ from tvm_ios.cli.options.search_options import (
     MeasureMode,
     MemoryBudget,
     OperatorsAGroup,
-    Precision,
     PrecisionOption,
     Target,
     TargetKind,
@@ -41,7 +40,7 @@ from tvm_ios.cli.tables.front import print_front
 from tvm_ios.cli.tables.given import given_beside
 from tvm_ios.cli.tables.scheduled import print_schedule
 from tvm_ios.costs.named import MEASURED
-from tvm_ios.files.atomic import require_writable, write_atomically
+from tvm_ios.files.atomic import require_writable
 from tvm_ios.policies.registry import policy_names
 
 if TYPE_CHECKING:
@@ -176,12 +175,12 @@ def schedule(
             f"{cost} asks no machine: leave out one of them", param_hint="'--tracker'"
         )
     if policy == "graphturbo" and names_accelerator(cost):
-        refused = {"--plot": plot, "--schedule": given_schedule}
-        for option in (name for name, value in refused.items() if value is not None):
-            raise typer.BadParameter("a plan of an accelerator has none", param_hint=f"'{option}'")
+        for option, value in (("--plot", plot), ("--schedule", given_schedule)):
+            if value is not None:
+                raise typer.BadParameter("an accelerator has none", param_hint=f"'{option}'")
         if target is TargetKind.cuda:
-            return _on_streams(source, cost, lanes or STREAMS, output, as_json)
-        return _plan(source, cost, precision, output, as_json)
+            return schedule_streams(source, cost, lanes or STREAMS, output, as_json)
+        return schedule_accelerator(source, cost, precision, output, as_json)
     if precision is not None:
         raise typer.BadParameter(
             "it belongs to accelerators, which --policy graphturbo plans for",
@@ -229,43 +228,6 @@ def schedule(
         save_picture(plot_schedule(graph, result.schedule, model=searching.costs.stages), plot)
     search = _statistics(result, module, searching.costs.measuring is not None)
     print_schedule(searching.problem, result.schedule, cost, search, tail, as_json, beside)
-
-
-def _plan(
-    source: ModelSource,
-    device: str,
-    precision: Precision | None,
-    output: Path | None,
-    as_json: bool,
-) -> None:
-    from tvm_ios.api.accelerator import plan_for_accelerator
-    from tvm_ios.cli.tables.accelerator import print_plan
-
-    if precision is Precision.tf32:
-        raise typer.BadParameter("tf32 is a GPU's", param_hint="'--precision'")
-    half = precision is Precision.float16
-    with progress_bars() as update:
-        plan, end = plan_for_accelerator(source, device, half_precision=half, progress=update)
-    tail = end and end.sentence
-    tell_tail(tail)
-    if output is not None:
-        write_atomically(output, (json.dumps(plan.to_json(), indent=1) + "\n").encode())
-    print_plan(plan, tail, as_json)
-
-
-def _on_streams(
-    source: ModelSource, device: str, streams: int, output: Path | None, as_json: bool
-) -> None:
-    from tvm_ios.api.accelerator import schedule_for_streams
-    from tvm_ios.policies.policy import Found
-
-    schedule, problem, end = schedule_for_streams(source, device, streams)
-    tail = end and end.sentence
-    tell_tail(tail)
-    if output is not None:
-        schedule.save(output, problem.units)
-    search = _statistics(Found(schedule), None, False)
-    print_schedule(problem, schedule, device, search, tail, as_json)
 
 
 def _measured_module(

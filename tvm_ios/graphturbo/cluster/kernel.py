@@ -17,7 +17,8 @@ from tvm_ios.graphturbo.cluster.binding import (
     main_output,
     plain_binding,
 )
-from tvm_ios.graphturbo.cluster.tiling import Tiler, Tiling, stitch
+from tvm_ios.graphturbo.cluster.stitching import stitch
+from tvm_ios.graphturbo.cluster.tiling import Tiler, Tiling
 from tvm_ios.graphturbo.footprint import exits, nbytes
 from tvm_ios.graphturbo.instances import Instances
 
