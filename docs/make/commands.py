@@ -1,13 +1,13 @@
 """Writes docs/commands.md: every command with its options and its real output.
 
-    python docs/make/commands.py               run the examples (minutes), write the page
+    python docs/make/commands.py               run the examples (some four minutes), write the page
     python docs/make/commands.py models stats  run anew the examples of these commands only
     python docs/make/commands.py --words       write all but the outputs that are there already
     python docs/make/commands.py --check       fail if the page lacks a command or an option
 
 Run it on a quiet machine in an environment where tvm-ios is installed: what the examples print
 goes into the page as it is, except for the paths of folders. Those of `run`, `info`, `explain`,
-`report` and `trace` need what the one of `optimize` makes: name it too.
+`report`, `trace`, `pick` and `prune` need what those of `optimize` make: name it too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,27 @@ PAGE = Path(__file__).parents[1] / "commands.md"
 #: The file that the example of ``sweep`` takes.
 SWEEP = PAGE.parents[1] / "examples" / "sweep.toml"
 
+#: Where the example of ``server`` finds a tracker, and the seconds after which it is ended.
+_TRACKER, _SERVED = "127.0.0.1:9190", 15
+
 #: What is run for commands whose help page does not begin with what is to be shown.
 _OTHER_EXAMPLES: dict[str, tuple[str, ...]] = {
     "stats": ("tvm-ios stats inception_v3", "tvm-ios stats inception_block --json"),
     "schedule": ("tvm-ios schedule inception_block --cost v100",),
-    "optimize": ("tvm-ios optimize squeezenet -o out --max-measurements 100",),
+    "optimize": (
+        "tvm-ios optimize mobilenet_v2 --batch 8 --policy ios-both,graphturbo "
+        "--max-measurements 100 -o out",
+        "tvm-ios optimize inception_block --batch 1,8 --policy ios-both "
+        "--max-measurements 40 -o app",
+    ),
     "run": ("tvm-ios run out", "tvm-ios run out --repeat 100 --json"),
     "info": ("tvm-ios info out",),
     "explain": ("tvm-ios explain out",),
     "report": ("tvm-ios report out",),
     "trace": ("tvm-ios trace out -o trace.json --sequential",),
-    "server": (),  # It would run for ever.
+    "pick": ("tvm-ios pick app",),
+    "prune": ('tvm-ios prune app "$(ls app/entries | head -1)"',),
+    "server": (f"tvm-ios server --tracker {_TRACKER} --key epyc",),
     "memory": ("tvm-ios memory hrnet_w18_small_v1", "tvm-ios memory darts_cifar --budget 400K"),
     "bundle": ("tvm-ios bundle inception_block --arch x86-64-v3 --lanes 4 -o block.bundle -r 1",),
     "tune": ("tvm-ios tune inception_block --log log --trials 8",),
@@ -134,21 +145,37 @@ def _spelling(parameter: Any) -> str:
 def _run(line: str, folder: Path) -> str:
     """A command line and what it printed, as Markdown."""
     print(line, file=sys.stderr)
-    program = [sys.executable, "-c", "from tvm_ios.__main__ import main; main()"]
-    completed = subprocess.run(
-        [*program, *shlex.split(line)[1:]],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "110", "TERM": "dumb"},
-    )
+    program = f'{shlex.quote(sys.executable)} -c "from tvm_ios.__main__ import main; main()"'
+    serves = line.startswith("tvm-ios server")
+    if serves:
+        # It would run for ever.
+        program = f"timeout --preserve-status --signal INT {_SERVED} {program}"
+    with _tracker() if serves else nullcontext():
+        completed = subprocess.run(
+            ["bash", "-c", line.replace("tvm-ios", program, 1)],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "COLUMNS": "110", "TERM": "dumb"},
+        )
     # A doctor that finds a problem is worth showing, too, and so is what does not fit.
-    if completed.returncode not in (0, 1):
+    if completed.returncode not in (0, 1) and not serves:
         raise SystemExit(f"{line} failed with exit code {completed.returncode}: {completed.stderr}")
-    text = completed.stdout or completed.stderr.splitlines()[-1]
+    text = completed.stdout or completed.stderr.splitlines()[0 if serves else -1]
     text = text.replace(str(folder), ".").replace(str(Path.home()), "~")
     shown = "\n".join(row.rstrip() for row in text.rstrip().splitlines())
     return f"```console\n$ {line}\n{shown}\n```\n"
+
+
+@contextmanager
+def _tracker() -> Iterator[None]:
+    """The tracker of the server's example."""
+    host, port = _TRACKER.split(":")
+    command = [sys.executable, "-m", "tvm.exec.rpc_tracker", "--host", host, "--port", port]
+    silent = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=silent, stderr=silent) as running:
+        yield
+        running.terminate()
 
 
 if __name__ == "__main__":

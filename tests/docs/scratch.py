@@ -29,7 +29,8 @@ EXIT_CODES: Mapping[str, tuple[int, ...]] = {
     # No order fits: the page shows the sentence.
     "tvm-ios memory darts_cifar --budget 400K": (1,),
 }
-_ENTRY = re.compile(r"x86-64-v\d-\d+l-b\d+-[0-9a-f]{8}")
+#: An entry of a deployment, by its name or as a shell finds one.
+_ENTRY = re.compile(r"x86-64-v\d-\d+l-b\d+-[0-9a-f]{8}|\$\(.*\)")
 #: Options that name what a command writes.
 _WRITTEN = re.compile(r"(-o|--output|--log|--plot) \S+")
 _BRIEF = ROOT / "tests" / "brief.py"

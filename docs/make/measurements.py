@@ -1,0 +1,93 @@
+"""Writes the tables of ``docs/measurements.md`` from results; ``--check`` only compares."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "measurements.md"
+RESULTS = ROOT / "benchmarks" / "results"
+
+#: How tables name those that we are compared with.
+_NAMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "torch": "torch"}
+_POLICIES = ("sequential", "ios-both", "rammer", "ios-holistic")
+
+
+def page() -> str:
+    """The page with its tables as the results say."""
+    text = PAGE.read_text()
+    for name, table in (("bench", _bench()), ("kept", _kept()), ("vdevice", _vdevice())):
+        marked = re.compile(
+            rf"(<!-- {name}: [^\n]*-->\n\n).*?(\n<!-- end of {name} -->)", re.DOTALL
+        )
+        text, count = marked.subn(lambda match, new=table: match[1] + new + match[2], text)
+        if count != 1:
+            sys.exit(f"docs/measurements.md lacks the place of the table {name}")
+    return text
+
+
+def _read(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def _bench() -> str:
+    results = _read("bench")
+    peers = [name for name in results["geomean"] if name != "sequential"]
+    lines = [
+        ("network", "ours", "kept (to sequential)", *(f"to {_NAMES.get(p, p)}" for p in peers))
+    ]
+    for row in results["networks"]:
+        ratio = row["ratio"]
+        kept = f"{row['kept']} ({ratio['sequential']['median']:.2f})"
+        latency = f"{row['latency_ms']['ours']:.2f} ms"
+        lines.append((f"`{row['model']}`", latency, kept, *(_interval(ratio[p]) for p in peers)))
+    mean = (f"{results['geomean'][peer]:.2f}" for peer in peers)
+    return _table([*lines, ("geometric mean", "", "", *mean)])
+
+
+def _kept() -> str:
+    """Where another run kept another policy: both are said."""
+    benched = {row["model"]: row for row in _read("bench")["networks"]}
+    differing = [
+        (row, benched[row["model"]])
+        for row in _read("optimize")["figures"]
+        if row["model"] in benched and row["kept"] != benched[row["model"]]["kept"]
+    ]
+    if not differing:
+        return "In the run of [the networks' page](networks.md) the same policies were kept.\n"
+    said = "; ".join(
+        f"of `{row['model']}` `{row['kept']}` "
+        f"({row['confirmed']['sequential']['ratio']:.3f} of sequential), here `{other['kept']}`"
+        for row, other in differing
+    )
+    return f"In another run, that of [the networks' page](networks.md), others were kept: {said}.\n"
+
+
+def _vdevice() -> str:
+    lines = [("network", "bound", *_POLICIES, "predicted on 16 lanes")]
+    for row in _read("vdevice")["figures"]:
+        bound, predicted = max(row["bound_ms"].values()), row["predicted_ms"]["16"]
+        ratios = (f"{row['latency_ms'][policy] / bound:.2f}" for policy in _POLICIES)
+        gain = predicted["sequential"] / predicted["ios-holistic"]
+        lines.append((f"`{row['network']}`", f"{bound:.2f} ms", *ratios, f"{gain:.2f}"))
+    return _table(lines)
+
+
+def _interval(ratio: Any) -> str:
+    return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+
+
+def _table(lines: list[tuple[str, ...]]) -> str:
+    rows = [f"| {' | '.join(cells)} |" for cells in lines]
+    rows.insert(1, "|" + "---|" * len(lines[0]))
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv[1:]:
+        raise SystemExit(page() != PAGE.read_text())
+    PAGE.write_text(page())
