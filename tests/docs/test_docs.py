@@ -55,3 +55,20 @@ def test_files_that_documents_name_exist(document: Path) -> None:
     named += re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
     for name in named:
         assert (ROOT / name).exists() or (document.parent / name).exists(), name
+
+
+def _anchors(text: str) -> set[str]:
+    """The ids of a page's headings, as GitHub and MyST make them."""
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE
+    )
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=IDS)
+def test_links_lead_to_headings(document: Path) -> None:
+    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+    for name, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", text):
+        page = document.parent / name if name else document
+        assert anchor in _anchors(page.read_text()), f"{name}#{anchor}"
