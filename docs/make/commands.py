@@ -17,11 +17,11 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +32,20 @@ PAGE = Path(__file__).parents[1] / "commands.md"
 #: The file that the example of ``sweep`` takes.
 SWEEP = PAGE.parents[1] / "examples" / "sweep.toml"
 
-#: Where the example of ``server`` finds a tracker, and the seconds after which it is ended.
-_TRACKER, _SERVED = "127.0.0.1:9190", 15
+#: Where the example of ``server`` finds a tracker.
+_TRACKER = "127.0.0.1:9190"
 
 #: What is run for commands whose help page does not begin with what is to be shown.
 _OTHER_EXAMPLES: dict[str, tuple[str, ...]] = {
     "stats": ("tvm-ios stats inception_v3", "tvm-ios stats inception_block --json"),
     "schedule": ("tvm-ios schedule inception_block --cost v100",),
-    "optimize": (
-        "tvm-ios optimize mobilenet_v2 --batch 8 --policy ios-both,graphturbo "
-        "--max-measurements 100 -o out",
-        "tvm-ios optimize inception_block --batch 1,8 --policy ios-both "
-        "--max-measurements 40 -o app",
-    ),
+    "optimize": ("tvm-ios optimize squeezenet -o out --max-measurements 100",),
     "run": ("tvm-ios run out", "tvm-ios run out --repeat 100 --json"),
     "info": ("tvm-ios info out",),
     "explain": ("tvm-ios explain out",),
     "report": ("tvm-ios report out",),
     "trace": ("tvm-ios trace out -o trace.json --sequential",),
-    "pick": ("tvm-ios pick app",),
-    "prune": ('tvm-ios prune app "$(ls app/entries | head -1)"',),
-    "server": (f"tvm-ios server --tracker {_TRACKER} --key epyc",),
+    "server": (),  # It would run for ever.
     "memory": ("tvm-ios memory hrnet_w18_small_v1", "tvm-ios memory darts_cifar --budget 400K"),
     "bundle": ("tvm-ios bundle inception_block --arch x86-64-v3 --lanes 4 -o block.bundle -r 1",),
     "tune": ("tvm-ios tune inception_block --log log --trials 8",),
@@ -146,36 +139,40 @@ def _run(line: str, folder: Path) -> str:
     """A command line and what it printed, as Markdown."""
     print(line, file=sys.stderr)
     program = f'{shlex.quote(sys.executable)} -c "from tvm_ios.__main__ import main; main()"'
-    serves = line.startswith("tvm-ios server")
-    if serves:
-        # It would run for ever.
-        program = f"timeout --preserve-status --signal INT {_SERVED} {program}"
-    with _tracker() if serves else nullcontext():
-        completed = subprocess.run(
-            ["bash", "-c", line.replace("tvm-ios", program, 1)],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "COLUMNS": "110", "TERM": "dumb"},
-        )
+    shell = ["bash", "-c", line.replace("tvm-ios", program, 1)]
+    environment = {**os.environ, "COLUMNS": "110", "TERM": "dumb"}
+    if line.startswith("tvm-ios server"):
+        return _block(line, _first_line(shell, environment))
+    completed = subprocess.run(shell, cwd=folder, capture_output=True, text=True, env=environment)
     # A doctor that finds a problem is worth showing, too, and so is what does not fit.
-    if completed.returncode not in (0, 1) and not serves:
+    if completed.returncode not in (0, 1):
         raise SystemExit(f"{line} failed with exit code {completed.returncode}: {completed.stderr}")
-    text = completed.stdout or completed.stderr.splitlines()[0 if serves else -1]
+    text = completed.stdout or completed.stderr.splitlines()[-1]
     text = text.replace(str(folder), ".").replace(str(Path.home()), "~")
+    return _block(line, text)
+
+
+def _block(line: str, text: str) -> str:
     shown = "\n".join(row.rstrip() for row in text.rstrip().splitlines())
     return f"```console\n$ {line}\n{shown}\n```\n"
 
 
-@contextmanager
-def _tracker() -> Iterator[None]:
-    """The tracker of the server's example."""
+def _first_line(server: list[str], environment: dict[str, str]) -> str:
+    """What a server says when it has begun, beside a tracker; it is ended then."""
     host, port = _TRACKER.split(":")
     command = [sys.executable, "-m", "tvm.exec.rpc_tracker", "--host", host, "--port", port]
     silent = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=silent, stderr=silent) as running:
-        yield
-        running.terminate()
+    with (
+        subprocess.Popen(command, stdout=silent, stderr=silent) as tracker,
+        subprocess.Popen(
+            server, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        ) as running,
+    ):
+        assert running.stderr is not None
+        said = next(row for row in running.stderr if row.startswith("tvm-ios: "))
+        os.killpg(running.pid, signal.SIGINT)
+        tracker.terminate()
+    return said
 
 
 if __name__ == "__main__":
