@@ -24,6 +24,7 @@ from tvm_ios.papers.memory.peaks import (
     problem_of,
     scheduler_options_of,
     seconds_row,
+    why_other,
 )
 from tvm_ios.papers.memory.structure import nodes
 from tvm_ios.papers.row import How, Row
@@ -110,8 +111,9 @@ def partitions(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
             "heuristic partition": steps.once(peak, network, options, "fusion-ilp", _WHOLE)["peak"],
         }
         for name, value in values.items():
-            lost = f"{ours[name] / best - 1:.1%} above the optimum"
-            theirs = f"published {value / values['optimal'] - 1:.1%}"
+            above, theirs = ours[name] / best - 1, value / values["optimal"] - 1
+            lost = f"{above:.1%} above the optimum, published {theirs:.1%}"
+            lost = "" if name == "optimal" else lost
             yield Row(
                 f"{label}, {name}",
                 value,
@@ -119,7 +121,7 @@ def partitions(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
                 "KB",
                 How.COUNTED,
                 command=command(network, options, *_OPTIONS[name]),
-                note="" if name == "optimal" else f"{lost}, {theirs}",
+                note="; ".join(filter(None, (lost, why_other(label)))),
             )
 
 
