@@ -39,13 +39,19 @@ _TRACKER = "127.0.0.1:9190"
 _OTHER_EXAMPLES: dict[str, tuple[str, ...]] = {
     "stats": ("tvm-ios stats inception_v3", "tvm-ios stats inception_block --json"),
     "schedule": ("tvm-ios schedule inception_block --cost v100",),
-    "optimize": ("tvm-ios optimize squeezenet -o out --max-measurements 100",),
+    "optimize": (
+        "tvm-ios optimize squeezenet --policy ios-both,rammer --max-measurements 100 -o out",
+        "tvm-ios optimize inception_block --batch 1,8 --policy ios-both "
+        "--max-measurements 40 -o app",
+    ),
     "run": ("tvm-ios run out", "tvm-ios run out --repeat 100 --json"),
     "info": ("tvm-ios info out",),
     "explain": ("tvm-ios explain out",),
     "report": ("tvm-ios report out",),
     "trace": ("tvm-ios trace out -o trace.json --sequential",),
-    "server": (),  # It would run for ever.
+    "pick": ("tvm-ios pick app",),
+    "prune": ('tvm-ios prune app "$(ls app/entries | head -1)"',),
+    "server": (f"tvm-ios server --tracker {_TRACKER} --key epyc",),
     "memory": ("tvm-ios memory hrnet_w18_small_v1", "tvm-ios memory darts_cifar --budget 400K"),
     "bundle": ("tvm-ios bundle inception_block --arch x86-64-v3 --lanes 4 -o block.bundle -r 1",),
     "tune": ("tvm-ios tune inception_block --log log --trials 8",),

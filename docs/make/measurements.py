@@ -68,7 +68,7 @@ def _kept() -> str:
 
 
 def _vdevice() -> str:
-    lines = [("network", "bound", *_POLICIES, "predicted on 16 lanes")]
+    lines: list[tuple[str, ...]] = [("network", "bound", *_POLICIES, "predicted on 16 lanes")]
     for row in _read("vdevice")["figures"]:
         bound, predicted = max(row["bound_ms"].values()), row["predicted_ms"]["16"]
         ratios = (f"{row['latency_ms'][policy] / bound:.2f}" for policy in _POLICIES)
