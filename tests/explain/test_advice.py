@@ -48,10 +48,16 @@ def bounded(region: Region, **seconds: float) -> Region:
             ("critical path: both lanes wait 40%", "the chain a → … → c"),
         ),
         (
+            replace(BUSY, busy=0.5, waiting=0.1, launching=0.4, launches=60),
+            False,
+            ("launch overhead: 60 launches at 13.3 µs take 40%", "ios-merge", "fewer lanes"),
+        ),
+        (
             replace(BUSY, busy=0.5, waiting=0.1, launching=0.4),
             False,
-            ("launch overhead: 6 launches at 133.3 µs take 40%", "ios-merge", "fewer lanes"),
+            ("lanes were not running 40% of the time: 133 µs before each launch", "quiet"),
         ),
+        (replace(BUSY, flops=280_000_000), True, ("at 280% of the arithmetic peak", "quiet")),
     ],
 )
 def test_the_numbers_choose_the_sentence(region: Region, searched: bool, words: tuple[str]) -> None:

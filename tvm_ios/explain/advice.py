@@ -11,6 +11,10 @@ _MUCH = 0.15
 #: Shares of a bound from which there is little left to gain.
 _NEAR = 0.85
 _FULL = 0.7
+#: Of the measured arithmetic peak: a measurement is not worse than that on a quiet machine.
+_POSSIBLE = 1.1
+#: Seconds of a launch; where one seems to take longer, its lane was not running.
+_LONGEST_LAUNCH = 100e-6
 #: Floating-point operations a byte below which a kernel only moves data.
 _MOVES_DATA = 1.0
 
@@ -51,6 +55,12 @@ def advise(
 
 def _about_launches(region: Region, lanes: int) -> str:
     each = region.launching * region.seconds * lanes / max(region.launches, 1)
+    if each > _LONGEST_LAUNCH:
+        return (
+            f"lanes were not running {region.launching:.0%} of the time: {each * 1e6:.0f} µs "
+            "before each launch are not its own, other work had the CPUs: ask again on a quiet "
+            "machine"
+        )
     return (
         f"launch overhead: {region.launches} launches at {each * 1e6:.1f} µs take "
         f"{region.launching:.0%} of the time: fewer and larger units help (merged convolutions: "
@@ -91,6 +101,11 @@ def _about_kernels(region: Region, peaks: Peaks, lanes: int, tunable: Collection
         return (
             f"memory-bound: {lost} do not stay in the caches, and reading and writing them takes "
             f"{memory:.0%} of the time: only fewer bytes help (larger units, sub-graph instances)"
+        )
+    if reached > _POSSIBLE:
+        return (
+            f"at {reached:.0%} of the arithmetic peak that was measured, so other work slowed that "
+            "measurement: ask again on a quiet machine"
         )
     if reached >= _FULL:
         return (
