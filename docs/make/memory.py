@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tvm_ios.papers.catalogue import item_named
+from tvm_ios.papers.memory.peaks import NETWORKS
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "memory.md"
 TEXT = ROOT / "docs" / "make" / "memory_text.md"
@@ -20,15 +23,8 @@ RANDOM = ROOT / "benchmarks" / "results" / "memory_random.json"
 
 #: Peak KB of reverse post-order and of the best order, table II of the paper.
 PUBLISHED = {
-    "nasnet_a_mobile": (4405, 3943),
-    "amoebanet_a": (10510, 7732),
-    "darts": (1764, 1764),
-    "randwire_small_1": (5494, 4538),
-    "randwire_small_2": (6927, 6210),
-    "randwire_small_3": (5255, 4777),
-    "hrnet_w18_small_v1_256": (7936, 6368),
-    "hrnet_w18_small_v2_256": (7936, 6432),
-    "hrnet_w32_256": (7936, 7296),
+    NETWORKS[label][0]: (peaks["rpo"], peaks["fusion-ilp"])
+    for label, peaks in item_named("memory-aware-scheduling/table-2").values.items()
 }
 
 

@@ -35,7 +35,7 @@ def test_commands_md_documents_every_command_and_option() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["networks", "measurements", "memory", "cuda", "unit_kernels", "readme"]
+    "name", ["networks", "measurements", "memory", "papers", "cuda", "unit_kernels", "readme"]
 )
 def test_pages_of_measurements_are_what_was_measured(name: str) -> None:
     maker = load_maker(name)

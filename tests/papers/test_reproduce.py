@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command_line import tvm_ios
-from tvm_ios.papers.catalogue import all_items
+from tvm_ios.papers.catalogue import all_items, item_named
 from tvm_ios.papers.row import Agreement
 
 #: The same as another one, an illustration, not possible, and one that is counted at once.
@@ -17,6 +18,7 @@ NAMES = (
     "rammer-osdi20/figure-21",
     "ios-thesis/figure-3.4",
 )
+RESULT = Path(__file__).parents[2] / "benchmarks" / "results" / "papers.json"
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +60,20 @@ def test_what_is_no_table_is_refused() -> None:
     tvm_ios("reproduce", "ios-thesis/table-3.2").refuses(
         "ios-thesis/table-3.2", "ios-thesis/table-4.2"
     )
+
+
+def test_results_are_of_these_texts() -> None:
+    items = {item["name"]: item for item in json.loads(RESULT.read_text())["items"]}
+    assert list(items) == [item.name for item in all_items()]
+    for name, item in items.items():
+        assert item["error"] is None, name
+        assert item["rows"], name
+        described = item_named(item["same_as"] or name)
+        # A value may be shown as others, such as milliseconds as images a second.
+        assert len(item["rows"]) >= len(described.flat_values()), name
+        labels = [(row["label"], row["unit"]) for row in item["rows"]]
+        assert len(labels) == len(set(labels)), name
+        for row in item["rows"]:
+            differs = row["agreement"] in (Agreement.DIRECTION, Agreement.NO)
+            unexplained = (differs or row["ours"] is None) and not row["note"]
+            assert not unexplained, (name, row["label"])

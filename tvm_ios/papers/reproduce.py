@@ -6,9 +6,10 @@ import multiprocessing
 import os
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ class Reproduced:
     rows
         Of it, or of the one that it is the same as; none if they failed.
     seconds
-        Of a core, that they took now; what is kept of earlier runs takes none.
+        Of a core, that they took now or, where they are kept, in an earlier run.
     error
         Why there are none, in one sentence.
     """
@@ -74,7 +75,7 @@ def reproduce(
     pool = ThreadPoolExecutor(workers)
     try:
         running: dict[Future[dict[str, Any]], str] = {}
-        for name in sorted(wanted):
+        for name in _in_turn(wanted):
             if _is_data(item_named(name)):
                 done[name] = _finished(name, _make(name, Steps(folder)))
             else:
@@ -92,6 +93,15 @@ def reproduce(
         for child in multiprocessing.active_children():
             child.kill()
     return tuple(replace(done[item.same_as or item.name], item=item) for item in items)
+
+
+def _in_turn(names: Iterable[str]) -> list[str]:
+    """One of each text after another: those of one text ask for the same, and would wait for it."""
+    by_text: dict[str, list[str]] = {}
+    for name in sorted(names):
+        by_text.setdefault(name.partition("/")[0], []).append(name)
+    turns = zip_longest(*by_text.values())
+    return [name for turn in turns for name in turn if name is not None]
 
 
 def _is_data(item: Item) -> bool:
@@ -130,7 +140,7 @@ def _work(sender: Connection, parent: int, name: str, folder: Path, anew: bool) 
 def _make(name: str, steps: Steps) -> dict[str, Any]:
     begin = time.process_time()
     rows = [row.to_json() for row in rows_of(item_named(name), steps)]
-    return {"rows": rows, "seconds": time.process_time() - begin}
+    return {"rows": rows, "seconds": time.process_time() - begin + steps.kept_seconds}
 
 
 def _finished(name: str, outcome: dict[str, Any]) -> Reproduced:

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,12 +28,18 @@ class Steps:
         Where there is a file for each.
     anew
         Whether what is there counts for nothing.
+
+    Attributes
+    ----------
+    kept_seconds
+        Seconds of a core that all that was there already had taken.
     """
 
     def __init__(self, folder: Path, anew: bool = False) -> None:
         self._folder = folder
         self._anew = anew
         self._done: set[Path] = set()
+        self.kept_seconds = 0.0
 
     def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What a function gives for some arguments, computed if that is not known.
@@ -60,17 +67,21 @@ class Steps:
             known = None if self._anew and path not in self._done else _read(path, function)
             if known is None:
                 known = self._computed(path, name, function, arguments)
+            elif path not in self._done:
+                self.kept_seconds += known.get("seconds", 0.0)
         self._done.add(path)
         return known["result"]
 
     def _computed(
         self, path: Path, name: str, function: Callable[..., Any], arguments: tuple[Any, ...]
     ) -> dict[str, Any]:
+        begin = time.process_time()
         record = {
             **_FORMAT,
             "function": name,
             "arguments": arguments,
             "result": function(*arguments),
+            "seconds": time.process_time() - begin,
             "surroundings": surroundings(),
             "sources": loaded_sources(),
         }

@@ -82,7 +82,7 @@ def _lstm(graph: OpGraph) -> dict[str, int]:
 def _seq2seq(graph: OpGraph) -> dict[str, int]:
     return {
         "encoder input length": _input_length(graph),
-        "encoder layers": len(_parts(graph, r"encoder/step0/layer\d+")),
+        "encoder layers": len(_parts(graph, r"encoder\d+/step0")),
         "hidden size": _recurrent_weights(graph)[0][1] // 4,
         "decoder output length": len(_parts(graph, r"decoder/step\d+")),
         "decoder layers": len(_parts(graph, r"decoder/step0/layer\d+")),
