@@ -89,8 +89,8 @@ $(RELAY_STAMP): $(wildcard tests/relay/environment/*)
 	RELAY_BASE=/path/to/python3.11" >&2; exit 1)
 	$(RELAY_BASE) -m venv $(RELAY)
 	$(RELAY)/bin/python -m pip install --quiet --upgrade pip
-	$(RELAY)/bin/python -m pip install --quiet --no-deps bitblas==0.1.0.post1
 	$(RELAY)/bin/python -m pip install --quiet -r tests/relay/environment/requirements.txt
+	$(RELAY)/bin/python -m pip install --quiet --no-deps bitblas==0.1.0.post1
 	mkdir -p $(RELAY)/lib/no-driver
 	$(CC) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $(RELAY)/lib/no-driver/libcuda.so.1 tests/relay/environment/libcuda.c
 	install tests/relay/environment/relay-python $(RELAY)/bin/relay-python
