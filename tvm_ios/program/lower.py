@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
-from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.lane_writer import LaneWriter
 from tvm_ios.program.lanes import allocate_lanes
 from tvm_ios.program.program import Part, Program, UnitCode
 from tvm_ios.program.program_builder import (
     NO_PARTS,
+    BegunWork,
     ConstantName,
     LoweringError,
     ProgramBuilder,
@@ -137,7 +138,7 @@ def lower_stages(
         if stage.strategy is Strategy.CO_SCHEDULE and stage not in merged:
             placement = placements.get(position, ())
             reject_misfit(graph, stage, placement, code, lanes)
-            _emit_placed(builder, writer, stage_groups[0], placement)
+            _emit_placed(graph, builder, writer, stage_groups[0], placement)
         else:
             teams = group_teams(graph, stage, len(stage_groups), lanes, unit_latency)
             for team, (units, unit_code) in _in_launch_order(
@@ -268,14 +269,29 @@ def reject_misfit(
 
 
 def _emit_placed(
-    builder: ProgramBuilder, writer: LaneWriter, group: tuple[_Work, ...], placement: Placement
+    graph: OpGraph,
+    builder: ProgramBuilder,
+    writer: LaneWriter,
+    group: tuple[_Work, ...],
+    placement: Placement,
 ) -> None:
     codes = {unit: code for (unit,), code in group}
-    begun = {unit: builder.begin((unit,), code) for unit, code in codes.items() if not code.calls}
+    begun: dict[int, BegunWork] = {}
+
+    def begin(unit: int) -> None:
+        # Units are numbered as data flows: those without launches come before what reads them.
+        for source in bits(graph.predecessors[unit]):
+            if source in codes and source not in begun:
+                begin(source)
+        begun[unit] = builder.begin((unit,), codes[unit])
+
     for (unit, phase), shares in itertools.groupby(placement, lambda s: (s.unit, s.phase)):
         if unit not in begun:
-            begun[unit] = builder.begin((unit,), codes[unit])
+            begin(unit)
         builder.emit_phase(writer, begun[unit], phase, ranges_of(shares))
+    for unit in codes:
+        if unit not in begun:
+            begin(unit)
 
 
 def ranges_of(shares: Iterable[Share]) -> list[tuple[int, int, int]]:
