@@ -5,12 +5,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.persistent_lanes import program_of
 from tests.random_units import VECTOR, Case, cases
 from tests.refusals import refused
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.happens_before import RaceError, check_races, ordered_launches
 from tvm_ios.program.lower import lower, lower_stages, recorded_latency
+from tvm_ios.program.persistent_lowering import lower_persistent
 from tvm_ios.program.program import BufferType, Launch, PhaseCall, Program, Role, UnitCode, Wait
 from tvm_ios.program.program_builder import LoweringError, tensor_names
 from tvm_ios.schedule.placement import Share
@@ -315,3 +317,16 @@ def test_a_unit_of_no_code_in_a_co_scheduled_stage_emits_nothing() -> None:
     program = lower(graph, placed, code, lanes=2)
     assert lanes_of(program) == {"u0": {1}}
     assert set(program.units) == {"u0", "u1"}
+
+
+def test_units_of_a_co_scheduled_stage_are_numbered_as_data_flows() -> None:
+    graph = chain((0,), (1,), (1,), (2, 3), (4,))
+    code = simple_code(graph)
+    code[3] = replace(code[3], calls=())
+    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2, 3, 4),))
+    placement = tuple(Share(unit, 0, 0, 0, 4) for unit in (0, 1, 2, 4))
+    placed = replace(schedule(graph, stage), placements={0: placement})
+    program = lower(graph, placed, code, lanes=2)
+    one_kernel = program_of(lower_persistent(graph, stage, placement, code, lanes=2))
+    assert program.units == one_kernel.units == ("u0", "u1", "u2", "u3", "u4")
+    assert program.uses == one_kernel.uses

@@ -4,6 +4,7 @@
 - compiled_unit: what lowering knows of a unit's code
 - constant_transform: how constants are packed for kernels
 - lower: from a schedule and units' code to a program, on program_builder, lane_writer and lanes
+- placed: units whose rTasks a placement puts on lanes
 - joins: where tensors lie that are joined to others, so that nothing is copied
 - happens_before: which launches are ordered, and whether a program is free of races
 - memory_plan: where buffers lie in one arena; arena/ makes and checks such plans

@@ -13,24 +13,23 @@ No barrier stands between stages, because the waits that the data needs imply th
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
-from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.lane_writer import LaneWriter
 from tvm_ios.program.lanes import allocate_lanes
+from tvm_ios.program.placed import emit_placed, reject_misfit
 from tvm_ios.program.program import Part, Program, UnitCode
 from tvm_ios.program.program_builder import (
     NO_PARTS,
-    BegunWork,
     ConstantName,
     LoweringError,
     ProgramBuilder,
     work_name,
 )
-from tvm_ios.schedule.placement import Placement, Share, fault_of
+from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
@@ -138,7 +137,7 @@ def lower_stages(
         if stage.strategy is Strategy.CO_SCHEDULE and stage not in merged:
             placement = placements.get(position, ())
             reject_misfit(graph, stage, placement, code, lanes)
-            _emit_placed(graph, builder, writer, stage_groups[0], placement)
+            emit_placed(graph, builder, writer, {u: code[u] for u in stage.units}, placement)
         else:
             teams = group_teams(graph, stage, len(stage_groups), lanes, unit_latency)
             for team, (units, unit_code) in _in_launch_order(
@@ -241,65 +240,3 @@ def team_width(units: tuple[int, ...], team: int, unit_latency: UnitLatency | No
     if unit_latency is None or others:
         return team
     return min(range(1, team + 1), key=lambda lanes: unit_latency(unit, lanes))
-
-
-def reject_misfit(
-    graph: OpGraph,
-    stage: Stage,
-    placement: Placement,
-    code: Mapping[int, UnitCode],
-    lanes: int,
-) -> None:
-    """Refuse a placement that is none of the stage's units, of their code, or of these lanes."""
-    if fault := fault_of(graph, stage.units, placement):
-        raise LoweringError(f"a co-scheduled stage {fault}: search again")
-    tiles: dict[tuple[int, int], int] = {}
-    for share in placement:
-        if share.lane >= lanes:
-            raise LoweringError(f"the schedule is for more lanes than {lanes}: search again")
-        place = (share.unit, share.phase)
-        tiles[place] = max(tiles.get(place, 0), share.end)
-    calls = {(u, phase): c.tiles for u in stage.units for phase, c in enumerate(code[u].calls)}
-    for unit, phase in sorted(calls.keys() | tiles.keys()):
-        if calls.get((unit, phase)) != tiles.get((unit, phase)):
-            raise LoweringError(
-                f"the schedule places the rTasks of other kernels of unit "
-                f"{graph.operators[unit].name!r}: search again"
-            )
-
-
-def _emit_placed(
-    graph: OpGraph,
-    builder: ProgramBuilder,
-    writer: LaneWriter,
-    group: tuple[_Work, ...],
-    placement: Placement,
-) -> None:
-    codes = {unit: code for (unit,), code in group}
-    begun: dict[int, BegunWork] = {}
-
-    def begin(unit: int) -> None:
-        # Units are numbered as data flows: those without launches come before what reads them.
-        for source in bits(graph.predecessors[unit]):
-            if source in codes and source not in begun:
-                begin(source)
-        begun[unit] = builder.begin((unit,), codes[unit])
-
-    for (unit, phase), shares in itertools.groupby(placement, lambda s: (s.unit, s.phase)):
-        if unit not in begun:
-            begin(unit)
-        builder.emit_phase(writer, begun[unit], phase, ranges_of(shares))
-    for unit in codes:
-        if unit not in begun:
-            begin(unit)
-
-
-def ranges_of(shares: Iterable[Share]) -> list[tuple[int, int, int]]:
-    """Lane, begin and end of one phase's launches: on a lane neighbours are one."""
-    ranges: list[tuple[int, int, int]] = []
-    for share in sorted(shares, key=lambda s: (s.lane, s.begin)):
-        if ranges and ranges[-1][0] == share.lane and ranges[-1][2] == share.begin:
-            ranges[-1] = (share.lane, ranges[-1][1], share.end)
-        else:
-            ranges.append((share.lane, share.begin, share.end))
-    return ranges

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import groupby
 
 from tvm_ios.graph.op_graph import OpGraph, bits
-from tvm_ios.program.lower import ranges_of, reject_misfit
 from tvm_ios.program.persistent import PersistentProgram, ROperator, RTasks
+from tvm_ios.program.placed import emit_placed, reject_misfit
 from tvm_ios.program.program import Launch, Part, UnitCode
 from tvm_ios.program.program_builder import NO_PARTS, ConstantName, ProgramBuilder
 from tvm_ios.schedule.placement import Placement
@@ -45,11 +44,7 @@ def lower_persistent(
         graph, [((unit,), code[unit]) for unit in stage.units], constant_name, parts
     )
     writer = _Writer(lanes)
-    begun = {u: builder.begin((u,), code[u]) for u in stage.units if not code[u].calls}
-    for (unit, phase), shares in groupby(placement, lambda share: (share.unit, share.phase)):
-        if unit not in begun:
-            begun[unit] = builder.begin((unit,), code[unit])
-        builder.emit_phase(writer, begun[unit], phase, ranges_of(shares))
+    emit_placed(graph, builder, writer, {u: code[u] for u in stage.units}, placement)
     empty = builder.program(((),))
     return PersistentProgram(
         lanes=tuple(map(tuple, writer.steps)),
