@@ -32,8 +32,8 @@ from runtime_ext.deployment.machine import machine_of
 from runtime_ext.execution.bound_model import onnx_session
 from runtime_ext.named_target import target_of
 from tvm_ios.api import compile_unmeasured
-from tvm_ios.api.combinations import combinations
-from tvm_ios.api.deployed import Making, optimize_deployment
+from tvm_ios.api.deployments.combinations import combinations
+from tvm_ios.api.deployments.deployed import Making, optimize_deployment
 from tvm_ios.cli.frame.output import console, progress_bars
 from tvm_ios.deployment.registry import DeploymentError
 from tvm_ios.files.array_files import Array

@@ -21,7 +21,7 @@ from rich.table import Table
 from relay_passes.search_options import SearchOptions
 from runtime_ext.machine.this_machine import available_lanes
 from tvm_ios.api import compile_unmeasured
-from tvm_ios.api.report import page_document, write_page
+from tvm_ios.api.documents.page import page_document, write_page
 from tvm_ios.cli.frame.output import console
 
 # The browser is that of the tests, which stand beside this folder.

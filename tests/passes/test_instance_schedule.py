@@ -18,7 +18,7 @@ from relay_passes.prepared import Prepared
 from runtime_ext.build import build
 from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
-from tvm_ios.api.report import page_document
+from tvm_ios.api.documents.page import page_document
 from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
 from tvm_ios.schedule.instance_plan import (
     InstancePlan,

@@ -27,7 +27,7 @@ from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
 from tests.refusals import refused
 from tests.relay.relay_sketch import RelaySketch, inputs_of, mixed, module_of, run
-from tvm_ios.api.report import page_document
+from tvm_ios.api.documents.page import page_document
 from tvm_ios.errors import SearchError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.lazy import Budget

@@ -11,7 +11,7 @@ import pytest
 from tests.page_tools import AXE, HOW
 from tests.report.browser import chromium, faults_by_axe, opened
 from tests.small_executable import save_small_executable
-from tvm_ios.api.report import page_document, write_page
+from tvm_ios.api.documents.page import page_document, write_page
 
 pytestmark = [
     pytest.mark.slow,

@@ -12,17 +12,18 @@
     Load a model as operators, or as units.
 ``tune.py``, ``bundle.py``
     Tune a model's kernels; pack a model for other machines.
-``trace.py``, ``report.py``
-    A run for Perfetto; a page that shows an executable, or what a bundle found.
-``explained.py``, ``bundled.py``
-    What these say of an executable's run, and of a bundle's results, as plain data.
+``trace.py``
+    A run for Perfetto.
+``documents/``
+    An executable's run and a bundle's results as plain data, and pages of them.
 ``tails.py``
     Whether a model that was cut in two computes the same.
-``candidates.py``, ``contests.py``, ``located.py``, ``optimized.py``
-    What ``optimize`` tries, how it compares, where a wrong program goes wrong, and what it gives.
+``candidates.py``, ``contests.py``, ``fleet_contests.py``, ``located.py``, ``optimized.py``
+    What ``optimize`` tries, how it compares, here and on a fleet, where a wrong program goes wrong,
+    and what it gives.
 ``destination.py``
     Where a program goes that was kept.
-``deployed.py``, ``combinations.py``, ``entries.py``, ``recipes.py``
+``deployments/``
     Make a deployment: what its programs are made for, how one becomes an entry, and what other
     machines recorded.
 ``programs.py``

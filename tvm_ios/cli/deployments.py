@@ -11,7 +11,7 @@ from tvm_ios.models.source import ModelSource
 
 if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
-    from tvm_ios.api.deployed import Deployed
+    from tvm_ios.api.deployments.deployed import Deployed
 
 
 def make_deployment(
@@ -38,15 +38,15 @@ def make_deployment(
     logs
         A folder of what was recorded or scheduled elsewhere; nothing is measured then.
     making
-        More of :class:`tvm_ios.api.deployed.Making`.
+        More of :class:`tvm_ios.api.deployments.deployed.Making`.
 
     Raises
     ------
     UserError
-        As :func:`tvm_ios.api.deployed.optimize_deployment`.
+        As :func:`tvm_ios.api.deployments.deployed.optimize_deployment`.
     """
-    from tvm_ios.api.combinations import Combination, combinations, combinations_of
-    from tvm_ios.api.recipes import read_recipes
+    from tvm_ios.api.deployments.combinations import Combination, combinations, combinations_of
+    from tvm_ios.api.deployments.recipes import read_recipes
 
     others: list[str] = []
     if logs is None:
@@ -64,7 +64,7 @@ def make_deployment(
         return options(combination.lanes, arch=combination.arch, runs_here=False)
 
     # It imports what searches need: TVM, which counts its threads as the options say.
-    from tvm_ios.api.deployed import Making, optimize_deployment
+    from tvm_ios.api.deployments.deployed import Making, optimize_deployment
 
     done = optimize_deployment(wanted, Making(folder, options_of, **making))
     return replace(done, left_out=(*others, *done.left_out))

@@ -65,7 +65,7 @@ def explain(
     """
     from runtime_ext.execution.foreign_build import ForeignBuild
     from runtime_ext.explain import explain as find_out
-    from tvm_ios.api.explained import explanation_json
+    from tvm_ios.api.documents.executable import explanation_json
     from tvm_ios.measuring.timing_device import open_timing_device
     from tvm_ios.plot import plot_run, require_picture, save_picture
 

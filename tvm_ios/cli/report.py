@@ -51,7 +51,7 @@ def report(
     to. An executable runs on random inputs for it. Of a bundle it shows what was measured there, of
     a deployment the program that this machine takes for the smallest batch.
     """
-    from tvm_ios.api.report import page_document, require_page, write_page
+    from tvm_ios.api.documents.page import page_document, require_page, write_page
     from tvm_ios.measuring.timing_device import open_timing_device
 
     output = output or Path(f"{executable.with_suffix('').name or 'report'}.html")

@@ -52,7 +52,7 @@ def trace(
     A counter has the bytes of the arena in use. Inputs are random.
     """
     from runtime_ext.explain import explain
-    from tvm_ios.api.explained import require_ours
+    from tvm_ios.api.documents.executable import require_ours
     from tvm_ios.api.trace import require_trace, trace_executable
     from tvm_ios.measuring.timing_device import open_timing_device
 

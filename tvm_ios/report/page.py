@@ -26,7 +26,7 @@ def render(documents: Sequence[Mapping[str, Any]], title: str) -> str:
     Parameters
     ----------
     documents
-        What :func:`tvm_ios.api.report.page_document` gives.
+        What :func:`tvm_ios.api.documents.page.page_document` gives.
     title
         The page's title.
 

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from tvm_ios.cli.frame.output import console, print_json
 
 if TYPE_CHECKING:
-    from tvm_ios.api.deployed import Deployed
+    from tvm_ios.api.deployments.deployed import Deployed
     from tvm_ios.deployment.entry import Entry
 
 

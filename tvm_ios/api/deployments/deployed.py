@@ -8,8 +8,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.api.combinations import Combination, Recipe
-from tvm_ios.api.entries import PaddingError, PlaceInDeployment
+from tvm_ios.api.deployments.combinations import Combination, Recipe
+from tvm_ios.api.deployments.entries import PaddingError, PlaceInDeployment
 from tvm_ios.api.measured import optimize
 from tvm_ios.api.unmeasured import compile_unmeasured
 from tvm_ios.contest.outputs import VerificationError, Verify

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvm_ios.api.bundled import bundle_document, is_bundle
-from tvm_ios.api.explained import executable_document
+from tvm_ios.api.documents.bundle import bundle_document, is_bundle
+from tvm_ios.api.documents.executable import executable_document
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import require_writable, write_atomically
 from tvm_ios.report.page import render
@@ -55,11 +55,11 @@ def page_document(
     path
         What ``tvm-ios optimize`` or ``tvm-ios bundle`` wrote.
     repeat, device
-        As of :func:`tvm_ios.api.explained.executable_document`.
+        As of :func:`tvm_ios.api.documents.executable.executable_document`.
 
     Raises
     ------
     UserError
-        As of that function, or as :func:`tvm_ios.api.bundled.bundle_document`.
+        As of that function, or as :func:`tvm_ios.api.documents.bundle.bundle_document`.
     """
     return bundle_document(path) if is_bundle(path) else executable_document(path, repeat, device)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.api.combinations import Recipe
+from tvm_ios.api.deployments.combinations import Recipe
 from tvm_ios.costs.log import read_header
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object, natural
