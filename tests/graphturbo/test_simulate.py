@@ -13,8 +13,9 @@ from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.cluster.engines import Engine, StepWork, TileWork, layer_by_layer
 from tvm_ios.graphturbo.cluster.overlap import across_layers
+from tvm_ios.graphturbo.cluster.simulate import Optimisations, Simulation, simulate
 from tvm_ios.graphturbo.cluster.spilling import Scope
-from tvm_ios.graphturbo.cluster.tasks import INPUT
+from tvm_ios.graphturbo.cluster.tasks import INPUT, ClusterProgram
 from tvm_ios.graphturbo.cluster.variants import VARIANTS, Variants, tune_batch
 
 #: One byte a second from memory, 10 and 100 from the buffers; a hundred operations, fifty others.
@@ -133,6 +134,26 @@ def test_what_variants_move_and_compute(model: Any, local: int) -> None:
     assert variants["prefetch"].seconds <= variants["instances"].seconds * (1 + 1e-9)
     by_piece = {n: variants[n].traffic[Scope.MEMORY] for n in ("layers", "local")}
     assert by_piece["local"] <= by_piece["layers"]
+
+
+def test_what_was_simulated_to_choose_is_not_simulated_again() -> None:
+    simulated: list[ClusterProgram] = []
+
+    def count(program: ClusterProgram, *arguments: Any) -> Simulation:
+        simulated.append(program)
+        return simulate(program, *arguments)
+
+    variants = Variants(chain(8), DEVICE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tvm_ios.graphturbo.cluster.variants.simulate", count)
+        _, chosen = variants.split("instances")
+        to_choose = len(simulated)
+        seconds = variants["instances"].seconds
+    assert len(simulated) == to_choose > 1
+    assert seconds == simulate(chosen, DEVICE, Optimisations(Scope.LOCAL)).seconds
+    assert seconds == min(
+        simulate(way, DEVICE, Optimisations(Scope.LOCAL)).seconds for way in simulated
+    )
 
 
 def test_the_variants_of_a_chain_of_convolutions() -> None:

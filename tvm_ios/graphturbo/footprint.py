@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.box import Box, hull, volume, whole
@@ -106,6 +106,23 @@ def nbytes(layers: Layers, tensor: int, box: Box) -> int:
     return volume(box) * described.nbytes // max(1, volume(whole(described.shape)))
 
 
+def live_bytes(lives: Iterable[tuple[int, int, int]], steps: int) -> list[int]:
+    """For each step the bytes that are live in it.
+
+    Parameters
+    ----------
+    lives
+        Of each tensor the first and the last step that it is live in, and its bytes.
+    steps
+        How many there are.
+    """
+    change = [0] * (steps + 1)
+    for first, last, size in lives:
+        change[first] += size
+        change[last + 1] -= size
+    return list(accumulate(change[:-1]))
+
+
 def _peak(
     layers: Layers, order: list[int], boxes: Mapping[int, Box], owned: Mapping[int, Box]
 ) -> int:
@@ -122,9 +139,5 @@ def _peak(
             if tensor in boxes:
                 first[tensor] = step
                 last.setdefault(tensor, step)
-    change = [0] * (steps + 1)
-    for tensor, begin in first.items():
-        size = nbytes(layers, tensor, boxes[tensor])
-        change[begin] += size
-        change[last[tensor] + 1] -= size
-    return max(itertools.accumulate(change[:-1]), default=0)
+    lives = ((begin, last[t], nbytes(layers, t, boxes[t])) for t, begin in first.items())
+    return max(live_bytes(lives, steps), default=0)

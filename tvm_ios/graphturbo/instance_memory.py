@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graphturbo.box import common
-from tvm_ios.graphturbo.footprint import nbytes
+from tvm_ios.graphturbo.footprint import live_bytes, nbytes
 from tvm_ios.graphturbo.planned import Planned, planned_instances
 from tvm_ios.ios.stage_memory import stages_peak
 from tvm_ios.schedule.schedule import Schedule
@@ -179,8 +178,5 @@ class _Tensors:
 
 
 def _peak(lives: Sequence[tuple[int, int, int]]) -> int:
-    change = [0] * (max((end for _, end, _ in lives), default=0) + 2)
-    for begin, end, size in lives:
-        change[begin] += size
-        change[end + 1] -= size
-    return max(accumulate(change))
+    steps = max((last for _, last, _ in lives), default=-1) + 1
+    return max(live_bytes(lives, steps), default=0)

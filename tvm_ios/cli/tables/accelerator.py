@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter, defaultdict
 
 from rich.markup import escape
 from rich.table import Table
@@ -76,9 +77,11 @@ def _instances(plan: AcceleratorPlan) -> Table:
         f"{kib(plan.chosen.capacity)} KiB"
     )
     spans = plan.spans()
+    moves: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for move in program.moves:
+        moves[move.reader][move.movement.value] += 1
     for number in program.order[:_SHOWN]:
         instance = program.instances.instances[number]
-        kinds = [move.movement.value for move in program.moves if move.reader == number]
         lies = {
             plan.simulation.scopes[number, t].value
             for t in instance.owned
@@ -88,7 +91,7 @@ def _instances(plan: AcceleratorPlan) -> Table:
             f"{instance.subgraph}.{instance.part}",
             " x ".join(map(str, program.bindings.bind[number])),
             ", ".join(sorted(lies)),
-            ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)),
+            ", ".join(f"{count} {kind}" for kind, count in moves[number].items()),
             f"{spans[number][0] * 1e3:.3f}",
             f"{spans[number][1] * 1e3:.3f}",
         )

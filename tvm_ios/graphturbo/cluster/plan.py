@@ -12,7 +12,7 @@ from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graphturbo.cluster.engines import Engine
 from tvm_ios.graphturbo.cluster.simulate import Simulation
 from tvm_ios.graphturbo.cluster.spilling import Scope
-from tvm_ios.graphturbo.cluster.tasks import INPUT, ClusterProgram, Step
+from tvm_ios.graphturbo.cluster.tasks import ClusterProgram, Step
 from tvm_ios.graphturbo.cluster.variants import Chosen, Variants
 from tvm_ios.progress import Progress, silent
 
@@ -61,6 +61,7 @@ class AcceleratorPlan:
         simulation, order = self.simulation, self.chosen.order
         instances = self.program.instances
         key = [[i.subgraph, i.part] for i in instances.instances]
+        spans = self.spans()
         return {
             "format": "tvm-ios accelerator plan",
             "version": 1,
@@ -87,7 +88,7 @@ class AcceleratorPlan:
             },
             "warning": self.warning,
             "subgraphs": [self._subgraph(n) for n in range(len(instances.subgraphs))],
-            "instances": [self._instance(number) for number in self.program.order],
+            "instances": [self._instance(n, *spans[n]) for n in self.program.order],
             "moves": [
                 {
                     "movement": move.movement.value,
@@ -140,9 +141,9 @@ class AcceleratorPlan:
             "local_bytes": tiling.nbytes,
         }
 
-    def _instance(self, number: int) -> dict[str, Any]:
+    def _instance(self, number: int, begin: float, end: float) -> dict[str, Any]:
         instance, bindings = self.program.instances.instances[number], self.program.bindings
-        begin, end = self.spans()[number]
+        scopes = self.simulation.scopes
         return {
             "subgraph": instance.subgraph,
             "part": instance.part,
@@ -150,9 +151,9 @@ class AcceleratorPlan:
             "scope": bindings.scope[number].value,
             "peak_bytes": instance.work.peak,
             "outputs": {
-                self.graph.tensors[tensor].name: scope.value
-                for (maker, tensor), scope in self.simulation.scopes.items()
-                if maker == number and maker != INPUT and tensor in instance.owned
+                self.graph.tensors[tensor].name: scopes[number, tensor].value
+                for tensor in instance.owned
+                if (number, tensor) in scopes
             },
             "begin_ms": begin * 1e3,
             "end_ms": end * 1e3,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graphturbo.cluster.spilling import Live, Scope, place_tensors
 from tvm_ios.graphturbo.cluster.tasks import INPUT, Piece, Step
 from tvm_ios.graphturbo.cluster.tiling import WEIGHT_SHARE
+from tvm_ios.graphturbo.footprint import live_bytes
 
 
 def scopes_of(
@@ -68,12 +68,15 @@ def left_free(
     lives: Mapping[Piece, Live], scopes: Mapping[Piece, Scope], steps: int, size: int
 ) -> list[int]:
     """For each step the bytes of the global buffer that tensors leave for weights."""
-    change = [0] * (steps + 1)
-    for piece, live in lives.items():
-        if scopes[piece] is Scope.GLOBAL:
-            change[live.first] += live.nbytes
-            change[live.last + 1] -= live.nbytes
-    return [max(0, size - held) for held in accumulate(change[:-1])]
+    held = live_bytes(
+        (
+            (live.first, live.last, live.nbytes)
+            for piece, live in lives.items()
+            if scopes[piece] is Scope.GLOBAL
+        ),
+        steps,
+    )
+    return [max(0, size - nbytes) for nbytes in held]
 
 
 def weight_loads(steps: Sequence[Step], rooms: Sequence[int]) -> list[dict[int, int]]:

@@ -36,6 +36,9 @@ _EXACT = 32
 #: So many are not simulated where larger ones are: the start of their kernels alone takes long.
 _MOST = 512
 
+#: Those whose instances are the fastest of several sizes.
+_SPLIT = ("instances", "prefetch")
+
 _RULES = {
     "layers": Optimisations(Scope.MEMORY, kernel_a_layer=True),
     "astitch": Optimisations(Scope.LOCAL, spills_to_memory=True),
@@ -82,7 +85,9 @@ class Variants:
 
     def __getitem__(self, variant: str) -> Simulation:
         """What a cluster does; by the names of :data:`VARIANTS`."""
-        if variant not in self._simulated:
+        if variant in _SPLIT:
+            self.split(variant)
+        elif variant not in self._simulated:
             program = self.program(variant)
             self._simulated[variant] = simulate(program, self.device, _RULES[variant])
         return self._simulated[variant]
@@ -93,7 +98,7 @@ class Variants:
 
     def program(self, variant: str) -> ClusterProgram:
         """What a variant runs."""
-        if variant in ("instances", "prefetch"):
+        if variant in _SPLIT:
             return self.split(variant)[1]
         if variant == "local":
             return self._unsplit(self._coarse(self.device.global_buffer), stitched=True)
@@ -125,9 +130,10 @@ class Variants:
             if rules.across_layers:
                 chosen, program = self.split("instances")
                 ways.append((program, chosen))
-            timed = [(simulate(way[0], self.device, rules).seconds, way) for way in ways]
-            _, (program, chosen) = min(timed, key=lambda way: way[0])
+            timed = ((simulate(way[0], self.device, rules), way) for way in ways)
+            simulation, (program, chosen) = min(timed, key=lambda way: way[0].seconds)
             self._programs[variant] = chosen, program
+            self._simulated[variant] = simulation
         return self._programs[variant]
 
     def _compiled(
