@@ -19,7 +19,8 @@ from tvm_ios.papers.graphturbo.simulated import (
     command,
     half_precision,
     on_stcp920,
-    simulate_network,
+    tailored_on_a100,
+    vendors_row,
 )
 from tvm_ios.papers.row import How, Row
 from tvm_ios.papers.steps import Steps
@@ -78,8 +79,7 @@ def speed_ups(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
     for label, value in published.items():
         base = label.removeprefix("GraphTurbo over ").removesuffix(", average")
         if base not in bases:
-            note = "the vendor's hand-written code is not public"
-            yield Row(label, value, None, "x", How.NOT_POSSIBLE, note=note)
+            yield vendors_row(label, value, "x")
             continue
         ours = mean(_speed_up(steps, network, "prefetch", bases[base]) for network in BATCHES)
         yield Row(label, value, ours, "x", How.SIMULATED, "stcp920", note=_MEAN, neutral=1)
@@ -174,16 +174,15 @@ def engines_in_stages() -> dict[str, list[dict[str, float]]]:
 
 def tailored_resnet(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
     """Sub-graphs and instances of ResNet18-Tailor on an A100 (figure 18)."""
-    factors = steps.once(simulate_network, "resnet18_tailor", 64, "a100")["factors"]
+    simulated, plan_command = tailored_on_a100(steps, 64)
+    factors = simulated["factors"]
     ours = {
         "sub-graphs after fusion": len(factors),
         "instances of each of the first two sub-graphs": factors[0],
     }
     for label, value in published.items():
         yield Row(
-            label, value, ours[label], "", How.SIMULATED, "a100",
-            "tvm-ios schedule resnet18_tailor --policy graphturbo --cost a100 --batch 64 "
-            "--precision float16",
+            label, value, ours[label], "", How.SIMULATED, "a100", plan_command,
             f"64 images; instances of ours: {', '.join(map(str, factors))}, sized to the L2",
         )  # fmt: skip
 
@@ -192,12 +191,8 @@ def _speed_up(steps: Steps, network: str, variant: str, base: str) -> float:
     """Throughput over that of another variant; TVM's is at its batch, others at their best."""
     ours, theirs = (
         on_stcp920(
-            steps, network, BATCHES[network][0] if v == "layers" else _best(steps, network, v)
+            steps, network, BATCHES[network][0] if v == "layers" else best_batch(steps, network, v)
         )
         for v in (variant, base)
     )
     return ours[variant]["throughput"] / theirs[base]["throughput"]
-
-
-def _best(steps: Steps, network: str, variant: str) -> int:
-    return best_batch(steps, network, variant)

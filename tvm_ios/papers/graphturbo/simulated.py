@@ -14,6 +14,7 @@ from tvm_ios.graphturbo.cluster.spilling import Scope
 from tvm_ios.graphturbo.cluster.variants import VARIANTS, Variants
 from tvm_ios.graphturbo.cluster.workload import in_half_precision, with_batch
 from tvm_ios.models.load import load_operators
+from tvm_ios.papers.row import How, Row
 from tvm_ios.papers.steps import Steps
 
 #: The networks of table 2 in the zoo.
@@ -47,6 +48,9 @@ BATCHES: Mapping[str, tuple[int, int]] = MappingProxyType(
         "Conformer": (1, 3),
     }
 )
+
+#: The network of figure 18 and table 5 in the zoo.
+_TAILORED = "resnet18_tailor"
 
 #: Table 3's names of levels.
 LEVELS = {"DDR": Scope.MEMORY, "LLB": Scope.GLOBAL, "L1": Scope.LOCAL}
@@ -108,7 +112,23 @@ def best_batch(steps: Steps, network: str, variant: str = "prefetch") -> int:
 
 def command(network: str, batch: int, clusters: int = 4) -> str:
     """What prints GraphTurbo's plan of a network for so many images of a cluster."""
+    return _plans(ZOO[network], "stcp920", batch * clusters)
+
+
+def tailored_on_a100(steps: Steps, batch: int) -> tuple[dict[str, Any], str]:
+    """ResNet18-Tailor on an A100: what :func:`simulate_network` gives, and what prints its plan."""
+    simulated = steps.once(simulate_network, _TAILORED, batch, "a100")
+    return simulated, _plans(_TAILORED, "a100", batch)
+
+
+def vendors_row(label: str, value: float, unit: str) -> Row:
+    """What the accelerator's vendor reached, which nobody else can repeat."""
+    note = "the vendor's hand-written code is not public"
+    return Row(label, value, None, unit, How.NOT_POSSIBLE, note=note)
+
+
+def _plans(network: str, device: str, batch: int) -> str:
     return (
-        f"tvm-ios schedule {ZOO[network]} --policy graphturbo --cost stcp920 "
-        f"--batch {batch * clusters} --precision float16"
+        f"tvm-ios schedule {network} --policy graphturbo --cost {device} --batch {batch} "
+        "--precision float16"
     )

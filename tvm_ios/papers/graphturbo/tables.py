@@ -11,14 +11,14 @@ from tvm_ios.papers.graphturbo.simulated import (
     best_batch,
     command,
     on_stcp920,
-    simulate_network,
+    tailored_on_a100,
+    vendors_row,
 )
 from tvm_ios.papers.row import How, Row
 from tvm_ios.papers.steps import Steps
 
 #: Who stands for whom: our variants in the place of the compilers that were measured.
 _VARIANTS = {"TVM": "layers", "AStitch": "astitch", "GraphTurbo": "prefetch"}
-_VENDOR = "the vendor's hand-written code is not public"
 _ASSUMED = (
     "peaks, rates of buffers and kernel starts of the STCP920 are assumed (docs/accelerators.md)"
 )
@@ -41,7 +41,7 @@ def by_batch(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
             )
             for quantity, value in values.items():
                 if compiler not in _VARIANTS:
-                    yield _vendors(f"{compiler}, {label}, {quantity}", value, "")
+                    yield vendors_row(f"{compiler}, {label}, {quantity}", value, "")
                     continue
                 simulated = on_stcp920(steps, "BERT-128", batch)[_VARIANTS[compiler]]
                 # Each iteration takes as long, and does as much.
@@ -88,7 +88,7 @@ def levels(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
             for compiler, value in values.items():
                 label = f"{network}, {level}, {compiler}"
                 if compiler not in _VARIANTS:
-                    yield _vendors(label, value, "tensors")
+                    yield vendors_row(label, value, "tensors")
                     continue
                 batch = BATCHES[network][1 if compiler == "GraphTurbo" else 0]
                 simulated = on_stcp920(steps, network, batch)[_VARIANTS[compiler]]
@@ -128,7 +128,7 @@ def on_a_gpu(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
     variants = {"TVM": "layers", "CUTLASS fusion": "local", "graph scheduling": "instances"}
     for label, values in published.items():
         batch = int(label.removeprefix("batch "))
-        simulated = steps.once(simulate_network, "resnet18_tailor", batch, "a100")
+        simulated, plan_command = tailored_on_a100(steps, batch)
         for compiler, value in values.items():
             yield Row(
                 f"{label}, {compiler}",
@@ -137,13 +137,8 @@ def on_a_gpu(published: Mapping[str, Any], steps: Steps) -> Iterator[Row]:
                 "ms",
                 How.SIMULATED,
                 "a100",
-                f"tvm-ios schedule resnet18_tailor --policy graphturbo --cost a100 --batch {batch} "
-                "--precision float16",
+                plan_command,
                 "assumed: half precision (the peak of single precision would take longer than was "
                 "published); runs of any length are fused here, CUTLASS fuses two convolutions; "
                 "instances are sized to the L2; instructions of layers do not overlap, as there",
             )
-
-
-def _vendors(label: str, value: float, unit: str) -> Row:
-    return Row(label, value, None, unit, How.NOT_POSSIBLE, note=_VENDOR)
