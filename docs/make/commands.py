@@ -37,7 +37,7 @@ _TRACKER = "127.0.0.1:9190"
 
 #: What is run for commands whose help page does not begin with what is to be shown.
 _OTHER_EXAMPLES: dict[str, tuple[str, ...]] = {
-    "stats": ("tvm-ios stats inception_v3", "tvm-ios stats inception_block --json"),
+    "stats": ("tvm-ios stats inception_v3", "tvm-ios stats lstm_small --json"),
     "schedule": ("tvm-ios schedule inception_block --cost v100",),
     "optimize": (
         "tvm-ios optimize squeezenet --policy ios-both,rammer --max-measurements 100 -o out",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,8 @@ def _losses(figures: list[dict[str, Any]]) -> str:
     ]
     text = f"`fusion-ilp` reaches the optimum in {len(ours) - len(lost)} of {len(ours)} rows"
     why = "; in the others its time or its partition, whose parts are ordered one by one, loses"
-    return f"\n{text}{why}: {', '.join(lost)}.\n" if lost else f"\n{text}.\n"
+    sentence = f"{text}{why}: {', '.join(lost)}." if lost else f"{text}."
+    return f"\n{textwrap.fill(sentence, 110, break_on_hyphens=False)}\n"
 
 
 def _random() -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +19,13 @@ PAGE = ROOT / "docs" / "papers.md"
 TEXT = ROOT / "docs" / "make" / "papers_text.md"
 #: From ``tvm-ios reproduce -o benchmarks/results/papers.json``.
 RESULT = ROOT / "benchmarks" / "results" / "papers.json"
+
+#: Columns of a line, which a command may exceed.
+_WIDTH = 116
+#: What may not begin a line: there it would begin a list, a heading, a quotation or a table.
+_MARKER = re.compile(r" (?=(?:[-+*]|\d+[.)])(?: |$)|[#>|])")
+#: A space that is no place to begin a line.
+_GLUE = "\0"
 
 #: Rows whose difference asks for a reason.
 _DIFFERING = (Agreement.DIRECTION, Agreement.NO)
@@ -90,7 +99,7 @@ def _differences(items: Sequence[Item]) -> str:
             f"{row['label']} ({shown(row['ours'])}, published {shown(row['published'])})"
             for row in rows
         )
-        lines.append(f"- {_sentence(note)} *{values}.*")
+        lines.append(_wrapped(f"{_sentence(note)} *{values}.*", "- "))
     return "\n".join(lines).strip("\n") + "\n"
 
 
@@ -109,15 +118,15 @@ def _item(item: Item) -> str:
     lines = [f"\n### {_heading(item['name'])}\n"]
     if item["same_as"]:
         other = f"[{item['same_as']}](#{_anchor(item['same_as'])})"
-        return "\n".join([*lines, f"{shows} The same as {other}.\n"])
+        return "\n".join([*lines, _wrapped(f"{shows} The same as {other}."), ""])
     rows = _compared(item)
     if not rows:
         notes = " ".join(_sentence(row["note"]) for row in item["rows"])
-        return "\n".join([*lines, f"{shows} An illustration: {notes}\n"])
+        return "\n".join([*lines, _wrapped(f"{shows} An illustration: {notes}"), ""])
     commands = dict.fromkeys(
         (f"tvm-ios reproduce {item['name']}", *(row["command"] for row in rows if row["command"]))
     )
-    lines.append(f"{shows} {', '.join(f'`{command}`' for command in commands)}.\n")
+    lines += [_wrapped(f"{shows} {', '.join(f'`{command}`' for command in commands)}."), ""]
     notes = list(dict.fromkeys(row["note"] for row in rows if row["note"]))
     lines += ["| | published | ours | unit | agreement | how |", "|---|---|---|---|---|---|"]
     for row in rows:
@@ -126,8 +135,22 @@ def _item(item: Item) -> str:
             how += f" ({notes.index(row['note']) + 1})"
         cells = (row["label"], shown(row["published"]), shown(row["ours"]), row["unit"])
         lines.append(f"| {' | '.join((*cells, row['agreement'], how))} |")
-    lines += ["", *(f"{n}. {_sentence(note)}" for n, note in enumerate(notes, start=1)), ""]
-    return "\n".join(lines)
+    numbered = (_wrapped(_sentence(note), f"{n}. ") for n, note in enumerate(notes, start=1))
+    return "\n".join([*lines, "", *numbered, ""])
+
+
+def _wrapped(text: str, bullet: str = "") -> str:
+    """A paragraph, or an entry of a list, in lines: code stays whole, and no line begins a list."""
+    whole = re.sub("`[^`]*`", lambda code: code[0].replace(" ", _GLUE), text)
+    lines = textwrap.fill(
+        _MARKER.sub(_GLUE, whole),
+        _WIDTH,
+        initial_indent=bullet,
+        subsequent_indent=" " * len(bullet),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines.replace(_GLUE, " ")
 
 
 def _heading(name: str) -> str:
