@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
 
 
 class KernelError(UserError, RuntimeError):
@@ -27,3 +30,26 @@ class SessionError(UserError):
 
 class CudaError(UserError, RuntimeError):
     """CUDA is not there, or refused a call: one sentence."""
+
+
+class RequestsError(UserError):
+    """Some of many requests failed.
+
+    Attributes
+    ----------
+    results
+        For each request its outputs, in order; None where it failed.
+    errors
+        By the place of each request that failed, from 0, what was raised.
+    """
+
+    def __init__(
+        self, results: Sequence[Mapping[str, Array] | None], errors: Mapping[int, Exception]
+    ) -> None:
+        self.results, self.errors = tuple(results), dict(errors)
+        first = min(errors)
+        others = f", and {len(errors) - 1} others failed" if len(errors) > 1 else ""
+        super().__init__(
+            f"request {first} of {len(results)} (counted from 0) failed: {errors[first]}{others}; "
+            "the outputs of those that did not are in `results` of this error"
+        )

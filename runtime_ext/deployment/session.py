@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from runtime_ext.execution.executor import Span
 from runtime_ext.execution.ports import Port, named_values
 from runtime_ext.execution.session import OneThread, Session, random_values
+from runtime_ext.execution.session_pool import PoolOnDemand, Request, Result, SessionPool
 from runtime_ext.native_errors import SessionError
 from tvm_ios.deployment.choice import Machine, Shapes, choose, choose_smallest, is_padded
 from tvm_ios.deployment.entry import Entry
@@ -51,6 +53,9 @@ class DeploymentSession:
         self._entry: Entry | None = None
         self._rows: int | None = None
         self._one_thread = OneThread()
+        names = [port.name for port in entries[0].inputs] if entries else []
+        self._opening = threading.Lock()
+        self._many = PoolOnDemand(self.for_worker, names, machine.lanes)
 
     @property
     def entry(self) -> Entry:
@@ -135,6 +140,32 @@ class DeploymentSession:
         with self._one_thread:
             return self._ready().profile()
 
+    def run_many(self, requests: Iterable[Request], *, workers: int | None = None) -> list[Result]:
+        """Run many requests, of any shapes; as of :class:`runtime_ext.execution.session.Session`.
+
+        Each is run by the program that is taken for its shapes.
+        """
+        return self.pool(workers).run_many(requests)
+
+    def pool(self, workers: int | None = None) -> SessionPool:
+        """The workers of :meth:`run_many`, by default as many as programs may use lanes."""
+        return self._many.pool(workers)
+
+    def for_worker(self, workers: int) -> DeploymentSession:
+        """A session of the same programs for one of so many workers."""
+        return DeploymentSession(
+            self._entries,
+            self._machine,
+            lambda entry: self._opened(entry).for_worker(workers),
+        )
+
+    def _opened(self, entry: Entry) -> Session | TailedSession:
+        """The session of a program, in any thread."""
+        with self._opening:
+            if entry.id not in self._sessions:
+                self._sessions[entry.id] = self._open(entry)
+            return self._sessions[entry.id]
+
     @property
     def inputs(self) -> tuple[Port, ...]:
         """Inputs of the program of the last run, with the rows that were given."""
@@ -166,7 +197,8 @@ class DeploymentSession:
         return random_values([Port(n, "", shapes[n], dtype) for n, dtype in types.items()], seed)
 
     def close(self) -> None:
-        """End the threads of all programs; the last outputs can still be read."""
+        """End the threads of all programs, and workers; the last outputs can still be read."""
+        self._many.close()
         for session in self._sessions.values():
             session.close()
 
@@ -186,9 +218,7 @@ class DeploymentSession:
         taken = self._entry
         if taken is None or is_padded(taken, shapes):
             taken = self.choose(shapes)
-        if taken.id not in self._sessions:
-            self._sessions[taken.id] = self._open(taken)
-        session = self._sessions[taken.id]
+        session = self._opened(taken)
         padded = is_padded(taken, shapes)
         for port in taken.inputs:
             value = self._values[port.name]

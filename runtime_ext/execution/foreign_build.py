@@ -191,8 +191,19 @@ class ForeignSession(Session):
 
     def __init__(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...], bind: Bind) -> None:
         self.inputs, self.outputs = inputs, outputs
+        self._bind = bind
         model = _ForeignModel(inputs, outputs, bind)
         self._begin_with(model, model)
+        self._open_many_with(workers=1)
+
+    def for_worker(self, workers: int) -> Session:
+        """A session of the same model for the only worker: the runtime has threads of its own."""
+        if workers != 1:
+            raise SessionError(
+                f"another runtime runs this model, on threads of its own: it has one worker, not "
+                f"{workers}"
+            )
+        return ForeignSession(self.inputs, self.outputs, self._bind)
 
 
 class _ForeignModel:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +18,19 @@ from runtime_ext.execution.ports import (
     named_values,
     port_value,
 )
+from runtime_ext.execution.session_pool import PoolOnDemand, Request, Result, SessionPool
+from runtime_ext.execution.session_start import (
+    ExecutorName,
+    check_constants,
+    check_session_plan,
+    start,
+)
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
-from tvm_ios.program.memory_plan import MemoryPlan, check_plan
+from tvm_ios.program.arena.planner import plan_quickly
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.one_lane import on_one_lane
 from tvm_ios.program.program import Program, Role
-
-#: Names of executors; see :class:`Session`.
-ExecutorName = Literal["native", "reference", "poisoning", "cuda", "cuda-streams"]
 
 
 class Session:
@@ -56,6 +63,8 @@ class Session:
         Bind lanes to CPUs (native only); by default if there are as many lanes as CPUs.
     seed
         Seed of the reference executor's choices.
+    workers
+        How many requests :meth:`run_many` runs at once; by default one a lane, on a GPU one.
 
     Raises
     ------
@@ -81,6 +90,7 @@ class Session:
         device: int = 0,
         pin: bool | None = None,
         seed: int = 0,
+        workers: int | None = None,
     ) -> None:
         self.program = program
         self.inputs = tuple(buffer_ports(program, Role.INPUT) if inputs is None else inputs)
@@ -89,9 +99,24 @@ class Session:
         missing = [symbol for symbol in program.kernels if symbol not in functions]
         if missing:
             raise SessionError(f"kernel {missing[0]!r} of the program is in no library given")
-        _check_plan(program, plan, (*self.inputs, *self.outputs))
-        _check_constants(program, constants)
-        self._begin_with(*_start(program, functions, constants, plan, executor, device, pin, seed))
+        check_session_plan(program, plan, (*self.inputs, *self.outputs))
+        check_constants(program, constants)
+        self._begin_with(*start(program, functions, constants, plan, executor, device, pin, seed))
+        self._plan, self._on_cpu = plan, not executor.startswith("cuda")
+        self._again = partial(
+            Session,
+            functions=functions,
+            constants=constants,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            executor=executor,
+            device=device,
+            pin=pin,
+            seed=seed,
+        )
+        if workers is None:
+            workers = len(program.lanes) if self._on_cpu else 1
+        self._open_many_with(workers, pin)
 
     def _begin_with(self, memory: Memory, executor: Executor) -> None:
         """Take what holds the inputs and outputs, and what runs."""
@@ -99,6 +124,12 @@ class Session:
         self._ran = False
         self._one_thread = OneThread()
         self._memory, self._executor = memory, executor
+
+    def _open_many_with(self, workers: int, pin: bool | None = None) -> None:
+        """Say how many workers there are, and whether they are bound to CPUs."""
+        self.workers, self.pin = workers, pin
+        names = [port.name for port in self.inputs]
+        self._many = PoolOnDemand(self.for_worker, names, workers, pin)
 
     def set_input(self, name: str | None = None, value: Any = None, /, **values: Any) -> None:
         """Copy inputs in: ``set_input("x", array)``, ``set_input(x=array)``.
@@ -176,12 +207,49 @@ class Session:
             self._ran = True
         return spans
 
+    def run_many(self, requests: Iterable[Request], *, workers: int | None = None) -> list[Result]:
+        """Run many requests, each on one of several workers; returns their outputs in order.
+
+        Each worker is a thread with buffers of its own, which begin with the first call; this
+        session's inputs and outputs are not touched.
+
+        Parameters
+        ----------
+        requests
+            Each has all inputs of the model by name.
+        workers
+            As of :class:`Session`; by default as many as there are.
+
+        Raises
+        ------
+        RequestsError
+            If requests failed, when all have run; it has the outputs of the others.
+        """
+        return self.pool(workers).run_many(requests)
+
+    def pool(self, workers: int | None = None) -> SessionPool:
+        """The workers of :meth:`run_many`, which take single requests as well."""
+        return self._many.pool(workers)
+
+    def for_worker(self, workers: int) -> Session:
+        """A session of the same program, kernels and constants for one of so many workers.
+
+        With several workers it runs all of the program on one lane.
+        """
+        if workers == 1 or not self._on_cpu:
+            return self._again(self.program, plan=self._plan)
+        program = on_one_lane(self.program)
+        # What fewer bytes hold stays in a worker's cache.
+        plan = self._plan and plan_quickly(program).plan
+        return self._again(program, plan=plan, pin=False)
+
     def random_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Random inputs: normal numbers, or zeros and ones for integers."""
         return random_values(self.inputs, seed)
 
     def close(self) -> None:
-        """End the executor's threads; the last outputs can still be read."""
+        """End the executor's threads and workers; the last outputs can still be read."""
+        self._many.close()
         self._executor.close()
 
     def _begin(self) -> None:
@@ -217,58 +285,3 @@ class OneThread:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
-
-
-def _start(
-    program: Program,
-    functions: Mapping[str, Any],
-    constants: Mapping[str, Array],
-    plan: MemoryPlan | None,
-    executor: ExecutorName,
-    device: int,
-    pin: bool | None,
-    seed: int,
-) -> tuple[Memory, Executor]:
-    """The buffers of a program, and what runs it; parameters as of :class:`Session`."""
-    if executor in ("cuda", "cuda-streams"):
-        from runtime_ext.cuda.executor import run_on_device
-
-        captured = executor == "cuda"
-        return run_on_device(program, functions, constants, plan, device, captured=captured)
-    # Where there is a GPU, tvm-ffi need not be.
-    from runtime_ext.execution.host_memory import HostMemory
-    from runtime_ext.execution.native_executor import NativeExecutor
-    from runtime_ext.execution.reference import ReferenceExecutor
-
-    memory = HostMemory(program, constants, plan)
-    if executor == "native":
-        return memory, NativeExecutor(program, functions, memory.tensors, pin=pin)
-    poison = memory.arrays if executor == "poisoning" else None
-    return memory, ReferenceExecutor(program, functions, memory.tensors, seed=seed, poison=poison)
-
-
-def _check_plan(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> None:
-    """Refuse a plan of another program, and one whose arena a port lies in."""
-    if plan is None:
-        return
-    check_plan(program, plan)
-    numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
-    for port in ports:
-        if program.whole_of(numbers[port.buffer]) in plan.offsets:
-            raise SessionError(
-                f"{port.name!r} lies in buffer {port.buffer!r}, whose memory others may take"
-            )
-
-
-def _check_constants(program: Program, constants: Mapping[str, Array]) -> None:
-    for buffer in program.buffers:
-        if buffer.role is not Role.CONSTANT:
-            continue
-        if buffer.name not in constants:
-            raise SessionError(f"constant {buffer.name!r} of the program was not given")
-        array = np.asarray(constants[buffer.name])
-        if (array.shape, str(array.dtype)) != (buffer.type.shape, buffer.type.dtype):
-            raise SessionError(
-                f"constant {buffer.name!r} is {array.dtype}{list(array.shape)}, not "
-                f"{buffer.type.dtype}{list(buffer.type.shape)}"
-            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,6 +14,7 @@ from onnx import helper
 from runtime_ext.execution.executor import Span
 from runtime_ext.execution.ports import Port, find_port, port_value
 from runtime_ext.execution.session import OneThread, Session, random_values
+from runtime_ext.execution.session_pool import PoolOnDemand, Request, Result, SessionPool
 from runtime_ext.native_errors import SessionError
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
@@ -49,7 +50,7 @@ class TailedSession:
         ports = [onnx_port(value) for value in tail.model.graph.input]
         #: Inputs of the model that the tail reads, and those of them that the program does not.
         self._reads = tuple(port for port in ports if port.name not in made)
-        self._program = program
+        self._program, self._whole_tail = program, tail
         self.inputs, self.outputs = tailed_ports(program.inputs, program.outputs, tail)
         self._alone = self.inputs[len(program.inputs) :]
         self._types = {port.name: port.dtype for port in ports}
@@ -57,6 +58,8 @@ class TailedSession:
         self._feeds: dict[str, Array] = {}
         self._results: Sequence[Array] = ()
         self._one_thread = OneThread()
+        names = [port.name for port in self.inputs]
+        self._many = PoolOnDemand(self.for_worker, names, program.workers, program.pin)
 
     def set_input(self, name: str | None = None, value: Any = None, /, **values: Any) -> None:
         """Copy inputs in; as :meth:`Session.set_input`."""
@@ -111,12 +114,25 @@ class TailedSession:
         """One run of the program with the times of every launch; the tail has none."""
         return self._program.profile()
 
+    def run_many(self, requests: Iterable[Request], *, workers: int | None = None) -> list[Result]:
+        """Run many requests, each with its tail on a worker; as :meth:`Session.run_many`."""
+        return self.pool(workers).run_many(requests)
+
+    def pool(self, workers: int | None = None) -> SessionPool:
+        """The workers of :meth:`run_many`, as of :meth:`Session.pool`."""
+        return self._many.pool(workers)
+
+    def for_worker(self, workers: int) -> TailedSession:
+        """A session of the same model for one of so many workers."""
+        return TailedSession(self._program.for_worker(workers), self._whole_tail)
+
     def random_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Random inputs, as :meth:`Session.random_inputs`."""
         return {**self._program.random_inputs(seed), **random_values(self._alone, seed)}
 
     def close(self) -> None:
-        """End the executor's threads; the last outputs can still be read."""
+        """End the executor's threads and workers; the last outputs can still be read."""
+        self._many.close()
         self._program.close()
 
     def _require_inputs(self) -> None:

@@ -23,8 +23,9 @@ from runtime_ext.deployment.adding import NewEntry, add_entry
 from runtime_ext.deployment.deployment import Deployment, load_deployment, load_program
 from runtime_ext.deployment.pruning import prune
 from runtime_ext.execution.executable import Executable, load
-from runtime_ext.native_errors import ExecutableError, SessionError
+from runtime_ext.native_errors import ExecutableError, RequestsError, SessionError
 from tests.deployment.rows_model import IDENTITY, MODEL, add_rows, expected, rows_executable
+from tests.refusals import refused
 from tvm_ios.deployment.choice import Machine
 from tvm_ios.deployment.registry import DeploymentError, read_registry
 from tvm_ios.errors import UserError
@@ -400,3 +401,17 @@ def test_programs_for_better_machines_are_left_alone(app: Path) -> None:
     assert Deployment(app, registry, older).choose({"image": (4, 4)}).id != entry.id
     newer = Machine(frozenset(entry.features), 4)
     assert Deployment(app, registry, newer).choose({"image": (4, 4)}) == entry
+
+
+@pytest.mark.parametrize("workers", [None, 1, 3])
+def test_many_requests_of_any_shapes(app: Path, workers: int | None) -> None:
+    loaded = load_program(app)
+    assert isinstance(loaded, Deployment)
+    session = loaded.session()
+    sizes = [1, 4, 3, 1, 2, 4]
+    results = session.run_many(({"image": image(rows)} for rows in sizes), workers=workers)
+    for rows, result in zip(sizes, results, strict=True):
+        np.testing.assert_array_equal(result["result"], expected(image(rows)))
+    with refused(RequestsError, "1 of 3", "9x4"):
+        session.run_many([{"image": image(rows)} for rows in (1, 9, 1)], workers=workers)
+    session.close()

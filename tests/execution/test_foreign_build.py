@@ -111,3 +111,13 @@ def test_what_does_not_fit_is_refused(saved: Path, change: dict[str, object], na
     seal(saved)
     with refused(ExecutableError, saved, named):
         load(saved)
+
+
+def test_it_runs_many_requests_on_one_worker(saved: Path) -> None:
+    session = load(saved).session()
+    feeds = [session.random_inputs(seed) for seed in range(3)]
+    for asked, result in zip(feeds, session.run_many(feeds), strict=True):
+        assert relative_error([result["v1_0"]], run_on(network(), asked)) < 1e-5
+    with refused(SessionError, "one worker", 2):
+        session.run_many(feeds, workers=2)
+    session.close()

@@ -138,3 +138,14 @@ def test_a_damaged_tail_is_refused(executable: Executable, tmp_path: Path) -> No
     file.unlink()
     with refused(ExecutableError, "tail.onnx"):
         load(tmp_path / "out")
+
+
+def test_many_requests_run_with_their_tails(executable: Executable) -> None:
+    session = executable.session()
+    assert isinstance(session, TailedSession)
+    requests = [FEEDS, *({**FEEDS, **session.random_inputs(seed)} for seed in range(3))]
+    for asked, result in zip(requests, session.run_many(requests, workers=2), strict=True):
+        session.run(**asked)
+        for port in session.outputs:
+            np.testing.assert_array_equal(result[port.name], session.get_output(port.name))
+    session.close()

@@ -7,6 +7,7 @@
 - placed: units whose rTasks a placement puts on lanes
 - joins: where tensors lie that are joined to others, so that nothing is copied
 - happens_before: which launches are ordered, and whether a program is free of races
+- one_lane: a program's launches on a single lane, for a worker that has one CPU to itself
 - memory_plan: where buffers lie in one arena; arena/ makes and checks such plans
 - persistent: co-scheduled stages as one kernel, on persistent_lowering
 - step_table: what such a kernel reads

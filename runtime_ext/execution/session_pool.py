@@ -1,0 +1,293 @@
+"""Many requests at once: workers that each run whole requests on a session of their own.
+
+For throughput a CPU does best with a request to itself: nothing waits for another lane, and a
+worker that is held up delays its own request alone. Sessions share weights and kernels; a worker
+has buffers of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from types import MethodType
+from typing import Any, Protocol
+
+from runtime_ext.native_errors import BusyError, ForkError, RequestsError, SessionError
+from tvm_ios.files.array_files import Array
+
+#: One request: the model's inputs by name. What comes back are its outputs by name.
+Request = Mapping[str, Any]
+Result = dict[str, Array]
+#: Requests that run or wait for a worker, for each worker; more would only take memory.
+_IN_FLIGHT_A_WORKER = 2
+
+
+class PooledSession(Protocol):
+    """What a worker runs requests on: a session of any kind."""
+
+    @property
+    def outputs(self) -> Sequence[Any]:
+        """Its outputs, which have names; after a run those of this run."""
+        ...
+
+    def run(self, /, **inputs: Any) -> None:
+        """Run once, after setting the inputs given."""
+        ...
+
+    def get_output(self, which: int | str = 0) -> Array:
+        """A copy of an output of the last run."""
+        ...
+
+    def close(self) -> None:
+        """Release its threads."""
+        ...
+
+
+class SessionPool:
+    """Runs requests in the order in which they come, each on the first worker that is free.
+
+    Any number of threads may submit requests. A context manager, which ends its workers.
+
+    Parameters
+    ----------
+    open_session
+        Opens the session of a worker.
+    inputs
+        The names of the model's inputs.
+    workers
+        How many; each is a thread with a session.
+    pin
+        Bind each worker to one CPU. By default if there are as many workers as CPUs for this
+        process, and more than one.
+
+    Raises
+    ------
+    SessionError
+        If there is to be no worker.
+    """
+
+    def __init__(
+        self,
+        open_session: Callable[[], PooledSession],
+        inputs: Sequence[str],
+        workers: int,
+        *,
+        pin: bool | None = None,
+    ) -> None:
+        if workers < 1:
+            raise SessionError(f"{workers} workers can run nothing: take one or more")
+        cpus = sorted(os.sched_getaffinity(0))
+        bound = pin if pin is not None else workers == len(cpus) > 1
+        self.workers = workers
+        self._process, self._closed, self._closing = os.getpid(), False, threading.Lock()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        sessions: list[PooledSession] = []
+        try:
+            for _ in range(workers):
+                sessions.append(open_session())
+        except BaseException:
+            for session in sessions:
+                session.close()
+            raise
+        # They hold the queue but not the pool, so that one that nobody has any more ends them.
+        threads = [
+            threading.Thread(
+                target=_work,
+                args=(session, inputs, self._jobs, cpus[place % len(cpus)] if bound else None),
+                name=f"tvm-ios worker {place}",
+                daemon=True,
+            )
+            for place, session in enumerate(sessions)
+        ]
+        for thread in threads:
+            thread.start()
+        self._end = weakref.finalize(self, _end, self._jobs, threads, self._process)
+
+    def submit(self, request: Request) -> Future[Result]:
+        """Queue a request; its inputs are copied when a worker takes it.
+
+        Parameters
+        ----------
+        request
+            All inputs of the model by name.
+
+        Returns
+        -------
+        Future
+            Of the outputs by name, or of the error of this request. Cancelled before a worker
+            takes it, it does not run.
+
+        Raises
+        ------
+        BusyError
+            If the pool is closed.
+        ForkError
+            In a process that was forked from the pool's.
+        """
+        if os.getpid() != self._process:
+            raise ForkError(
+                "these workers were made before the process was forked; they are in the parent, "
+                "so make new ones here"
+            )
+        future: Future[Result] = Future()
+        # A request behind the sign to end would never be taken.
+        with self._closing:
+            if self._closed:
+                raise BusyError("these workers are closed; make a new session")
+            self._jobs.put((request, future))
+        return future
+
+    def run_many(self, requests: Iterable[Request]) -> list[Result]:
+        """Run requests, and give their outputs by name, in the order of the requests.
+
+        Parameters
+        ----------
+        requests
+            Each has all inputs of the model by name. They are taken as workers become free, so
+            that of a generator few are in memory.
+
+        Raises
+        ------
+        RequestsError
+            If requests failed, when all have run; it has the outputs of the others.
+        """
+        places = threading.Semaphore(_IN_FLIGHT_A_WORKER * self.workers)
+        futures: list[Future[Result]] = []
+        try:
+            for request in requests:
+                places.acquire()
+                future = self.submit(request)
+                futures.append(future)
+                future.add_done_callback(lambda _: places.release())
+            for future in futures:
+                future.exception()
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+        errors: dict[int, Exception] = {}
+        for place, future in enumerate(futures):
+            if isinstance(error := future.exception(), Exception):
+                errors[place] = error
+        if errors:
+            results = [None if n in errors else f.result() for n, f in enumerate(futures)]
+            raise RequestsError(results, errors)
+        return [future.result() for future in futures]
+
+    def close(self) -> None:
+        """End the workers, after the requests that were submitted; later ones are refused."""
+        with self._closing:
+            self._closed = True
+        self._end()
+
+    def __enter__(self) -> SessionPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_Job = tuple[Request, "Future[Result]"]
+
+
+def _work(
+    session: PooledSession,
+    inputs: Sequence[str],
+    jobs: queue.SimpleQueue[_Job | None],
+    cpu: int | None,
+) -> None:
+    """What a worker does until it is told to end."""
+    if cpu is not None:
+        # A machine that forbids binding still computes the same: pinning is a wish.
+        with suppress(OSError):
+            os.sched_setaffinity(0, {cpu})
+    while (job := jobs.get()) is not None:
+        request, future = job
+        if future.set_running_or_notify_cancel():
+            try:
+                result = _run(session, inputs, request)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+                del result
+        # What waits for the next request keeps nothing of this one.
+        del job, request, future
+    session.close()
+
+
+def _run(session: PooledSession, inputs: Sequence[str], request: Request) -> Result:
+    # What an earlier request set would stand in for what is missing.
+    missing = [name for name in inputs if name not in request]
+    if missing:
+        raise SessionError(f"the request has no input {missing[0]!r}")
+    session.run(**request)
+    return {port.name: session.get_output(port.name) for port in session.outputs}
+
+
+def _end(
+    jobs: queue.SimpleQueue[_Job | None], threads: Sequence[threading.Thread], process: int
+) -> None:
+    if os.getpid() != process:
+        return
+    for _ in threads:
+        jobs.put(None)
+    for thread in threads:
+        # The last reference may go in a worker.
+        if thread is not threading.current_thread():
+            thread.join()
+
+
+class PoolOnDemand:
+    """The workers beside a session, opened by the first call of its ``run_many``.
+
+    Parameters
+    ----------
+    open_session
+        Opens the session of one of so many workers: a method of the session that holds this.
+    inputs, pin
+        As of :class:`SessionPool`.
+    workers
+        How many by default.
+    """
+
+    def __init__(
+        self,
+        open_session: MethodType,
+        inputs: Sequence[str],
+        workers: int,
+        pin: bool | None = None,
+    ) -> None:
+        # The session holds this; a circle would keep its buffers until they are collected.
+        self._open = weakref.WeakMethod(open_session)
+        self._inputs, self._pin = inputs, pin
+        #: How many there are by default.
+        self.workers = workers
+        self._pool: SessionPool | None = None
+        self._lock = threading.Lock()
+
+    def pool(self, workers: int | None = None) -> SessionPool:
+        """The workers; another number of them than there were ends those."""
+        with self._lock:
+            wanted = self.workers if workers is None else workers
+            if self._pool is None or self._pool.workers != wanted:
+                open_session = self._open()
+                assert open_session is not None, "only the session asks for its workers"
+                opened = SessionPool(
+                    lambda: open_session(wanted), self._inputs, wanted, pin=self._pin
+                )
+                if self._pool is not None:
+                    self._pool.close()
+                self._pool = opened
+            return self._pool
+
+    def close(self) -> None:
+        """End the workers, if there are any."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.close()

@@ -1,0 +1,74 @@
+"""What a session is made of: the checks of what it is given, its memory, and what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from runtime_ext.execution.executor import Executor, Memory
+from runtime_ext.execution.ports import Port
+from runtime_ext.native_errors import SessionError
+from tvm_ios.files.array_files import Array
+from tvm_ios.program.memory_plan import MemoryPlan, check_plan
+from tvm_ios.program.program import Program, Role
+
+#: Names of executors; see :class:`runtime_ext.execution.session.Session`.
+ExecutorName = Literal["native", "reference", "poisoning", "cuda", "cuda-streams"]
+
+
+def start(
+    program: Program,
+    functions: Mapping[str, Any],
+    constants: Mapping[str, Array],
+    plan: MemoryPlan | None,
+    executor: ExecutorName,
+    device: int,
+    pin: bool | None,
+    seed: int,
+) -> tuple[Memory, Executor]:
+    """The buffers of a program, and what runs it; parameters as of the session."""
+    if executor in ("cuda", "cuda-streams"):
+        from runtime_ext.cuda.executor import run_on_device
+
+        captured = executor == "cuda"
+        return run_on_device(program, functions, constants, plan, device, captured=captured)
+    # Where there is a GPU, tvm-ffi need not be.
+    from runtime_ext.execution.host_memory import HostMemory
+    from runtime_ext.execution.native_executor import NativeExecutor
+    from runtime_ext.execution.reference import ReferenceExecutor
+
+    memory = HostMemory(program, constants, plan)
+    if executor == "native":
+        return memory, NativeExecutor(program, functions, memory.tensors, pin=pin)
+    poison = memory.arrays if executor == "poisoning" else None
+    return memory, ReferenceExecutor(program, functions, memory.tensors, seed=seed, poison=poison)
+
+
+def check_session_plan(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> None:
+    """Refuse a plan of another program, and one whose arena a port lies in."""
+    if plan is None:
+        return
+    check_plan(program, plan)
+    numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
+    for port in ports:
+        if program.whole_of(numbers[port.buffer]) in plan.offsets:
+            raise SessionError(
+                f"{port.name!r} lies in buffer {port.buffer!r}, whose memory others may take"
+            )
+
+
+def check_constants(program: Program, constants: Mapping[str, Array]) -> None:
+    """Refuse constants of which one is missing or not as its buffer."""
+    for buffer in program.buffers:
+        if buffer.role is not Role.CONSTANT:
+            continue
+        if buffer.name not in constants:
+            raise SessionError(f"constant {buffer.name!r} of the program was not given")
+        array = np.asarray(constants[buffer.name])
+        if (array.shape, str(array.dtype)) != (buffer.type.shape, buffer.type.dtype):
+            raise SessionError(
+                f"constant {buffer.name!r} is {array.dtype}{list(array.shape)}, not "
+                f"{buffer.type.dtype}{list(buffer.type.shape)}"
+            )
