@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from tvm_ios.contest.contest import _confirmed
+from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.rounds import Samples, run_in_turn
 from tvm_ios.contest.rules import Rules
-from tvm_ios.contest.verdict import PolicyResult
+from tvm_ios.contest.verdict import PolicyResult, ratio_of_all
 from tvm_ios.progress import silent
 
 
@@ -40,10 +42,38 @@ def rounds(runners: dict[str, Callable[[], None]], rules: Rules) -> dict[str, in
     return {name: len(samples) for name, samples in run_in_turn(runners, rules).items()}
 
 
-def test_a_hopeless_runner_has_two_rounds(clock: Clock) -> None:
+@pytest.mark.parametrize("fewest", [2, 0])
+def test_a_hopeless_runner_has_few_rounds(clock: Clock, fewest: int) -> None:
+    """Or none: then the run that said so is its sample."""
     runners = {"fast": clock.takes(0), "slow": clock.takes(0.02), "hopeless": clock.takes(0.1)}
-    rules = Rules(rounds=8, seconds=0.3, minimum=4, hopeless_seconds=0.25)
+    rules = Rules(rounds=8, seconds=0.3, minimum=4, hopeless_seconds=0.25, hopeless_rounds=fewest)
     assert rounds(runners, rules) == {"fast": 8, "slow": 4, "hopeless": 2}
+    rules = replace(rules, hopeless_seconds=0.09)
+    assert rounds(runners, rules)["hopeless"] == max(fewest, 1)
+
+
+def test_who_cannot_win_runs_no_more(clock: Clock) -> None:
+    runners = {name: clock.takes(s) for name, s in (("best", 1.0), ("near", 1.005), ("bad", 1.1))}
+    rules = Rules(rounds=20, seconds=1e9, minimum=3)
+    assert rounds(runners, rules) == {"best": 20, "near": 20, "bad": 20}
+    decided = {"best": 8, "near": 8, "bad": 8}
+    assert rounds(runners, replace(rules, margin=0.0)) == decided
+    # What is never faster than the best by a percent is no better, whoever is ahead of whom.
+    turns = iter(range(1000))
+    wavering = {"best": clock.takes(1.0), "near": lambda: clock.sleep(0.995 + next(turns) % 2 / 50)}
+    assert rounds(wavering, replace(rules, margin=0.0)) == {"best": 20, "near": 20}
+    assert rounds(wavering, replace(rules, margin=0.01)) == {"best": 8, "near": 8}
+
+
+def test_the_others_go_on_without_who_is_beaten(clock: Clock) -> None:
+    flips = iter([1, -1] * 100)
+    runners = {
+        "one": clock.takes(1.0),
+        "other": lambda: clock.sleep(1.0 + next(flips) / 9),
+        "bad": clock.takes(1.5),
+    }
+    rules = Rules(rounds=20, seconds=1e9, minimum=3, margin=0.0)
+    assert rounds(runners, rules) == {"one": 20, "other": 20, "bad": 8}
 
 
 def test_where_all_are_slow_all_have_the_minimum(clock: Clock) -> None:
@@ -79,9 +109,35 @@ def test_a_contest_that_is_decided_ends(ratios: tuple[float, ...], held: int) ->
         return {"sequential": [1.0] * 20, "ios": [ratios[process]] * 20}
 
     results = [policy_result("sequential", 1.0), policy_result("ios", 0.5)]
-    kept, _ = _confirmed(results, elsewhere, silent)
+    names = {"sequential": "sequential", "ios": "ios"}
+    kept, _ = _confirmed(results, {}, names, elsewhere, silent)
     assert kept == ("ios" if held == 3 else "sequential")
     assert asked == list(range(held))
+
+
+@pytest.mark.parametrize(("tvm", "held"), [(2.0, 0), (1.0, 1), (0.5, 1)])
+def test_what_one_process_decides_is_not_asked_of_another(tvm: float, held: int) -> None:
+    """The sequential program was the fastest; TVM's own build is asked if it may be faster."""
+    asked: list[tuple[str, ...]] = []
+
+    def elsewhere(policies: Sequence[str], _: int) -> Samples:
+        asked.append(tuple(policies))
+        return {"sequential": [1.0] * 20, "tvm": [tvm * 2] * 20}
+
+    here = {"sequential": [1.0] * 8, "tvm": [tvm] * 8, "ios": [1.2] * 8}
+    results = [policy_result("tvm", tvm), policy_result("sequential", 1.0)]
+    names = {"sequential": "sequential", "ios": "ios"}
+    kept, ratios = _confirmed([*results, policy_result("ios", 1.2)], here, names, elsewhere, silent)
+    assert kept == "sequential"
+    assert asked == [("sequential", "tvm")] * held
+    assert ratios["sequential"].median == 1
+    assert ratios["tvm"].median == pytest.approx(1 / tvm / (2 if held else 1))
+
+
+def test_pairs_stay_pairs_where_contests_differ_in_length() -> None:
+    short = {"sequential": [1.0] * 8, "ios": [0.5] * 8, "tvm": [9.0]}
+    long = {"sequential": [4.0] * 20, "ios": [2.0] * 12}
+    assert ratio_of_all([short, long], "ios", "sequential") == PairedRatio(0.5, 0.5, 0.5, 20)
 
 
 def test_a_runner_that_was_slow_once_has_a_second_try(clock: Clock) -> None:

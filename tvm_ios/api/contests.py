@@ -81,9 +81,7 @@ def compare_policies(
                 candidates.schedules,
                 lambda policy: candidates.built[policy].session(),
                 reference,
-                _timed_elsewhere(
-                    candidates, tvm_build, options, reference, folder, beside_tvm=beside
-                ),
+                _timed_elsewhere(candidates, tvm_build, options, reference, folder),
                 progress,
                 tvm=tvm,
                 allowed=allowed,
@@ -163,14 +161,12 @@ def _timed_elsewhere(
     options: SearchOptions,
     reference: Reference,
     folder: Path,
-    *,
-    beside_tvm: bool,
 ) -> TimeElsewhere:
     """What times programs in a fresh process.
 
     Parameters
     ----------
-    candidates, tvm_build, options, beside_tvm
+    candidates, tvm_build, options
         As of :func:`compare_policies`.
     reference
         What TVM's own build agrees with, if it is timed too.
@@ -179,18 +175,17 @@ def _timed_elsewhere(
     """
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
 
-    def time_elsewhere(policies: Sequence[str], process: int) -> Samples:
-        for policy in policies:
+    def time_elsewhere(policies: Sequence[str], _: int) -> Samples:
+        ours = [policy for policy in policies if policy != TVM]
+        for policy in ours:
             if not (folder / policy).exists():
                 candidates.built[policy].save(folder / policy)
-        # TVM's own is compared once: it differs more.
-        peers = (TVM,) if beside_tvm and process == 0 else ()
         outcome = run_side_by_side(
             SideBySide(
-                {policy: folder / policy for policy in policies},
+                {policy: folder / policy for policy in ours},
                 options.lanes,
                 rules.CONFIRMATION,
-                peers,
+                [policy for policy in policies if policy == TVM],
                 tvm=tvm_build,
                 precision=None if reference.source is None else reference.precision,
             )

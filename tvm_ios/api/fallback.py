@@ -12,7 +12,7 @@ import onnx
 from tvm_ios.contest import rules
 from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.rounds import Samples
-from tvm_ios.contest.verdict import TVM, Verdict, faster_in_each, pooled, ratio_of
+from tvm_ios.contest.verdict import TVM, Verdict, faster_in_each, ratio_of_all
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress
@@ -115,11 +115,10 @@ def _fastest(
         if not any(faster_in_each(runtime, name, contests) for runtime in files):
             break
     progress("comparing with other runtimes", processes, processes)
-    together = pooled(contests)
     faster = [
         Faster(runtime, ratio)
         for runtime in files
-        if (ratio := ratio_of(together, name, runtime)).low > 1
+        if (ratio := ratio_of_all(contests, name, runtime)).low > 1
         and faster_in_each(runtime, name, contests)
     ]
     return max(faster, key=lambda row: row.ratio.median, default=None)

@@ -20,6 +20,7 @@ from tvm_ios.contest.verdict import (
     kept_policy,
     most_promising,
     policy_results,
+    ratio_of,
 )
 from tvm_ios.errors import UnfusedError
 from tvm_ios.files.array_files import Array
@@ -46,7 +47,7 @@ class AnySession(Protocol):
 
 
 #: Given policies, in the order in which to load them, and the number of the process, runs their
-#: programs in turn in a fresh process, by the rules ``CONFIRMATION``.
+#: programs in turn in a fresh process, by the rules ``CONFIRMATION``. ``tvm`` may be the last.
 TimeElsewhere = Callable[[Sequence[str], int], Samples]
 
 
@@ -65,7 +66,7 @@ def hold_contest(
 
     First in this process; then the fastest beside the sequential one in three fresh processes, and
     it is kept only if it is faster in each and the whole 95 % interval of the ratio of all pairs
-    lies below one.
+    lies below one. Where the sequential one is the fastest, nothing is left to confirm.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def hold_contest(
     progress
         Called with (what, done, total).
     tvm
-        Runs TVM's own build beside them.
+        Runs TVM's own build beside them; in the first fresh process too, if it may be faster.
     allowed
         The policies that may be kept; by default all.
     lap
@@ -120,7 +121,7 @@ def hold_contest(
     rows = [row for row in results if allowed is None or row.policy in allowed]
     for row in results:
         _LOGGER.info("timed %s: median %.3f ms", row.policy, row.latency * 1e3)
-    kept, confirmed = _confirmed(rows, time_elsewhere, progress)
+    kept, confirmed = _confirmed(rows, samples, measured_as, time_elsewhere, progress)
     for other, ratio in confirmed.items():
         _LOGGER.info(
             "confirmed to %s: %.3f (%.3f to %.3f)", other, ratio.median, ratio.low, ratio.high
@@ -150,21 +151,35 @@ def verified(policy: str, session: AnySession, reference: Reference) -> Errors |
 
 
 def _confirmed(
-    results: Sequence[PolicyResult], time_elsewhere: TimeElsewhere, progress: Progress
+    results: Sequence[PolicyResult],
+    samples: Samples,
+    measured_as: Mapping[str, str],
+    time_elsewhere: TimeElsewhere,
+    progress: Progress,
 ) -> tuple[str, dict[str, PairedRatio]]:
-    """The policy to keep, and its ratios to ``sequential`` and ``tvm``, from fresh processes."""
+    """The policy to keep, and its ratios to ``sequential`` and ``tvm``, from fresh processes.
+
+    What the samples of this process decide is not asked there: who is the fastest, if that is the
+    sequential program, and whether TVM's own build is slower.
+    """
     best = most_promising(results)
     policies = list(dict.fromkeys(("sequential", best)))
-    # With nothing to decide, one says how the sequential program compares with TVM's own build.
-    processes = rules.CONFIRMING_PROCESSES if len(policies) > 1 else 1
+    # A few pairs have no interval of 95 %, but who is three times as slow has no more of them.
+    compared = TVM in samples
+    tvm = () if not compared or ratio_of(samples, measured_as[best], TVM).high < 1 else (TVM,)
     may_keep_sequential = "sequential" in {row.policy for row in results}
     contests: list[Samples] = []
+    processes = rules.CONFIRMING_PROCESSES if len(policies) > 1 else len(tvm)
     for number in range(processes):
         progress("confirming", number, processes)
         # What is loaded first lies elsewhere in memory.
         order = policies[::-1] if number % 2 else policies
-        contests.append(time_elsewhere(order, number))
+        contests.append(time_elsewhere((*order, *(tvm if number == 0 else ())), number))
         if may_keep_sequential and not faster_in_each(best, "sequential", contests):
             break
     progress("confirming", processes, processes)
-    return kept_policy(best, contests, may_keep_sequential)
+    # Where nothing was confirmed, the sequential program is beside itself.
+    kept, ratios = kept_policy(best, contests or [samples], may_keep_sequential)
+    if compared and TVM not in ratios:
+        ratios[TVM] = ratio_of(samples, measured_as[kept], TVM)
+    return kept, ratios

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tvm_ios.contest.pairs import FEWEST_TO_DECIDE, surely_above
 from tvm_ios.contest.rules import Rules
 
 #: Runs a program once; what runs elsewhere gives the seconds by the clock there.
@@ -27,7 +29,7 @@ def run_in_turn(
 
     A runner of which 30 runs would take all the time allowed has ``minimum`` rounds only, or
     fewer if it is hopeless, and the first ones: its samples pair with the first samples of the
-    others.
+    others. So do those of one that runs no more because it cannot win.
 
     Parameters
     ----------
@@ -43,15 +45,14 @@ def run_in_turn(
     dict
         For each runner the seconds of its runs, after one or two that are not counted.
     """
-    first_run: dict[str, float] = {}
+    first_run = {name: _seconds(run) for name, run in runners.items()}
     limit = rules.seconds / 30
-    for name, run in runners.items():
-        first_run[name] = _seconds(run)
-        # The first run meets cold memory: what was slow once has a second try.
-        if limit < first_run[name] < rules.hopeless_seconds:
-            first_run[name] = _seconds(run)
+    for name, seconds in first_run.items():
+        # The first run meets cold memory, which does not cost ten times as much.
+        if limit < seconds < 10 * min(first_run.values()):
+            first_run[name] = _seconds(runners[name])
     rounds_of_slow = {
-        name: max(2, min(rules.minimum, int(rules.hopeless_seconds / seconds)))
+        name: max(rules.hopeless_rounds, min(rules.minimum, int(rules.hopeless_seconds / seconds)))
         if seconds > 3 * min(first_run.values())
         else rules.minimum
         for name, seconds in first_run.items()
@@ -60,12 +61,18 @@ def run_in_turn(
     samples: dict[str, list[float]] = {name: [] for name in runners}
     spent = 0.0
     names = list(runners)
+    beaten: set[str] = set()
     for number in range(rules.rounds):
         if number >= rules.minimum and spent > rules.seconds:
             break
+        if rules.margin is not None and number >= FEWEST_TO_DECIDE:
+            running = {n: samples[n] for n in names if n not in beaten | rounds_of_slow.keys()}
+            beaten |= _beaten(running, rules.margin)
+            if len(running.keys() - beaten) < 2:
+                break
         for name in random.Random(number).sample(names, len(names)):
             slow = name in rounds_of_slow
-            if slow and number >= rounds_of_slow[name]:
+            if name in beaten or (slow and number >= rounds_of_slow[name]):
                 continue
             begin = time.perf_counter()
             _settle()
@@ -75,7 +82,20 @@ def run_in_turn(
             spent += 0.0 if slow else time.perf_counter() - begin
         if report is not None:
             report(number + 1)
-    return samples
+    return {name: taken or [first_run[name]] for name, taken in samples.items()}
+
+
+def _beaten(samples: Samples, margin: float) -> set[str]:
+    """Who cannot be faster than the fastest by more than a part of its time."""
+    fastest = min(samples, key=lambda name: statistics.median(samples[name]), default="")
+    others = samples.keys() - {fastest}
+    return {
+        name
+        for name in others
+        if surely_above(
+            [a / b for a, b in zip(samples[name], samples[fastest], strict=True)], 1 - margin
+        )
+    }
 
 
 def _seconds(run: Runner) -> float:

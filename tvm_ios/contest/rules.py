@@ -24,9 +24,12 @@ class Rules:
     warm_up
         Runs before each one that counts, which then meets its own data in the caches and its
         threads awake: the latency of a model that is run again and again. Slow runners have none.
-    hopeless_seconds
-        All the time that a slow runner gets, but for two rounds, if it takes more than three
-        times as long as the fastest.
+    hopeless_seconds, hopeless_rounds
+        All the time that a slow runner gets, but for so many rounds, if it takes more than three
+        times as long as the fastest. With no rounds the runs that said so are its samples.
+    margin
+        Who cannot be faster than the fastest by more than this part of its time runs no more, and
+        one who is left alone needs no more runs; None if all run to the end.
     """
 
     rounds: int = 60
@@ -34,6 +37,8 @@ class Rules:
     minimum: int = 6
     warm_up: int = 0
     hopeless_seconds: float = 20.0
+    hopeless_rounds: int = 2
+    margin: float | None = None
 
     def shared_by(self, processes: int) -> Rules:
         """What each of several processes has of these rounds and seconds."""
@@ -46,20 +51,31 @@ class Rules:
         )
 
 
+#: What a program gains at least if it is worth the trouble: where a process's memory happens to lie
+#: is worth as much.
+WORTHWHILE = 0.01
 #: All policies' programs in one process, to find the most promising one.
-SELECTION = Rules(rounds=40, seconds=10.0, minimum=3, warm_up=1)
+SELECTION = Rules(
+    rounds=40,
+    seconds=10.0,
+    minimum=3,
+    warm_up=1,
+    hopeless_seconds=0.0,
+    hopeless_rounds=0,
+    margin=WORTHWHILE,
+)
 #: The most promising program beside the sequential one, in each fresh process.
-CONFIRMATION = Rules(rounds=40, seconds=6.0, warm_up=1)
+CONFIRMATION = Rules(rounds=40, seconds=6.0, warm_up=1, margin=0.0)
 #: In how many fresh processes a program has to be faster.
 CONFIRMING_PROCESSES = 3
 #: What a policy that measures whole programs chooses among; and its choice beside the sequential
 #: program, for of the best of several some luck is a part.
-CHOICE = Rules(rounds=15, seconds=8.0, minimum=5, warm_up=1)
-SECOND_CHOICE = Rules(rounds=30, seconds=8.0, minimum=9, warm_up=1)
+CHOICE = Rules(rounds=15, seconds=8.0, minimum=5, warm_up=1, margin=WORTHWHILE)
+SECOND_CHOICE = Rules(rounds=30, seconds=8.0, minimum=9, warm_up=1, margin=0.0)
 #: Profiled runs of whole programs.
 PROFILE = Rules(rounds=12, seconds=8.0, minimum=5)
 #: A bundle's programs beside peers.
 BUNDLE_PEERS = Rules(rounds=60, seconds=15.0, warm_up=3)
 #: What ``bench`` times unless it is told otherwise, and in how many fresh processes.
-BENCH = Rules(rounds=200, seconds=30.0, minimum=12, warm_up=1)
+BENCH = Rules(rounds=200, seconds=30.0, minimum=12, warm_up=1, hopeless_rounds=1)
 BENCH_PROCESSES = FEWEST_FOR_AN_INTERVAL

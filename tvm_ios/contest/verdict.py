@@ -143,11 +143,10 @@ def kept_policy(
     may_keep_sequential
         If not, ``best`` is kept.
     """
-    together = pooled(contests)
     faster = faster_in_each(best, "sequential", contests)
-    faster = faster and ratio_of(together, best, "sequential").high < 1
+    faster = faster and ratio_of_all(contests, best, "sequential").high < 1
     kept = best if faster or not may_keep_sequential else "sequential"
-    ratios = {"sequential": ratio_of(together, kept, "sequential")}
+    ratios = {"sequential": ratio_of_all(contests, kept, "sequential")}
     for samples in contests:
         if TVM in samples:
             ratios[TVM] = ratio_of(samples, kept, TVM)
@@ -166,6 +165,11 @@ def pooled(contests: Sequence[Samples]) -> Samples:
 
 
 def ratio_of(samples: Samples, first: str, second: str) -> PairedRatio:
-    """The ratio of two runners of a contest, in which a slow one has the first rounds only."""
-    pairs = min(len(samples[first]), len(samples[second]))
-    return paired_ratio(samples[first][:pairs], samples[second][:pairs])
+    """The ratio of two runners of a contest; a slow or beaten one has the first rounds only."""
+    return ratio_of_all([samples], first, second)
+
+
+def ratio_of_all(contests: Sequence[Samples], first: str, second: str) -> PairedRatio:
+    """The ratio of two runners, from the pairs of all contests."""
+    pairs = [pair for each in contests for pair in zip(each[first], each[second], strict=False)]
+    return paired_ratio(*zip(*pairs, strict=True))
