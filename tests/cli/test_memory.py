@@ -70,8 +70,9 @@ def test_parts_of_fusion_ilp_may_be_left_out() -> None:
         "--parts",
         "2",
     )
-    given = ("--scheduler", "rpo,fusion-ilp", "--rpo-from", "outputs", "--time-limit", "2")
-    rows = tvm_ios("memory", "lstm_small", *given, *options, "--json").json["schedulers"]
+    given = ("--scheduler", "rpo,fusion-ilp", "--rpo-from", "outputs")
+    # Small enough to be solved: SCIP is known to overrun its limit of time in larger programs.
+    rows = tvm_ios("memory", "several_outputs", *given, *options, "--json").json["schedulers"]
     assert rows[1]["fused_operators"] == rows[1]["operators"]
     assert rows[1]["peak_kib"] <= rows[0]["peak_kib"]
     outcome = tvm_ios("memory", MODEL, "--scheduler", "rpo", "--no-fusion")
