@@ -7,6 +7,7 @@
 - ports: inputs and outputs by the names that users know
 - model_program: from a schedule and units' code to a program with its weights
 - built_model: what was built, to run here or save; first_wrong_unit: where it goes wrong
-- package: sealed folders and tars; executable: programs in them; runtime_module: as TVM's modules
+- package: sealed folders and tars; executable: programs in them, of program_files and kernel_files;
+  runtime_module: as TVM's modules
 - foreign_build: other runtimes' builds in packages; bound_model: how such models are run
 """

@@ -1,11 +1,10 @@
 """An executable: everything that a session needs, in a folder or ``.tar`` that others can run.
 
-It holds ``program.json``, ``memory.json`` (where its buffers lie in one arena), ``kernels.so``
-(for a GPU ``kernels.safetensors``), ``params.safetensors`` (constants as the kernels want them,
-each content once), ``schedule.json``, ``meta.json`` (versions, target, inputs and outputs) and
-``SHA256SUMS``. ``model.tvm_ios`` is the file by whose name TVM's runtime loads the folder as a
-module. Where the end of the model runs after the program there is ``tail.onnx``, of which only
-:meth:`Executable.session` knows: for other loaders the inputs and outputs are the program's.
+It holds what it runs (``program_files.py``), ``kernels.so`` (for a GPU ``kernels.safetensors``),
+``params.safetensors`` (constants as the kernels want them, each content once), ``meta.json``
+(versions, target, inputs and outputs) and ``SHA256SUMS``. Of a model's tail, which runs after the
+program, only :meth:`Executable.session` knows: for other loaders the inputs and outputs are the
+program's.
 
 The C++ loader (``runtime_ext/native/executable.cc``) reads and checks all of it, from here too;
 what is added here are the proofs that the program is free of races and its memory plan safe. What
@@ -17,7 +16,6 @@ kernels lie in files that it shares with other entries.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -48,6 +46,7 @@ from runtime_ext.execution.package import (
     write_package,
 )
 from runtime_ext.execution.ports import Port
+from runtime_ext.execution.program_files import TAIL_FILE, ProgramFiles, read_program_files
 from runtime_ext.execution.session import ExecutorName, Session
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
@@ -55,12 +54,8 @@ from tvm_ios.deployment.registry import is_deployment
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import json_object
-from tvm_ios.program.arena.check import check_arena
-from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, Role
-from tvm_ios.program.program_json import program_from_json, program_to_json
-from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from runtime_ext.execution.tailed_session import TailedSession
@@ -68,9 +63,6 @@ if TYPE_CHECKING:
 
 #: Packages whose interface the kernels are compiled for; those of Relay need only the last one.
 PACKAGES = (TVM, "apache-tvm-ffi")
-#: TVM's runtime chooses the loader of a module by what follows the last dot.
-MODULE_FILE = "model.tvm_ios"
-_TAIL = "tail.onnx"
 
 
 @dataclass(frozen=True)
@@ -171,13 +163,7 @@ class Executable:
 
     def write_program(self, folder: Path) -> None:
         """Write all but constants, kernels and what describes the package."""
-        (folder / "program.json").write_text(json.dumps(program_to_json(self.program)))
-        plan = self.plan.to_json(self.program)
-        (folder / "memory.json").write_text(json.dumps(plan))
-        (folder / "schedule.json").write_text(json.dumps(self.schedule, indent=1))
-        (folder / MODULE_FILE).write_text("The executable in this folder, as a module.\n")
-        if self.tail is not None:
-            (folder / _TAIL).write_bytes(self.tail.model.SerializeToString())
+        ProgramFiles(self.program, self.plan, self.schedule, self.tail).write(folder)
 
     def facts(self, keys: Mapping[str, str]) -> dict[str, Any]:
         """What ``meta.json`` says of it, given its constants' content keys."""
@@ -191,7 +177,7 @@ class Executable:
             "inputs": [asdict(port) for port in self.inputs],
             "outputs": [asdict(port) for port in self.outputs],
             "constants": keys,
-            "tail": None if self.tail is None else _TAIL,
+            "tail": None if self.tail is None else TAIL_FILE,
             "notes": self.notes,
         }
 
@@ -207,7 +193,7 @@ class Executable:
         """The program's kernels, loaded, as a session takes them."""
         if self.arch is not None:
             return read_launched(self.libraries, self.arch)
-        if call_tvm(self.packages, self.libraries):
+        if call_tvm(self.arch, self.packages, self.kernels):
             # Importing tvm loads its runtime.
             import tvm  # noqa: F401
 
@@ -296,19 +282,13 @@ def load(path: Path | str) -> Executable | ForeignBuild:
         arch = None if meta.get("arch") is None else str(meta["arch"])
         kernels, versions = kernels_of(folder, meta), meta["versions"]
         # Of tvm-ffi the loader knows the version; TVM itself only some kernels need, of Relay none.
-        files = [kernels] if isinstance(kernels, Path) else kernels
-        if arch is None and call_tvm(versions, files):
+        if call_tvm(arch, versions, kernels):
             or_else = "save it again with this one"
             require_version(f"{path} was made", TVM, versions[TVM], or_else)
-        program = program_from_json(json_object((folder / "program.json").read_bytes()))
-        check_races(program)
-        plan = MemoryPlan.from_json(json_object((folder / "memory.json").read_bytes()), program)
-        check_arena(program, plan)
-        schedule = json_object((folder / "schedule.json").read_bytes())
-        Schedule.from_json(schedule)
+        files = read_program_files(folder, tail=bool(meta.get("tail")))
         return Executable(
-            program=program,
-            plan=plan,
+            program=files.program,
+            plan=files.plan,
             kernels=kernels,
             constants={
                 name: adopt_constant(np.from_dlpack(content), meta["constants"][name])
@@ -316,14 +296,14 @@ def load(path: Path | str) -> Executable | ForeignBuild:
             },
             inputs=tuple(map(Port.from_json, meta["inputs"])),
             outputs=tuple(map(Port.from_json, meta["outputs"])),
-            schedule=schedule,
+            schedule=files.schedule,
             target=meta["target"],
             features=tuple(meta["features"]),
             fingerprint=meta["fingerprint"],
             notes=meta["notes"],
             arch=arch,
             packages=tuple(name for name in PACKAGES if name in versions),
-            tail=_read_tail(folder / _TAIL) if meta.get("tail") else None,
+            tail=files.tail,
             _keeper=keeper,
         )
     except ExecutableError:
@@ -332,12 +312,3 @@ def load(path: Path | str) -> Executable | ForeignBuild:
         raise ExecutableError(f"{path} cannot be used: {error}") from error
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, OSError) as error:
         raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
-
-
-def _read_tail(path: Path) -> Tail:
-    # Executables without a tail run where ONNX is not installed.
-    import onnx
-
-    from tvm_ios.onnx.tail import Tail
-
-    return Tail(onnx.load_from_string(path.read_bytes()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,13 @@ def kernels_of(folder: Path, meta: Mapping[str, Any]) -> Path | Libraries:
     return {folder / name: tuple(map(str, s)) for name, s in meta["libraries"].items()}
 
 
-def call_tvm(packages: Collection[str], files: Iterable[Path]) -> bool:
-    """Whether kernels for a CPU, made with some packages, call TVM's runtime."""
+def call_tvm(arch: str | None, packages: Collection[str], kernels: Path | Libraries) -> bool:
+    """Whether kernels, made with some packages for a CPU or a GPU, call TVM's runtime."""
+    if arch is not None or TVM not in packages:
+        return False
     ask = load_native_library()["kernels_call_tvm"]
-    return TVM in packages and any(ask(os.fspath(file)) for file in files)
+    files = [kernels] if isinstance(kernels, Path) else kernels
+    return any(ask(os.fspath(file)) for file in files)
 
 
 def load_functions(libraries: Libraries) -> dict[str, Any]:

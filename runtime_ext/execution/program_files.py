@@ -1,0 +1,96 @@
+"""The files of an executable that say what it runs: its program, memory, schedule and tail.
+
+They are ``program.json``, ``memory.json`` (where its buffers lie in one arena), ``schedule.json``,
+``tail.onnx`` where the end of the model runs after the program, and ``model.tvm_ios``, by whose
+name TVM's runtime loads the folder as a module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.files.json_text import json_object
+from tvm_ios.program.arena.check import check_arena
+from tvm_ios.program.happens_before import check_races
+from tvm_ios.program.memory_plan import MemoryPlan
+from tvm_ios.program.program import Program
+from tvm_ios.program.program_json import program_from_json, program_to_json
+from tvm_ios.schedule.schedule import Schedule
+
+if TYPE_CHECKING:
+    from tvm_ios.onnx.tail import Tail
+
+#: TVM's runtime chooses the loader of a module by what follows the last dot.
+MODULE_FILE = "model.tvm_ios"
+TAIL_FILE = "tail.onnx"
+_PROGRAM, _MEMORY, _SCHEDULE = "program.json", "memory.json", "schedule.json"
+
+
+@dataclass(frozen=True)
+class ProgramFiles:
+    """What an executable runs.
+
+    Attributes
+    ----------
+    program
+        What to run.
+    plan
+        The memory plan of its intermediate buffers and scratch.
+    schedule
+        The schedule as :meth:`tvm_ios.schedule.schedule.Schedule.to_json` gives it.
+    tail
+        The end of the model, which runs after the program.
+    """
+
+    program: Program
+    plan: MemoryPlan
+    schedule: Mapping[str, Any]
+    tail: Tail | None
+
+    def write(self, folder: Path) -> None:
+        """Write the files into a folder."""
+        (folder / _PROGRAM).write_text(json.dumps(program_to_json(self.program)))
+        (folder / _MEMORY).write_text(json.dumps(self.plan.to_json(self.program)))
+        (folder / _SCHEDULE).write_text(json.dumps(self.schedule, indent=1))
+        (folder / MODULE_FILE).write_text("The executable in this folder, as a module.\n")
+        if self.tail is not None:
+            (folder / TAIL_FILE).write_bytes(self.tail.model.SerializeToString())
+
+
+def read_program_files(folder: Path, *, tail: bool) -> ProgramFiles:
+    """Read what :meth:`ProgramFiles.write` wrote, and prove that it is safe to run.
+
+    Parameters
+    ----------
+    folder
+        Where the files lie.
+    tail
+        Whether there is one.
+
+    Raises
+    ------
+    UserError
+        If a file is not as it was written, the program has races, or its plan is not safe.
+    OSError
+        If a file cannot be read.
+    """
+    program = program_from_json(json_object((folder / _PROGRAM).read_bytes()))
+    check_races(program)
+    plan = MemoryPlan.from_json(json_object((folder / _MEMORY).read_bytes()), program)
+    check_arena(program, plan)
+    schedule = json_object((folder / _SCHEDULE).read_bytes())
+    Schedule.from_json(schedule)
+    return ProgramFiles(program, plan, schedule, _read_tail(folder) if tail else None)
+
+
+def _read_tail(folder: Path) -> Tail:
+    # Executables without a tail run where ONNX is not installed.
+    import onnx
+
+    from tvm_ios.onnx.tail import Tail
+
+    return Tail(onnx.load_from_string((folder / TAIL_FILE).read_bytes()))
