@@ -30,11 +30,11 @@ from tvm_ios.progress import Progress, Steps, silent
 from tvm_ios.schedule.schedule import Schedule, ScheduleError
 from tvm_ios.search import Search
 
-_LOGGER = logging.getLogger(__name__)
-
 if TYPE_CHECKING:
     from runtime_ext.tuning_log.use import LogUse
     from tvm_ios.program.program import Part
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class TargetUnits(Protocol):

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm_ios.plot.boxes import Box, draw_boxes
+from tvm_ios.plot.colours import COLOURS
 from tvm_ios.plot.pictures import axes
 from tvm_ios.schedule.instance_plan import InstancePlan
 
 #: An instance: its sub-graph, and the number of its part.
 Part = tuple[int, int]
 
-#: One for each sub-graph, in turn; light enough for black text.
-_COLOURS = ("#7fb2d9", "#f2b880", "#7fcfb9", "#e3b5d0", "#f6ee9f", "#c9ced6", "#e8987f")
+#: One for each sub-graph, in turn.
+_COLOURS = tuple(COLOURS.values())
 
 
 def plot_instances(
