@@ -127,6 +127,7 @@ class MeasuredModule(Generic[UnitsT]):
             self._progress,
             choose_forms=units.choose_forms,
             places_tiles=units.prepared.dialect.places_tiles,
+            chains=options.chains and units.prepared.dialect.places_tiles,
             programs=self._programs() if self._runs_here else None,
         )
         _LOGGER.info("measurements for %s are kept in %s", self._header.device, log.path)

@@ -33,6 +33,9 @@ class SearchOptions:
     cudnn
         Whether units have a form in which cuDNN computes their convolutions, on a GPU; by default
         where both are found here.
+    chains
+        Whether units that read from each other may be computed by one kernel, where that is
+        faster, on a CPU.
     device
         What times programs, in the place of what is here; the target is then what it takes.
     fleet
@@ -48,6 +51,7 @@ class SearchOptions:
     cache: Path = field(default_factory=cache_folder)
     precision: str = ""
     cudnn: bool | None = None
+    chains: bool = True
     device: TimingDevice | None = None
     fleet: FleetDevice | None = None
     limits: Limits = field(default_factory=Limits)

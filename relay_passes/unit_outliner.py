@@ -50,7 +50,7 @@ class UnitCall(Generic[FunctionT]):
     Attributes
     ----------
     units
-        One, or those that are merged.
+        One, or those that are merged or chained.
     function
         What they compute.
     stage, group
@@ -125,6 +125,19 @@ class UnitOutliner(Generic[FunctionT]):
             self._functions[key] = self._merge(plan, operators[0].inputs[0], weights, outputs, name)
         return self._functions[key]
 
+    def chained(self, chain: Sequence[int]) -> FunctionT:
+        """One function for units of which each alone reads what the one before it makes."""
+        key = tuple(chain)
+        if key not in self._functions:
+            self._functions[key] = self._outline(*key)
+        return self._functions[key]
+
+    def piece(self, units: Sequence[int]) -> FunctionT:
+        """The function of one unit, of a chain, or of units that are merged."""
+        if len(units) == 1:
+            return self.unit(units[0])
+        return self.chained(units) if self._is_chain(units) else self.merged(units)
+
     def calls(self, schedule: Schedule) -> list[UnitCall[FunctionT]]:
         """What ``main`` calls for a schedule, in its order.
 
@@ -133,6 +146,8 @@ class UnitOutliner(Generic[FunctionT]):
         ScheduleError
             If units are to be merged that cannot be.
         """
+        chain_of = {chain[0]: chain for chain in schedule.chains}
+        within = {unit for chain in schedule.chains for unit in chain[1:]}
         calls: list[UnitCall[FunctionT]] = []
         for number, stage in enumerate(schedule.stages):
             if stage.strategy is Strategy.MERGE:
@@ -140,17 +155,20 @@ class UnitOutliner(Generic[FunctionT]):
                 calls.append(UnitCall(stage.units, function, number, 0, kernel))
                 continue
             group_of = {unit: group for group, units in enumerate(stage.groups) for unit in units}
-            calls += [
-                UnitCall((u,), self.unit(u), number, group_of[u], schedule.kernels.get(u))
-                for u in stage.units
-            ]
+            for unit in stage.units:
+                if unit in within:
+                    continue
+                units = chain_of.get(unit, (unit,))
+                kernel = schedule.kernels.get(unit) if len(units) == 1 else None
+                calls.append(UnitCall(units, self.piece(units), number, group_of[unit], kernel))
         return calls
 
     def operators(self, units: Sequence[int]) -> str:
-        """What a unit, or merged units, compute, as part of a name: ``conv2d_bias_add_relu``."""
-        if len(units) > 1:
+        """What some units compute, as part of a name: ``conv2d_bias_add_relu``."""
+        if len(units) > 1 and not self._is_chain(units):
             return f"merged_{len(units)}_conv2d"
-        return identifier(self.units.operators[units[0]].kind)[:_LONGEST_NAME].rstrip("_")
+        kinds = "_".join(self.units.operators[unit].kind for unit in units)
+        return identifier(kinds)[:_LONGEST_NAME].rstrip("_")
 
     def merge_plan(self, members: Sequence[int]) -> MergePlan:
         """How units are merged.
@@ -171,14 +189,21 @@ class UnitOutliner(Generic[FunctionT]):
         weights = [[self._array(c) for c in self.unit(unit).constants] for unit in plan.units]
         return self._constants(*merged_weights(plan, weights))
 
-    def _interface(self, unit: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The tensors that are parameters of a unit: data and constants."""
-        read = [t for t in self.units.operators[unit].inputs if not self._is_scalar(t)]
+    def _interface(self, *units: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The tensors that are parameters of a unit, or of a chain: data and constants."""
+        operators = [self.units.operators[unit] for unit in units]
+        made = {tensor for op in operators for tensor in op.outputs}
+        inputs = dict.fromkeys(t for op in operators for t in op.inputs if t not in made)
+        read = [t for t in inputs if not self._is_scalar(t)]
         constant = [self.units.tensors[t].constant for t in read]
         return (
             tuple(t for t, fixed in zip(read, constant, strict=True) if not fixed),
             tuple(t for t, fixed in zip(read, constant, strict=True) if fixed),
         )
+
+    def _is_chain(self, units: Sequence[int]) -> bool:
+        """Whether units read from each other, as those that are merged never do."""
+        return bool(self.units.ancestors[units[-1]] >> units[0] & 1)
 
     def _is_scalar(self, tensor: int) -> bool:
         return self.units.tensors[tensor].constant and len(self._type(tensor).shape) == 0
@@ -195,7 +220,8 @@ class UnitOutliner(Generic[FunctionT]):
         """As :func:`tvm_ios.graph.merged_weights.merged_weights`, but constants of the dialect."""
         raise NotImplementedError
 
-    def _outline(self, unit: int) -> FunctionT:
+    def _outline(self, *units: int) -> FunctionT:
+        """The function of a unit, or of several that are a chain."""
         raise NotImplementedError
 
     def _merge(

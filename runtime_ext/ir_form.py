@@ -14,6 +14,8 @@ from tvm_ios.files.json_text import JsonError, json_object
 UNIT, STAGE, GROUP = "ios.unit", "ios.stage", "ios.group"
 #: Attribute of a unit's function: the name of its rKernel, where that is not the usual one.
 KERNEL = "ios.kernel"
+#: Attribute of the function of a chain, whose units are joined by ``+``: its kernels are one.
+CHAIN = "ios.chain"
 #: Module attributes: a line about the schedule, and the schedule as JSON that is not printed.
 SCHEDULE, SCHEDULE_DATA = "ios.schedule", "ios.schedule_data"
 #: Module attribute: names of the outputs, as JSON.

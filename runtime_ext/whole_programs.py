@@ -127,10 +127,11 @@ class WholePrograms:
             last = len(segments) - 1
             segments_of_units = self._segments_of_instances(schedule, segment_of, origins, last)
             segment_by_name = dict(zip(names, segments_of_units, strict=True))
-        for stage in Schedule.from_json(built_schedule).stages:
-            if stage.strategy is Strategy.MERGE:
-                members = [names[unit] for unit in stage.units]
-                segment_by_name["+".join(members)] = segment_by_name[members[0]]
+        built_units = Schedule.from_json(built_schedule)
+        merged = (s.units for s in built_units.stages if s.strategy is Strategy.MERGE)
+        for units in (*merged, *built_units.chains):
+            members = [names[unit] for unit in units]
+            segment_by_name["+".join(members)] = segment_by_name[members[0]]
         return segment_by_name
 
     def _segments_of_instances(

@@ -12,7 +12,7 @@ from relay_passes.relax.expressions import constant
 from relay_passes.relax.merge import merged_function
 from relay_passes.unit_outliner import UnitFunction, UnitOutliner, identifier
 from runtime_ext.allocated import allocated_if_empty
-from runtime_ext.ir_form import GROUP, KERNEL, STAGE, UNIT
+from runtime_ext.ir_form import CHAIN, GROUP, KERNEL, STAGE, UNIT
 from runtime_ext.kernels.function_builder import FunctionBuilder
 from runtime_ext.module_copies import with_functions
 from tvm_ios.files.array_files import Array
@@ -43,25 +43,26 @@ class Outliner(UnitOutliner[UnitFunction]):
         function = merged_function(plan, self._type(data), weights)
         return UnitFunction(function, (data,), weights, outputs, name)
 
-    def _outline(self, unit: int) -> UnitFunction:
-        op = self.units.operators[unit]
-        data, constants = self._interface(unit)
+    def _outline(self, *units: int) -> UnitFunction:
+        operators = [self.units.operators[unit] for unit in units]
+        data, constants = self._interface(*units)
         read = (*data, *constants)
         parameters = [relax.Var(f"p{i}", self._type(t)) for i, t in enumerate(read)]
         values = dict(zip((self._origin[t] for t in read), parameters, strict=True))
         builder = FunctionBuilder()
-        attributes = {"num_input": len(data)}
+        attributes = {"num_input": len(data)} | ({CHAIN: 1} if len(units) > 1 else {})
         with builder.function("unit", parameters, attrs=attributes, private=True):
             with builder.dataflow():
-                for member in op.members:
+                for member in (member for op in operators for member in op.members):
                     emit_calls(builder.emit, self.extraction, member, values)
-                results = [values[self._origin[t]] for t in op.outputs]
+                results = [values[self._origin[t]] for t in operators[-1].outputs]
                 whole = results[0] if len(results) == 1 else relax.Tuple(results)
                 result = builder.emit_output(whole)
             variable = builder.emit_func_output(result)
         function = builder.finalize()[variable]
         weights = tuple(self.value(t) for t in constants)
-        return UnitFunction(function, data, weights, op.outputs, op.name)
+        name = "+".join(op.name for op in operators)
+        return UnitFunction(function, data, weights, operators[-1].outputs, name)
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:

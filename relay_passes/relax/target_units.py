@@ -39,9 +39,8 @@ class RelaxUnits:
         self.parts = self._memory.parts
 
     def source(self, units: tuple[int, ...]) -> UnitSource:
-        """The function and layouts of a unit, or of merged ones."""
-        outliner = self.prepared.outliner
-        unit = outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
+        """The function and layouts of a unit, of a chain or of merged units."""
+        unit = self.prepared.outliner.piece(units)
         function = with_tir(unit.function, self.prepared.module)
         return self._memory.source(function, unit.data, unit.outputs)
 

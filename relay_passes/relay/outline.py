@@ -88,7 +88,8 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
             else relay.TensorType(described.shape, described.dtype)
         )
 
-    def _outline(self, unit: int) -> RelayUnitFunction:
+    def _outline(self, *units: int) -> RelayUnitFunction:
+        (unit,) = units
         op = self.units.operators[unit]
         data, constants = self._interface(unit)
         read = (*data, *constants)

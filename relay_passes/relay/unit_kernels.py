@@ -57,6 +57,10 @@ class RelayKernels:
             progress(len(new), len(new))
         return {name: (self._compiled[key],) for name, key in keys.items()}
 
+    def chains(self, source: Any) -> bool:
+        """Relay's kernels are TVM's, each of its own."""
+        return False
+
     def compile_rkernels(
         self, units: Mapping[str, RelayUnitFunction], progress: Steps | None = None
     ) -> dict[str, dict[str, CompiledUnit]]:

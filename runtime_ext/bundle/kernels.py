@@ -81,6 +81,10 @@ class BundledKernels:
         """The names of the ways to compute a unit."""
         return tuple(self._ways(source))
 
+    def chains(self, source: Units) -> bool:
+        """Bundles hold no chains."""
+        return False
+
     def compile_rkernels(
         self,
         units: Mapping[str, Units],

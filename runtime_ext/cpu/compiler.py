@@ -17,6 +17,7 @@ from runtime_ext.cpu.machine_code import object_code
 from runtime_ext.cpu.tilings import other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache
+from runtime_ext.kernels.spec import Chain
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
@@ -91,6 +92,11 @@ class KernelCompiler(UnitCompiler):
         """Write a shared library with these symbols, for ``tvm.runtime.load_module``."""
         keys = dict.fromkeys(self._key_of_symbol(symbol) for symbol in symbols)
         link(Path(path), [self._cache.code_file(key) for key in keys])
+
+    def chains(self, source: UnitSource) -> bool:
+        """Whether a kernel computes what several of a chain's units do; nothing is compiled."""
+        plan = plan_unit(source, self.space)
+        return any(isinstance(kernel.spec, Chain) for kernel in plan.kernels)
 
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
         default = plan_unit(source, self.space)

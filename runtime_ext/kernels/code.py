@@ -63,6 +63,15 @@ class Code:
             self.append(tirx.AllocBuffer(buffer))
         return buffers
 
+    def on_stack(self, elements: int) -> Any:
+        """Allocate memory for the time of a call, of whatever size.
+
+        TVM would take it from its runtime, without which kernels have to run.
+        """
+        buffer = tirx.decl_buffer((elements,), "float32", "tile_memory")
+        self.append(tirx.AllocBuffer(buffer, {"disable_lower_builtin": tirx.IntImm("bool", 1)}))
+        return buffer
+
     def store(self, buffer: Any, offset: Index, value: Any, lanes: int, stride: int = 1) -> None:
         """Store a vector at an element of a buffer."""
         self.append(tirx.BufferStore(buffer, value, element(buffer, vector(offset, lanes, stride))))

@@ -19,11 +19,15 @@ def store_statement(
     channel: Index,
     acc: Any,
     lanes: int,
+    shift: Index = 0,
 ) -> None:
-    """Evaluate a statement for one vector of channels and store it."""
+    """Evaluate a statement for one vector of channels and store it.
+
+    ``shift`` is added to where, for targets that hold a part of the grid alone.
+    """
     value = evaluate(code, buffers, statement.value, grid, channel, acc, lanes)
     target = statement.target
-    at = element_offset(target, grid, channel)
+    at = element_offset(target, grid, channel) + shift
     code.store(buffers[target.buffer], at, value, lanes, target.strides[3])
 
 

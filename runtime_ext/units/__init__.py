@@ -2,6 +2,8 @@
 
 ``by_library.py``
     Convolutions that a kernel library computes: which these are, and what is left to do after.
+``chains.py``
+    Kernels of which one alone reads the other's result, as one that goes tile by tile.
 ``cutting.py``
     Cut contractions into tiles for a device, and pack their weights for these.
 ``described.py``

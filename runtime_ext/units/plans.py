@@ -12,6 +12,7 @@ from runtime_ext.kernels.spec import Contraction, Pooling
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.tuning_log.space import Space
 from runtime_ext.units.by_library import by_library
+from runtime_ext.units.chains import chained, is_chain
 from runtime_ext.units.cutting import cut
 from runtime_ext.units.described import described
 from runtime_ext.units.kernel_draft import IMAGE
@@ -41,7 +42,10 @@ def plan_unit(source: UnitSource, cutter: Cutter, recut: Recut | None = None) ->
     ValueError
         If the function and its layouts do not fit, or it holds what is no operator.
     """
-    return _plan(drafted(source.function, source.layouts, source.in_place), cutter, recut)
+    plan = _plan(drafted(source.function, source.layouts, source.in_place), cutter, recut)
+    if is_chain(source.function):
+        return chained(plan) or plan
+    return plan
 
 
 def library_plan(source: UnitSource, cutter: Cutter, precision: str) -> UnitPlan | None:

@@ -109,6 +109,10 @@ class UnitCompiler(ABC):
             self._kept.setdefault(result[name][-1].key, usual)
         return result
 
+    def chains(self, source: UnitSource) -> bool:
+        """Whether a kernel computes what several of a chain's units do; nothing is compiled."""
+        return False
+
     def rkernels(self, source: UnitSource) -> tuple[str, ...]:
         """The names of the ways to compute a unit; nothing is compiled."""
         return tuple(self._rkernel_plans(source) | self._library_plans(source))

@@ -25,6 +25,8 @@ from tvm_ios.cli.frame.output import (
 from tvm_ios.cli.options.completion import complete_model, complete_peers
 from tvm_ios.cli.options.model import Batch, RandomWeights, Shapes, input_shapes
 from tvm_ios.cli.options.search_options import (
+    Chains,
+    ChainsMode,
     DeviceName,
     DialectName,
     DialectOption,
@@ -114,6 +116,7 @@ def bench(
     device: DeviceName = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
+    chains: Chains = ChainsMode.auto,
     log: TuningLog = None,
     measure: Measure = MeasureMode.lazy,
     max_measurements: MaxMeasurements = 400,
@@ -150,6 +153,7 @@ def bench(
         max_block,
         log,
         dialect=dialect,
+        chains=chains,
         device=device,
     )
     from runtime_ext.cpu.machine_description import describe_machine

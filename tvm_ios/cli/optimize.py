@@ -22,6 +22,8 @@ from tvm_ios.cli.options.completion import complete_cost
 from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
 from tvm_ios.cli.options.model import Model, RandomWeights
 from tvm_ios.cli.options.search_options import (
+    Chains,
+    ChainsMode,
     Cudnn,
     DeviceName,
     DialectName,
@@ -128,6 +130,7 @@ def optimize(
     batch: Batches = None,
     lanes: LaneCounts = None,
     random_weights: RandomWeights = None,
+    chains: Chains = ChainsMode.auto,
     log: TuningLog = None,
     measure: Measure = MeasureMode.lazy,
     max_measurements: MaxMeasurements = 400,
@@ -181,6 +184,7 @@ def optimize(
         precision=precision,
         dialect=dialect,
         cudnn=cudnn,
+        chains=chains,
         fleet=fleet,
     )
     if cost is not None and fleet is not None:
@@ -193,17 +197,16 @@ def optimize(
         raise typer.BadParameter("it is for a --device", param_hint="'--launches'")
     several = max(len(models), len(archs), len(lane_counts)) > 1
     if several or from_logs is not None or is_deployment(path):
-        for option, given in (
-            ("--device", device is not None),
-            ("--tracker", fleet is not None),
-            ("--fallback", fallback is Fallback.onnxruntime),
-            ("--cost", cost is not None and from_logs is not None),
-            ("--schedule", schedule is not None and from_logs is not None),
-        ):
-            if given:
-                raise typer.BadParameter(
-                    "it is not for what makes a deployment", param_hint=f"'{option}'"
-                )
+        refused = {
+            "--device": device is not None,
+            "--tracker": fleet is not None,
+            "--fallback": fallback is Fallback.onnxruntime,
+            "--cost": cost is not None and from_logs is not None,
+            "--schedule": schedule is not None and from_logs is not None,
+        }
+        for option in (option for option, given in refused.items() if given):
+            sentence = "it is not for what makes a deployment"
+            raise typer.BadParameter(sentence, param_hint=f"'{option}'")
         from tvm_ios.cli.deployments import make_deployment
 
         with progress_bars() as update:

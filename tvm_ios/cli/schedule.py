@@ -16,6 +16,8 @@ from tvm_ios.cli.options.model import Batch, Model, RandomWeights, Shapes, input
 from tvm_ios.cli.options.search_options import (
     STREAMS,
     Arch,
+    Chains,
+    ChainsMode,
     DeviceName,
     DialectName,
     DialectOption,
@@ -116,6 +118,7 @@ def schedule(
     lanes: Lanes = None,
     precision: PrecisionOption = None,
     random_weights: RandomWeights = None,
+    chains: Chains = ChainsMode.auto,
     measure: Measure = MeasureMode.lazy,
     max_measurements: MaxMeasurements = 400,
     time_limit: TimeLimit = None,
@@ -200,6 +203,7 @@ def schedule(
                 target=target,
                 arch=arch,
                 dialect=dialect,
+                chains=chains,
                 # A log's times may be another machine's.
                 runs_here=log is None,
                 device=device,

@@ -8,6 +8,8 @@
     What such a device times: launches that wait for each other; and that as files.
 ``measured_units.py``, ``chosen_forms.py``
     What is measured, and with what; units' code, of several forms the fastest.
+``chosen_chains.py``
+    Which units of a schedule are chains.
 ``measurer.py``
     Measurements, as many at once as a device takes, and their log.
 ``stage_timer.py``, ``rkernel_profile.py``

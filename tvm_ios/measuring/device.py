@@ -88,6 +88,10 @@ class Kernels(Protocol):
         """For each unit its forms by the names of the rKernels."""
         ...
 
+    def chains(self, source: Any) -> bool:
+        """Whether a kernel computes what several units of a chain do; nothing is compiled."""
+        ...
+
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
         """Use one of the forms of a unit from now on."""
         ...

@@ -29,6 +29,7 @@ def measured_costs(
     *,
     choose_forms: bool = False,
     places_tiles: bool = True,
+    chains: bool = False,
     programs: ProgramCosts | None = None,
 ) -> Costs:
     """The costs that a timer measures.
@@ -43,6 +44,8 @@ def measured_costs(
         Whether units may have several forms, of which schedules name the fastest.
     places_tiles
         Whether a program can run the rKernels, and the places of rTasks, that a schedule names.
+    chains
+        Whether schedules have chains where these are faster.
     programs
         Builds and times whole programs, where they can run.
     """
@@ -53,6 +56,10 @@ def measured_costs(
             # Which form of a unit is the faster one is known when both were timed.
             measuring.bounds(progress)
             schedule = timer.forms.with_libraries(schedule)
+        if chains:
+            # Groups share the lanes, on which chains are timed, by the latencies of their units.
+            measuring.bounds(progress)
+            schedule = timer.chains.chained(schedule, timer.unit_latency)
         return timer.timed(schedule)
 
     rtasks = MeasuredRTasks(timer, MeasuredRPrograms(timer)) if places_tiles else None

@@ -11,6 +11,7 @@ from tvm_ios.costs.stage_key import stage_key
 from tvm_ios.errors import UnfusedError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.measuring.chosen_chains import ChosenChains
 from tvm_ios.measuring.chosen_forms import ChosenForms, Piece
 from tvm_ios.measuring.device import NO_CONSTANTS
 from tvm_ios.measuring.measured_units import MeasuredUnits
@@ -45,6 +46,8 @@ class StageTimer:
     ----------
     forms
         The code of units and merged units that stages run.
+    chains
+        Units that schedules have as chains.
     rkernels
         The ways to compute a unit.
     unfused
@@ -62,6 +65,7 @@ class StageTimer:
         self.lanes = units.device.lanes
         self._measurer = Measurer(units.log, units.device.concurrency)
         self.forms = ChosenForms(units, self._alone)
+        self.chains = ChosenChains(units, self.forms, self._measurer, self._timing)
         self.rkernels = ProfiledRKernels(units, self.forms, self._alone, self._measurer)
         self.unfused: dict[str, int] = {}
         self.untimed: dict[str, int] = {}

@@ -167,7 +167,7 @@ class ProgramBuilder:
         done = mask_of(unit for units, _ in work for unit in units)
         for units, code in work:
             name = work_name(graph, units)
-            data, outputs = tensors_of(graph, units)
+            data, outputs = tensors_of(graph, units, code.outputs)
             produced |= dict.fromkeys(outputs)
             constants = len(code.parameters) - len(data) - len(outputs)
             if constants < 0 or code.outputs != len(outputs):
@@ -215,7 +215,7 @@ class ProgramBuilder:
         return f"{work_name(self._graph, units)}/{index}"
 
     def _parameters(self, units: tuple[int, ...], code: UnitCode) -> tuple[int, ...]:
-        data, outputs = tensors_of(self._graph, units)
+        data, outputs = tensors_of(self._graph, units, code.outputs)
         constants: list[int] = []
         for index in range(len(data), len(code.parameters) - len(outputs)):
             name = self._constant_name(units, index)
@@ -277,13 +277,19 @@ def work_name(graph: OpGraph, units: Iterable[int]) -> str:
     return "+".join(graph.operators[unit].name for unit in units)
 
 
-def tensors_of(graph: OpGraph, units: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Distinct data inputs from elsewhere in the order of first use, and outputs."""
-    outputs = tuple(t for u in units for t in graph.operators[u].outputs)
+def tensors_of(
+    graph: OpGraph, units: Sequence[int], outputs: int | None = None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Distinct data inputs from elsewhere in the order of first use, and outputs.
+
+    Code of fewer ``outputs`` than the units have is a chain's: it makes what others read.
+    """
+    made = tuple(t for u in units for t in graph.operators[u].outputs)
     inputs = dict.fromkeys(t for u in units for t in graph.operators[u].inputs)
-    written = set(outputs)
-    data = (t for t in inputs if not graph.tensors[t].constant and t not in written)
-    return tuple(data), outputs
+    data = (t for t in inputs if not graph.tensors[t].constant and t not in made)
+    if outputs is not None and outputs < len(made):
+        made = tuple(t for t in made if t not in inputs)
+    return tuple(data), made
 
 
 def _type_text(kind: BufferType) -> str:

@@ -12,7 +12,7 @@ def computed_units(schedule: Schedule, names: Sequence[str]) -> dict[str, tuple[
     """For each name that a unit of a program may have, the units of the schedule that it computes.
 
     Units of a merged stage are one operator, and on GPUs those of a co-scheduled stage one kernel;
-    both are called by the names of all.
+    both are called by the names of all, and so are chains.
 
     Parameters
     ----------
@@ -25,4 +25,6 @@ def computed_units(schedule: Schedule, names: Sequence[str]) -> dict[str, tuple[
     for stage in schedule.stages:
         if stage.strategy is not Strategy.CONCURRENT:
             computed["+".join(names[unit] for unit in stage.units)] = stage.units
+    for chain in schedule.chains:
+        computed["+".join(names[unit] for unit in chain)] = chain
     return computed

@@ -12,9 +12,14 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import write_atomically
 from tvm_ios.files.json_text import JsonError, json_object, natural, naturals
 from tvm_ios.graph.op_graph import OpGraph, bits
+from tvm_ios.schedule.chains import Chain
+from tvm_ios.schedule.chains import fault_of as fault_of_chains
+from tvm_ios.schedule.chains import from_json as chains_of_json
 from tvm_ios.schedule.first_difference import describe, first_difference
 from tvm_ios.schedule.instance_plan import InstancePlan
 from tvm_ios.schedule.instance_plan import fault_of as fault_of_plan
+from tvm_ios.schedule.named_kernels import fault_of as fault_of_kernels
+from tvm_ios.schedule.named_kernels import from_json as kernels_of_json
 from tvm_ios.schedule.placement import Placement, Share, fault_of
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.stage import fault_of as fault_of_stage
@@ -57,6 +62,9 @@ class Schedule:
         divided among its groups by these. Without them FLOPs and bytes decide.
     instances
         Which units run as instances of sub-graphs, or None.
+    chains
+        Units that one code computes (:mod:`tvm_ios.schedule.chains`); none where there are
+        instances.
     described
         The graph by :func:`tvm_ios.schedule.first_difference.describe`, of a schedule from a
         file.
@@ -74,6 +82,7 @@ class Schedule:
         default_factory=dict[int, tuple[float, ...]], repr=False, hash=False
     )
     instances: InstancePlan | None = None
+    chains: tuple[Chain, ...] = ()
     described: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     @property
@@ -88,7 +97,7 @@ class Schedule:
 
     @property
     def of_stages_alone(self) -> Schedule:
-        """The same stages, but no kernels are chosen and no rTasks placed.
+        """The same stages, but no kernels are chosen, no rTasks placed and no units chained.
 
         Co-scheduled units run one after another, each on all lanes.
         """
@@ -96,7 +105,7 @@ class Schedule:
             Stage(Strategy.CONCURRENT, stage.groups) if position in self.placements else stage
             for position, stage in enumerate(self.stages)
         )
-        return replace(self, stages=stages, kernels={}, placements={})
+        return replace(self, stages=stages, kernels={}, placements={}, chains=())
 
     def validate(self, graph: OpGraph) -> None:
         """Check this schedule against a graph of units.
@@ -134,14 +143,19 @@ class Schedule:
         for position in self.placements:
             if not 0 <= position < len(self.stages):
                 raise ScheduleError(f"stage {position} has a placement but does not exist")
-        self._validate_kernels(graph)
+        if fault := fault_of_kernels(graph, self.stages, self.kernels):
+            raise ScheduleError(fault)
         for unit, seconds in self.unit_latencies.items():
             if not 0 <= unit < len(graph):
                 raise ScheduleError(f"the schedule times unit {unit}, which does not exist")
             if not seconds or not all(0 < s < float("inf") for s in seconds):
                 name = graph.operators[unit].name
                 raise ScheduleError(f"the latencies of unit {name!r} are not all positive seconds")
+        if fault := fault_of_chains(graph, self.stages, self.chains):
+            raise ScheduleError(fault)
         plan = self.instances
+        if plan is not None and self.chains:
+            raise ScheduleError("the schedule has both instances and chains")
         if plan is not None and (fault := fault_of_plan(graph, self.stages, self.kernels, plan)):
             raise ScheduleError(fault)
 
@@ -154,27 +168,6 @@ class Schedule:
             )
         if placement is not None and (fault := fault_of(graph, stage.units, placement)):
             raise ScheduleError(f"stage {position} {fault}")
-
-    def _validate_kernels(self, graph: OpGraph) -> None:
-        for unit, kernel in self.kernels.items():
-            if not 0 <= unit < len(graph):
-                raise ScheduleError(
-                    f"the schedule names a kernel of unit {unit}, which does not exist"
-                )
-            name = graph.operators[unit].name
-            if not kernel:
-                raise ScheduleError(f"the kernel of unit {name!r} has no name")
-        for stage in self.stages:
-            if stage.strategy is not Strategy.MERGE:
-                continue
-            first, *others = stage.units
-            for other in others:
-                if self.kernels.get(first) != self.kernels.get(other):
-                    a, b = (graph.operators[unit].name for unit in (first, other))
-                    raise ScheduleError(
-                        f"units {a!r} and {b!r} are merged, and the schedule names different "
-                        "kernels for them"
-                    )
 
     def to_json(self, graph: OpGraph) -> dict[str, Any]:
         """Plain data with unit numbers; the units' names, kinds and FLOPs are for people."""
@@ -202,6 +195,8 @@ class Schedule:
             data["unit_latencies"] = {
                 str(unit): self.unit_latencies[unit] for unit in sorted(self.unit_latencies)
             }
+        if self.chains:
+            data["chains"] = self.chains
         if self.instances is not None:
             data["instances"] = self.instances.to_json()
         return data
@@ -232,7 +227,7 @@ class Schedule:
                     for stage in data["stages"]
                 ),
                 latencies=tuple(float(x) for x in data["latencies"]),
-                kernels=_kernels(data.get("kernels", {})),
+                kernels=kernels_of_json(data.get("kernels", {})),
                 placements={
                     natural(stage): tuple(Share(*naturals(share)) for share in placement)
                     for stage, placement in data.get("placements", ())
@@ -242,6 +237,7 @@ class Schedule:
                     for unit, seconds in dict(data.get("unit_latencies", {})).items()
                 },
                 instances=_instances(data.get("instances")),
+                chains=chains_of_json(data.get("chains", ())),
                 described=dict(data.get("graph", {})),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -288,13 +284,3 @@ def _stage_json(stage: Stage) -> dict[str, Any]:
 
 def _instances(data: Any) -> InstancePlan | None:
     return None if data is None else InstancePlan.from_json(data)
-
-
-def _kernels(data: Any) -> dict[int, str]:
-    if not isinstance(data, dict):
-        raise TypeError("'kernels'")
-    kernels = {int(unit): name for unit, name in cast(dict[str, Any], data).items()}
-    for unit, name in kernels.items():
-        if not isinstance(name, str):
-            raise TypeError(f"the kernel of unit {unit}")
-    return kernels

@@ -4,6 +4,8 @@
     Choose a contraction's register tile (analytic; nothing is measured).
 ``build.py``
     From a kernel's spec to machine code.
+``chain.py``
+    Two kernels as one, of which the second alone reads what the first makes.
 ``contraction.py``
     Convolutions and matrix products: a register tile of pixels by channels, inputs broadcast.
 ``interleave.py``

@@ -7,6 +7,7 @@ from typing import Any
 
 import tvm
 
+from runtime_ext.cpu.kernels.chain import chain
 from runtime_ext.cpu.kernels.contraction import contraction
 from runtime_ext.cpu.kernels.interleave import interleave
 from runtime_ext.cpu.kernels.interpolation import interpolation
@@ -20,6 +21,7 @@ from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
+    Chain,
     Contraction,
     Finer,
     Interleave,
@@ -42,6 +44,7 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Interpolation: interpolation,
     Interleave: interleave,
     Pointwise: pointwise,
+    Chain: chain,
 }
 
 

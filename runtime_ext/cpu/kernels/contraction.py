@@ -46,7 +46,7 @@ def contraction(spec: Contraction, unit: VectorUnit) -> tuple[Any, int]:
     plan = plan_tiles(spec, unit)
     code = TileCode(spec.buffers)
     with code.tiles(plan.tiles) as tile:
-        _Writer(spec, plan, unit, code).tile(tile)
+        ContractionWriter(spec, plan, unit, code).tile(tile)
     return code.kernel()
 
 
@@ -73,7 +73,7 @@ def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """The position of a tile, as variables of the code."""
 
     block: Index
@@ -81,9 +81,22 @@ class _Place:
     row: Index
 
 
-class _Writer:
-    def __init__(self, spec: Contraction, plan: TilePlan, unit: VectorUnit, code: TileCode) -> None:
+class ContractionWriter:
+    """Writes the code of a contraction's tiles.
+
+    ``stored_shift`` is added to where results are stored.
+    """
+
+    def __init__(
+        self,
+        spec: Contraction,
+        plan: TilePlan,
+        unit: VectorUnit,
+        code: TileCode,
+        stored_shift: Index = 0,
+    ) -> None:
         self.spec, self.plan, self.unit, self.code = spec, plan, unit, code
+        self._shift = stored_shift
         self.buffers = code.buffers
 
     def tile(self, tile: Any) -> None:
@@ -96,11 +109,11 @@ class _Writer:
         line, strip = divide(code, "line", tile_of_block, plan.strips, plan.rows)
         rows = self.spec.window.output[0]
         image, row = divide(code, "image", line, rows, self.spec.batch)
-        place = _Place(block, image, row)
+        place = Place(block, image, row)
         begin = 0
         for run in plan.runs:
             if plan.strips == 1:
-                self._run(place, run)
+                self.run(place, run)
             elif not plan.borderless:
                 self._shared(place, run, strip * plan.strip - begin)
             elif begin == 0:
@@ -109,10 +122,10 @@ class _Writer:
                     self._pixels(place, code.bind("x0", x * run.pixels), run)
             else:
                 with code.branch(equal(strip, plan.strips - 1)):
-                    self._run(place, run)
+                    self.run(place, run)
             begin += run.tiles
 
-    def _shared(self, place: _Place, run: TileRun, first: Index) -> None:
+    def _shared(self, place: Place, run: TileRun, first: Index) -> None:
         """The part of a run in a strip that begins at this register tile, counted from the run."""
         code, last = self.code, first + self.plan.strip
         begin = code.bind("begin", tirx.min(tirx.max(first, 0), run.tiles))
@@ -120,14 +133,15 @@ class _Writer:
         with code.loop("x", begin, end) as x:
             self._pixels(place, code.bind("x0", x * run.pixels + run.begin), run)
 
-    def _run(self, place: _Place, run: TileRun) -> None:
+    def run(self, place: Place, run: TileRun) -> None:
+        """Register tiles of a row that need the same code."""
         if run.tiles == 1:
             self._pixels(place, run.begin, run)
             return
         with self.code.loop("x", 0, run.tiles) as x:
             self._pixels(place, self.code.bind("x0", x * run.pixels + run.begin), run)
 
-    def _pixels(self, place: _Place, x0: Index, run: TileRun) -> None:
+    def _pixels(self, place: Place, x0: Index, run: TileRun) -> None:
         """A register tile: accumulate over the window and the input channels, then store."""
         spec, code, lanes = self.spec, self.code, self.unit.lanes
         vectors = spec.blocking.vectors
@@ -143,7 +157,7 @@ class _Writer:
         self._store(place, x0, run, accumulators)
 
     def _kernel_row(
-        self, place: _Place, x0: Index, run: TileRun, ky: Index, accumulators: list[Any]
+        self, place: Place, x0: Index, run: TileRun, ky: Index, accumulators: list[Any]
     ) -> None:
         spec, code = self.spec, self.code
         window, width = spec.window, spec.blocking.vectors * self.unit.lanes
@@ -209,7 +223,7 @@ class _Writer:
         limit = max(1, 32 // accumulators)
         return max(u for u in range(1, limit + 1) if self.spec.channels % u == 0)
 
-    def _store(self, place: _Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:
+    def _store(self, place: Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:
         """Apply the epilogue to the accumulators, part by part, the last block cut short."""
         width = self.spec.blocking.vectors * self.unit.lanes
         blocks = self.plan.blocks
@@ -232,7 +246,7 @@ class _Writer:
 
     def _store_part(
         self,
-        place: _Place,
+        place: Place,
         x0: Index,
         run: TileRun,
         accumulators: list[Any],
@@ -251,7 +265,7 @@ class _Writer:
 
     def _store_pixel(
         self,
-        place: _Place,
+        place: Place,
         x0: Index,
         p: int,
         accumulators: list[Any],
@@ -267,4 +281,6 @@ class _Writer:
             for statement in spec.statements:
                 if statement.begin <= part.begin < statement.begin + statement.count:
                     inner = channel + (part.begin - statement.begin + v * lanes)
-                    store_statement(self.code, self.buffers, statement, grid, inner, acc, count)
+                    store_statement(
+                        self.code, self.buffers, statement, grid, inner, acc, count, self._shift
+                    )

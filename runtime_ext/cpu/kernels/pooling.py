@@ -30,22 +30,41 @@ def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, 
     with code.tiles(rows * chunks) as tile:
         part, line = divide(code, "part", tile, rows, chunks)
         image, row = divide(code, "image", line, spec.window.output[0], spec.batch)
-        writer = _Writer(spec, unit, code, image, row)
+        writer = PoolingWriter(spec, unit, code, image, row)
         code.blocks(part, spec.channels, chunk, writer.channels)
     return code.kernel()
 
 
-class _Writer:
+class PoolingWriter:
+    """Writes the code of a row of output pixels.
+
+    Parameters
+    ----------
+    image, row
+        Which row.
+    read_shift, stored_shift
+        Elements to add to where the input is read and to where results are stored, if these
+        buffers hold a part of the tensors alone.
+    """
+
     def __init__(
-        self, spec: Pooling, unit: VectorUnit, code: TileCode, image: Index, row: Index
+        self,
+        spec: Pooling,
+        unit: VectorUnit,
+        code: TileCode,
+        image: Index,
+        row: Index,
+        read_shift: Index = 0,
+        stored_shift: Index = 0,
     ) -> None:
         self.spec, self.unit, self.buffers, self.code = spec, unit, code.buffers, code
         self.image, self.row = image, row
+        self._read_shift, self._stored_shift = read_shift, stored_shift
         width = spec.window.kernel[1] if spec.kind == "depthwise" else 0
         self.pixels = max(1, min(8 if unit.registers < 32 else 12, unit.registers - 4 - width))
 
     def channels(self, begin: Index, count: int) -> None:
-        """Vectors of the chunk, then what is left as one shorter vector."""
+        """Vectors of a chunk of channels, then what is left as one shorter vector."""
         code, begin = self.code, self.code.bind("c0", begin)
         self.rows = kernel_rows(code, self.spec.window, self.row)
 
@@ -89,7 +108,8 @@ class _Writer:
             value = code.bind_vector("value", value, lanes)
             for statement in spec.statements:
                 grid = (self.image, self.row, x0 + p)
-                store_statement(code, self.buffers, statement, grid, channel, value, lanes)
+                shift = self._stored_shift
+                store_statement(code, self.buffers, statement, grid, channel, value, lanes, shift)
 
     def _kernel_row(
         self,
@@ -105,6 +125,7 @@ class _Writer:
         y = self.row * window.strides[0] + ky * window.dilations[0] - window.pads[0]
         sn, sh, sw, sc = spec.data.strides
         origin = spec.data.offset + self.image * sn + y * sh + channel * sc
+        origin = origin + self._read_shift
         origin = code.bind("origin", origin + column(window, x0, 0) * sw)
         weights: dict[int, Any] = {}
         if spec.weight is not None:

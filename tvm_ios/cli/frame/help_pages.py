@@ -58,6 +58,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
                 *(
                     "scheduler",
                     "units",
+                    "chains",
                     "in_place",
                     "zero_copy_concat",
                     "rewrite",

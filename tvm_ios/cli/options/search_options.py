@@ -71,6 +71,21 @@ class Precision(StrEnum):
     float16 = "float16"
 
 
+class ChainsMode(StrEnum):
+    """Whether schedules have chains of units."""
+
+    auto = "auto"
+    off = "off"
+
+
+Chains = Annotated[
+    ChainsMode,
+    typer.Option(
+        "--chains",
+        help="auto: on a CPU, units that one kernel computes faster tile by tile are chains; off: "
+        "none are.",
+    ),
+]
 Target = Annotated[TargetKind, typer.Option(help="llvm: a CPU; cuda: an NVIDIA GPU.")]
 DialectOption = Annotated[
     DialectName, typer.Option("--dialect", help="relay: with a TVM that has it, 0.11 to 0.19.")
@@ -192,6 +207,7 @@ def search_options(
     precision: Precision | None = None,
     dialect: DialectName = DialectName.relax,
     cudnn: bool | None = None,
+    chains: ChainsMode = ChainsMode.auto,
     runs_here: bool = True,
     device: str | None = None,
     fleet: FleetChoice | None = None,
@@ -231,6 +247,7 @@ def search_options(
         database=log,
         precision="" if precision is None else precision.value,
         cudnn=cudnn,
+        chains=chains is ChainsMode.auto,
         device=opened,
         fleet=opened_fleet,
         limits=Limits(

@@ -1,0 +1,171 @@
+"""Two kernels as one: what the first computes for a tile of the second stays in a core's cache."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cpu.kernels.blocking import row_cycles
+from runtime_ext.cpu.kernels.contraction import ContractionWriter, Place, plan_tiles
+from runtime_ext.cpu.kernels.pooling import PoolingWriter
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.code import Index
+from runtime_ext.kernels.expression import Access
+from runtime_ext.kernels.spec import Chain, Contraction, Pooling
+from runtime_ext.kernels.statements import divide
+from runtime_ext.kernels.tile_work import channels_a_tile
+
+
+def chain(spec: Chain, unit: VectorUnit) -> tuple[Any, int]:
+    """The PrimFunc of a chain and its number of tiles."""
+    if isinstance(spec.first, Pooling):
+        assert isinstance(spec.second, Contraction)
+        return _WindowThenProduct(spec, spec.first, spec.second, unit).kernel()
+    assert isinstance(spec.second, Pooling)
+    return _ProductThenWindow(spec, spec.first, spec.second, unit).kernel()
+
+
+class _WindowThenProduct:
+    """A tile is all channels of some rows of pixels."""
+
+    def __init__(self, spec: Chain, first: Pooling, second: Contraction, unit: VectorUnit) -> None:
+        self.first, self.second, self.unit = first, second, unit
+        self.rows, self.handed = spec.rows, len(spec.buffers)
+        self.code = TileCode(spec.buffers)
+        self.columns, self.channels = first.window.output[1], first.channels
+
+    def kernel(self) -> tuple[Any, int]:
+        code, rows = self.code, self.rows
+        lines = self.first.batch * self.first.window.output[0]
+        with code.tiles(-(-lines // rows)) as tile:
+            code.buffers.append(code.on_stack(rows * self.columns * self.channels))
+
+            def write(line: Index, count: int) -> None:
+                self._reduce(line, count)
+                self._multiply(tile, count)
+
+            code.blocks(tile, lines, rows, write)
+            code.buffers.pop()
+        return code.kernel()
+
+    def _reduce(self, line: Index, rows: int) -> None:
+        """All channels of some rows, which go to the tile's memory."""
+        code, height = self.code, self.first.window.output[0]
+        row = self.columns * self.channels
+        target = Access(self.handed, 0, (height * row, row, self.channels, 1))
+        (statement,) = self.first.statements
+        first = replace(self.first, statements=(replace(statement, target=target),))
+        chunk = channels_a_tile(first, finer=False)
+        for begin in range(0, self.channels, chunk):
+            with code.loop("y", 0, rows) as y:
+                image, at = divide(code, "image", line + y, height, first.batch)
+                writer = PoolingWriter(first, self.unit, code, image, at, 0, -line * row)
+                writer.channels(begin, min(chunk, self.channels - begin))
+
+    def _multiply(self, tile: Index, rows: int) -> None:
+        """The product of the rows, which are one to the contraction: that of the tile's number."""
+        second = _in_rows(self.second, self.rows * self.columns, rows * self.columns)
+        second = replace(second, data=Access(self.handed, 0, (0, 0, self.channels, 1)))
+        plan = plan_tiles(second, self.unit)
+        writer = ContractionWriter(second, plan, self.unit, self.code)
+        with self.code.loop("block", 0, plan.blocks) as block:
+            for run in plan.runs:
+                writer.run(Place(block if plan.blocks > 1 else 0, 0, tile), run)
+
+
+class _ProductThenWindow:
+    """A tile is a block of the product's channels for some rows of pixels of the result.
+
+    Rows that two tiles read are computed for each of them.
+    """
+
+    def __init__(self, spec: Chain, first: Contraction, second: Pooling, unit: VectorUnit) -> None:
+        self.first, self.second, self.unit = first, second, unit
+        self.rows, self.handed = spec.rows, len(spec.buffers)
+        self.code = TileCode(spec.buffers)
+        self.height, self.width = second.window.input
+        self.block = first.blocking.vectors * unit.lanes
+
+    def kernel(self) -> tuple[Any, int]:
+        code, window = self.code, self.second.window
+        lines, batch = window.output[0], self.second.batch
+        strips, blocks = -(-lines // self.rows), -(-self.second.channels // self.block)
+        held = self.height if strips == 1 else self._reach(self.rows)
+        with code.tiles(batch * strips * blocks) as tile:
+            code.buffers.append(code.on_stack(held * self.width * self.block))
+            place, block = divide(code, "place", tile, blocks, batch * strips)
+            image, strip = divide(code, "image", place, strips, batch)
+
+            def write(line: Index, rows: int) -> None:
+                begin = self._multiply(image, line, rows, block, strips == 1)
+                self._reduce(image, line, rows, block, begin)
+
+            code.blocks(strip, lines, self.rows, write)
+            code.buffers.pop()
+        return code.kernel()
+
+    def _reach(self, rows: int) -> int:
+        window = self.second.window
+        return (rows - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilations[0] + 1
+
+    def _multiply(self, image: Index, line: Index, rows: int, block: Index, whole: bool) -> Index:
+        """What the rows of the result read; returns the first row of it."""
+        code, window = self.code, self.second.window
+        pixels = self.height * self.width if whole else self.width
+        first = _in_rows(self.first, pixels, pixels)
+        first = replace(first, blocking=replace(first.blocking, pixels=self._pixels(first)))
+        (statement,) = first.statements
+        target = Access(self.handed, 0, (0, pixels * self.block, self.block, 1))
+        first = replace(first, statements=(replace(statement, target=target),))
+        plan = plan_tiles(first, self.unit)
+        shift = code.bind("shift", -block * self.block)
+        if whole:
+            shift = shift - image * (pixels * self.block)
+            writer = ContractionWriter(first, plan, self.unit, code, shift)
+            for run in plan.runs:
+                writer.run(Place(block, 0, image), run)
+            return 0
+        top = line * window.strides[0] - window.pads[0]
+        begin = code.bind("top", tirx.max(0, top))
+        end = code.bind("bottom", tirx.min(self.height, top + self._reach(rows)))
+        shift = shift - (image * self.height + begin) * (pixels * self.block)
+        writer = ContractionWriter(first, plan, self.unit, code, shift)
+        with code.loop("y", begin, end) as y:
+            at = code.bind("line", image * self.height + y)
+            for run in plan.runs:
+                writer.run(Place(block, 0, at), run)
+        return begin
+
+    def _pixels(self, spec: Contraction) -> int:
+        """The best register tile of a row, of the vectors for which the weights are packed."""
+        cycles = {
+            tile.pixels: c
+            for tile, c in row_cycles(spec, self.unit).items()
+            if tile.vectors == spec.blocking.vectors
+        }
+        return min(cycles, key=lambda pixels: (cycles[pixels], -pixels))
+
+    def _reduce(self, image: Index, line: Index, rows: int, block: Index, begin: Index) -> None:
+        """The window over the rows."""
+        code, row = self.code, self.width * self.block
+        second = replace(self.second, data=Access(self.handed, 0, (0, row, self.block, 1)))
+        shift = code.bind("read_shift", -begin * row - block * self.block)
+        with code.loop("row", 0, rows) as y:
+            at = code.bind("at", line + y)
+            writer = PoolingWriter(second, self.unit, code, image, at, shift)
+            code.blocks(block, second.channels, self.block, writer.channels)
+
+
+def _in_rows(spec: Contraction, apart: int, pixels: int) -> Contraction:
+    """A product of one row of all pixels as one of rows, of which each begins so far apart."""
+
+    def moved(at: Access) -> Access:
+        _, _, w, c = at.strides
+        return Access(at.buffer, at.offset, (0, apart * w, w, c))
+
+    window = replace(spec.window, input=(1, pixels), output=(1, pixels))
+    statements = tuple(s.mapped(moved) for s in spec.statements)
+    return replace(spec, window=window, data=moved(spec.data), statements=statements)

@@ -1,0 +1,144 @@
+"""Kernels of which one alone reads the other's result, as one: tile by tile, through a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from runtime_ext.ir_form import CHAIN
+from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.expression import ACC, Access
+from runtime_ext.kernels.spec import Chain, Contraction, Pooling, accesses
+from runtime_ext.units.unit import PlannedKernel, UnitPlan
+
+#: Bytes that a tile hands on, at most: whole rows of all channels, and blocks of channels. They
+#: stay in a second-level cache of 512 KiB beside what is read and the weights.
+_ROWS, _BLOCKS = 64 * 1024, 112 * 1024
+#: Tiles of whole rows, at least, where there are so many: they balance some lanes.
+_TILES = 8
+#: Vectors have this many lanes at least, so that blocks of channels are no smaller.
+_LANES = 8
+
+_Spec = TypeVar("_Spec", Pooling, Contraction)
+
+
+def is_chain(function: Any) -> bool:
+    """Whether a function is that of a chain of units."""
+    return bool(function.attrs and CHAIN in function.attrs)
+
+
+def chained(plan: UnitPlan, rows: int | None = None) -> UnitPlan | None:
+    """The plan with chains in the place of kernels; None if it has none.
+
+    Parameters
+    ----------
+    plan
+        A plan for a CPU.
+    rows
+        Rows of pixels of a tile; by default what a rule says.
+    """
+    kernels = list(plan.kernels)
+    gone: list[int] = []
+    at = 0
+    while at + 1 < len(kernels):
+        chain = _joined(plan, kernels, at, rows)
+        if chain is None:
+            at += 1
+            continue
+        gone += set(kernels[at].buffers) & set(kernels[at + 1].buffers) - set(chain.buffers)
+        kernels[at : at + 2] = [chain]
+    if not gone:
+        return None
+    first = len(plan.inputs) + len(plan.constants) + len(plan.outputs)
+    kept = [n for n in range(first, first + len(plan.scratch)) if n not in gone]
+    place = {n: n for n in range(first)} | {n: first + i for i, n in enumerate(kept)}
+    return replace(
+        plan,
+        scratch=tuple(plan.scratch[n - first] for n in kept),
+        kernels=tuple(
+            replace(kernel, buffers=tuple(place[n] for n in kernel.buffers)) for kernel in kernels
+        ),
+    )
+
+
+def _joined(
+    plan: UnitPlan, kernels: Sequence[PlannedKernel], at: int, rows: int | None
+) -> PlannedKernel | None:
+    """Two kernels as a chain; None if the second does not read the first's result alone."""
+    one, other = kernels[at : at + 2]
+    first, second = one.spec, other.spec
+    if isinstance(first, Pooling) and isinstance(second, Contraction):
+        fits = _is_product_of(second, first.window.output, first.batch)
+    elif isinstance(first, Contraction) and isinstance(second, Pooling):
+        fits = _is_product_of(first, second.window.input, second.batch) and len(first.parts) == 1
+    else:
+        return None
+    if not fits or len(first.statements) != 1:
+        return None
+    handed = one.buffers[first.statements[0].target.buffer]
+    scratch = len(plan.inputs) + len(plan.constants) + len(plan.outputs)
+    if handed < scratch or sum(handed in kernel.buffers for kernel in kernels) != 2:
+        return None
+    reads = [access.buffer for access in accesses(second.statements)]
+    if other.buffers[second.data.buffer] != handed or second.data.buffer in reads:
+        return None
+    buffers = tuple(b for b in dict.fromkeys((*one.buffers, *other.buffers)) if b != handed)
+    shape_of = {
+        buffer: shape
+        for kernel, spec in ((one, first), (other, second))
+        for buffer, shape in zip(kernel.buffers, spec.buffers, strict=True)
+    }
+    place = {buffer: number for number, buffer in enumerate((*buffers, handed))}
+    chain = Chain(
+        tuple(shape_of[b] for b in buffers),
+        _renumbered(first, [place[b] for b in one.buffers]),
+        _renumbered(second, [place[b] for b in other.buffers]),
+        rows or _rows(first, second),
+    )
+    return PlannedKernel(chain, buffers)
+
+
+def _is_product_of(spec: Contraction, pixels: tuple[int, int], batch: int) -> bool:
+    """Whether a contraction is the product of all pixels of images, which follow one another."""
+    window, count = spec.window, batch * pixels[0] * pixels[1]
+    return (
+        isinstance(spec.blocking, Blocking)
+        and window.kernel == (1, 1)
+        and window.output == window.input == (1, count)
+        and spec.batch == spec.groups == 1
+        and spec.prologue == ACC
+    )
+
+
+def _renumbered(spec: _Spec, places: Sequence[int]) -> _Spec:
+    """The kernel with the chain's buffers, which are not its own."""
+
+    def moved(access: Access) -> Access:
+        return replace(access, buffer=places[access.buffer])
+
+    return replace(
+        spec,
+        data=moved(spec.data),
+        weight=None if spec.weight is None else places[spec.weight],
+        statements=tuple(statement.mapped(moved) for statement in spec.statements),
+        buffers=(),
+    )
+
+
+def _rows(first: Pooling | Contraction, second: Pooling | Contraction) -> int:
+    """Rows of pixels of a tile: as many as a cache holds of what is handed on."""
+    if isinstance(first, Pooling):
+        lines, columns = first.batch * first.window.output[0], first.window.output[1]
+        return max(1, min(lines // _TILES, _ROWS // (columns * first.channels * 4)))
+    assert isinstance(second, Pooling)
+    assert isinstance(first.blocking, Blocking)
+    (height, width), lines = second.window.input, second.window.output[0]
+    held = max(1, _BLOCKS // (width * first.blocking.vectors * _LANES * 4))
+    if held >= height:
+        return lines
+    # Rows that two tiles read are computed for both, so that the fewest strips are best.
+    reach = (second.window.kernel[0] - 1) * second.window.dilations[0] + 1
+    rows = max(1, (held - reach) // second.window.strides[0] + 1)
+    strips = -(-lines // rows)
+    return -(-lines // strips)

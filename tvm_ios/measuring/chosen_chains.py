@@ -1,0 +1,125 @@
+"""Which units of a schedule are chains: those whose one code takes less time than theirs apart."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from tvm_ios.costs.stage_key import stage_key
+from tvm_ios.measuring.chosen_forms import ChosenForms
+from tvm_ios.measuring.measured_units import MeasuredUnits
+from tvm_ios.measuring.measurer import Measurement, Measurer, Samples
+from tvm_ios.program.lower import UnitLatency, group_teams, lower_stages
+from tvm_ios.program.program import Program
+from tvm_ios.schedule.chained_schedule import best_disjoint, candidates, with_chains
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy
+
+_LOGGER = logging.getLogger(__name__)
+#: What medians of equal programs have been seen to differ by: a chain has to save more.
+_MARGIN = 0.03
+
+#: Two units, and the lanes that they run on.
+_Placed = tuple[tuple[int, int], int]
+
+
+class ChosenChains:
+    """Chains of schedules of a graph; each pair of units is measured once.
+
+    Parameters
+    ----------
+    units
+        The units of the graph, and what makes their code.
+    forms
+        The forms that they run in.
+    measurer
+        Takes measurements.
+    timing
+        What has a program timed.
+    """
+
+    def __init__(
+        self,
+        units: MeasuredUnits,
+        forms: ChosenForms,
+        measurer: Measurer,
+        timing: Callable[[Program], Callable[[], Samples]],
+    ) -> None:
+        self._units, self._forms, self._measurer = units, forms, measurer
+        self._timing = timing
+        self._is_chain: dict[tuple[int, int], bool] = {}
+        self._gain: dict[_Placed, float] = {}
+
+    def chained(self, schedule: Schedule, unit_latency: UnitLatency | None) -> Schedule:
+        """The schedule with those chains that save time where they would run.
+
+        Parameters
+        ----------
+        schedule
+            Without chains.
+        unit_latency
+            The seconds of units on lanes, by which groups share the lanes.
+        """
+        if schedule.instances is not None:
+            return schedule
+        graph, lanes = self._units.graph, self._units.device.lanes
+        placed: dict[tuple[int, int], int] = {}
+        for number, first, second in candidates(graph, schedule.stages):
+            if self._joins((first, second)) and not {first, second} & schedule.kernels.keys():
+                stage = schedule.stages[number]
+                teams = group_teams(graph, stage, len(stage.groups), lanes, unit_latency)
+                (team,) = (
+                    t for t, group in zip(teams, stage.groups, strict=True) if second in group
+                )
+                placed[first, second] = len(team)
+        self._measure(list(placed.items()))
+        gains = {pair: self._gain[pair, width] for pair, width in placed.items()}
+        chains = best_disjoint({pair: gain for pair, gain in gains.items() if gain > 0})
+        return with_chains(schedule, chains, sum(gains[pair] for pair in chains))
+
+    def _joins(self, pair: tuple[int, int]) -> bool:
+        if pair not in self._is_chain:
+            source = self._units.source(pair)
+            self._is_chain[pair] = self._units.kernels.chains(source)
+        return self._is_chain[pair]
+
+    def _measure(self, placed: list[_Placed]) -> None:
+        """Time pairs of units, apart and as chains."""
+        missing = [each for each in placed if each not in self._gain]
+        self._forms.compile([pair for pair, _ in missing])
+        outcomes = self._measurer.outcomes(
+            self._measurement(pair, lanes, joined)
+            for pair, lanes in missing
+            for joined in (False, True)
+        )
+        for pair, lanes in missing:
+            (apart,), (joined,) = next(outcomes).required(), next(outcomes).required()
+            gain = apart - joined
+            self._gain[pair, lanes] = gain if gain > _MARGIN * apart else 0.0
+            names = " and ".join(self._units.graph.operators[unit].name for unit in pair)
+            _LOGGER.debug(
+                "units %s on %d lanes: %.4f ms, as a chain %.4f ms",
+                names,
+                lanes,
+                apart * 1e3,
+                joined * 1e3,
+            )
+
+    def _measurement(self, pair: tuple[int, int], lanes: int, joined: bool) -> Measurement:
+        graph, stage = self._units.graph, Stage(Strategy.CONCURRENT, (pair,))
+        conditions = f"{lanes} lanes, warm"
+        if joined:
+            conditions += f", chain {self._forms(pair).key}"
+        key = stage_key(graph, stage, lambda _, unit: self._forms((unit,)).key, conditions)
+        names = ",".join(graph.operators[unit].name for unit in pair)
+        label = f"{'chain' if joined else stage.strategy.value} {names}"
+        return Measurement({key: label}, partial(self._prepared, stage, lanes, joined))
+
+    def _prepared(self, stage: Stage, lanes: int, joined: bool) -> Callable[[], Samples]:
+        code = {unit: self._forms((unit,)).code for unit in stage.units}
+        chain = {stage: self._forms(stage.units).code} if joined else {}
+        program = lower_stages(
+            self._units.graph, (stage,), code, chain, lanes=lanes, parts=self._units.parts
+        )
+        return self._timing(program)
