@@ -1,10 +1,11 @@
 // CUDA C++ of single kernels on a CPU: the threads of a block are fibres, its barriers are real.
+#include "fibres.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
 #define TVM_IOS_PRELUDE
 #define TVM_IOS_EMULATOR
@@ -93,7 +94,7 @@ static Extent blockIdx, threadIdx, blockDim, gridDim;
 namespace emulator {
 
 constexpr int kMost = 1024, kStack = 1 << 16, kWarp = 32;
-ucontext_t scheduler, fibres[kMost];
+fibres::Fibre fibre[kMost];
 char* stacks = nullptr;
 bool done[kMost];
 int current, threads, alive, living[kMost / kWarp];
@@ -103,7 +104,7 @@ void (*body)();
 void Yield() {
   const int own = current;
   const Extent at = threadIdx;
-  swapcontext(&fibres[own], &scheduler);
+  fibres::pause(fibre[own]);
   current = own;
   threadIdx = at;
 }
@@ -134,12 +135,15 @@ struct Barrier {
 Barrier block, warps[kMost / kWarp];
 
 void Enter() {
-  body();
-  const int own = current, warp = own / kWarp;
-  done[own] = true;
-  ++progress;
-  block.Left(--alive);
-  warps[warp].Left(--living[warp]);
+  for (;;) {
+    body();
+    const int own = current, warp = own / kWarp;
+    done[own] = true;
+    ++progress;
+    block.Left(--alive);
+    warps[warp].Left(--living[warp]);
+    fibres::finish(fibre[own]);
+  }
 }
 
 // Runs a grid; order 1 takes the threads of a block from the last to the first. False: deadlock.
@@ -162,11 +166,7 @@ bool Launch(void (*kernel)(), const int* grid, const int* extents, int order) {
     }
     for (int t = 0; t < threads; ++t) {
       done[t] = false;
-      getcontext(&fibres[t]);
-      fibres[t].uc_stack.ss_sp = stacks + static_cast<size_t>(t) * kStack;
-      fibres[t].uc_stack.ss_size = kStack;
-      fibres[t].uc_link = &scheduler;
-      makecontext(&fibres[t], Enter, 0);
+      fibres::prepare(fibre[t], stacks + static_cast<size_t>(t) * kStack, kStack, Enter);
     }
     while (alive) {
       const long before = progress;
@@ -175,7 +175,7 @@ bool Launch(void (*kernel)(), const int* grid, const int* extents, int order) {
         if (!done[t]) {
           current = t;
           threadIdx = {t % extents[0], t / extents[0] % extents[1], t / extents[0] / extents[1]};
-          swapcontext(&scheduler, &fibres[t]);
+          fibres::resume(fibre[t]);
         }
       }
       if (progress == before) {

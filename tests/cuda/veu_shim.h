@@ -1,7 +1,7 @@
 // Runs the blocks of a generated kernel on one CPU thread, in random turns: every CUDA thread is
 // a fibre. Blocks that spin give their turn away, so a wait that is missing shows as a wrong
 // result in some order, and one that nothing satisfies as blocks that make no progress.
-#include <ucontext.h>
+#include "fibres.h"
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +40,7 @@ alignas(128) unsigned char arena[kArena];
 
 struct Barrier { int arrived = 0, generation = 0; };
 struct Block {
-  std::vector<ucontext_t> fibres;
+  std::vector<fibres::Fibre> threads;
   std::unique_ptr<char[]> stacks;
   std::vector<char> done;
   std::vector<Barrier> barriers;  // of the block, of an rTask, and of each warp
@@ -49,13 +49,12 @@ struct Block {
   int left;
 };
 static std::vector<Block> blocks;
-static ucontext_t scheduler;
 static long progress;
 static void (*body)();
 
 static void give_turn() {
   Block& block = blocks[blockIdx.x];
-  swapcontext(&block.fibres[threadIdx.x], &scheduler);
+  fibres::pause(block.threads[threadIdx.x]);
 }
 
 static void wait_for(int number, int threads) {
@@ -69,7 +68,7 @@ static void wait_for(int number, int threads) {
   while (barrier.generation == generation) give_turn();
 }
 
-static inline void __syncthreads() { wait_for(0, (int)blocks[blockIdx.x].fibres.size()); }
+static inline void __syncthreads() { wait_for(0, (int)blocks[blockIdx.x].threads.size()); }
 static inline void __syncwarp() { wait_for(2 + threadIdx.x / kWarp, kWarp); }
 static inline int rtask_barrier(int threads) { wait_for(1, threads); return 0; }
 static inline int steps_made(const int* count) { return *count; }
@@ -90,11 +89,14 @@ static inline T __shfl_down_sync(uint, T value, int distance, int width) {
 }
 
 static void run_fibre() {
-  body();
-  Block& block = blocks[blockIdx.x];
-  block.done[threadIdx.x] = 1;
-  --block.left;
-  ++progress;
+  for (;;) {
+    body();
+    Block& block = blocks[blockIdx.x];
+    block.done[threadIdx.x] = 1;
+    --block.left;
+    ++progress;
+    fibres::finish(block.threads[threadIdx.x]);
+  }
 }
 
 // Returns how many blocks made no more progress; only so many blocks are there at once.
@@ -110,7 +112,7 @@ static int run_blocks(int count, int threads, int resident, unsigned seed, void 
   while (begun < count || !open.empty()) {
     while ((int)open.size() < resident && begun < count) {
       Block& block = blocks[begun];
-      block.fibres.resize(threads);
+      block.threads.resize(threads);
       block.stacks.reset(new char[threads * kStack]);
       block.done.assign(threads, 0);
       block.barriers.resize(2 + (threads + kWarp - 1) / kWarp);
@@ -118,11 +120,7 @@ static int run_blocks(int count, int threads, int resident, unsigned seed, void 
       block.exchanged.resize(threads);
       block.left = threads;
       for (int t = 0; t < threads; ++t) {
-        getcontext(&block.fibres[t]);
-        block.fibres[t].uc_stack.ss_sp = &block.stacks[t * kStack];
-        block.fibres[t].uc_stack.ss_size = kStack;
-        block.fibres[t].uc_link = &scheduler;
-        makecontext(&block.fibres[t], run_fibre, 0);
+        fibres::prepare(block.threads[t], &block.stacks[t * kStack], kStack, run_fibre);
       }
       open.push_back(begun++);
     }
@@ -141,7 +139,7 @@ static int run_blocks(int count, int threads, int resident, unsigned seed, void 
       if (block.done[t]) continue;
       blockIdx = {number, 0, 0};
       threadIdx = {t, 0, 0};
-      swapcontext(&scheduler, &block.fibres[t]);
+      fibres::resume(block.threads[t]);
     }
     idle = progress == before ? idle + 1 : 0;
     if (idle > 400 * count) return (int)open.size();
