@@ -21,7 +21,7 @@ Put = Callable[[object, str, object], None]
 
 def shorten(put: Put = setattr) -> None:
     """Make the contests of this process, also those that it has held elsewhere, brief ones."""
-    for name in ("SELECTION", "CONFIRMATION"):
+    for name in ("SELECTION", "CONFIRMATION", "THROUGHPUT"):
         put(rules, name, replace(getattr(rules, name), rounds=_ROUNDS))
     take_first_samples(put)
 

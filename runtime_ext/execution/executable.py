@@ -53,7 +53,7 @@ from runtime_ext.native_library import load_native_library
 from tvm_ios.deployment.registry import is_deployment
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
-from tvm_ios.files.json_text import json_object
+from tvm_ios.files.json_text import json_object, natural
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, Role
 
@@ -189,6 +189,12 @@ class Executable:
 
         return tailed_ports(self.inputs, self.outputs, self.tail)
 
+    @property
+    def workers(self) -> int | None:
+        """With how many workers it served the most requests a second; None if nobody measured."""
+        throughput = self.notes.get("throughput")
+        return None if throughput is None else natural(throughput["workers"])
+
     def functions(self) -> dict[str, Any]:
         """The program's kernels, loaded, as a session takes them."""
         if self.arch is not None:
@@ -253,6 +259,7 @@ class Executable:
             executor=executor,
             device=device,
             pin=pin,
+            workers=self.workers,
         )
 
 

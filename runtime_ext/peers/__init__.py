@@ -10,6 +10,8 @@
     All peers, those of other packages too.
 ``side_by_side.py``
     Executables and peers of one model, compared and then timed in turn in a fresh process.
+``requests_side_by_side.py``
+    Ways to serve many requests of one model, timed in turn in a fresh process.
 ``torch_peer.py``
     PyTorch as it is, by CUDA graphs, and compiled.
 ``tvm_build.py``

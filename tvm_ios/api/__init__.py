@@ -21,6 +21,8 @@
 ``candidates.py``, ``contests.py``, ``fleet_contests.py``, ``located.py``, ``optimized.py``
     What ``optimize`` tries, how it compares, here and on a fleet, where a wrong program goes wrong,
     and what it gives.
+``throughput.py``
+    Optimise a model for many requests a second, in the place of the time of one.
 ``destination.py``
     Where a program goes that was kept.
 ``deployments/``
@@ -40,6 +42,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tvm_ios.api.measured import optimize
     from tvm_ios.api.programs import load
+    from tvm_ios.api.throughput import optimize_throughput
     from tvm_ios.api.units import load_operators, load_units, operators_and_tail, units_and_tail
     from tvm_ios.api.unmeasured import compile_unmeasured
 
@@ -50,6 +53,7 @@ __all__ = [
     "load_units",
     "operators_and_tail",
     "optimize",
+    "optimize_throughput",
     "units_and_tail",
 ]
 
@@ -60,6 +64,7 @@ _MODULES = {
     "load_units": "units",
     "operators_and_tail": "units",
     "optimize": "measured",
+    "optimize_throughput": "throughput",
     "units_and_tail": "units",
 }
 

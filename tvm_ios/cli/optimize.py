@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from tvm_ios.cli.options.combinations import (
     sources,
 )
 from tvm_ios.cli.options.completion import complete_cost
+from tvm_ios.cli.options.described import without_gpu
 from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
 from tvm_ios.cli.options.model import Model, RandomWeights
 from tvm_ios.cli.options.search_options import (
@@ -35,6 +36,8 @@ from tvm_ios.cli.options.search_options import (
     Measure,
     MeasureMode,
     MemoryBudget,
+    Objective,
+    ObjectiveOption,
     OperatorsAGroup,
     Policies,
     PrecisionOption,
@@ -55,10 +58,6 @@ from tvm_ios.cli.tables.optimized import print_compiled, print_optimized
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.deployment.registry import is_deployment
 
-if TYPE_CHECKING:
-    from relay_passes.search_options import SearchOptions
-
-
 PAGE = HelpPage(
     (
         "tvm-ios optimize squeezenet -o out/",
@@ -67,6 +66,7 @@ PAGE = HelpPage(
         "tvm-ios optimize mobilenet_v2 --batch 8 --policy graphturbo,holistic",
         "tvm-ios optimize squeezenet --batch 1,8 --arch x86-64-v3,x86-64-v4 --lanes 1,2 -o app/",
         "tvm-ios optimize squeezenet --from-logs results/ -o app/",
+        "tvm-ios optimize squeezenet --objective throughput -o out/",
         "tvm-ios optimize squeezenet --tracker 127.0.0.1:9190 --key epyc",
     ),
     "`tvm-ios run` runs the result, `tvm-ios explain` says what bounds it.",
@@ -93,6 +93,7 @@ def optimize(
             "implementation.",
         ),
     ] = None,
+    objective: ObjectiveOption = Objective.latency,
     memory_budget: MemoryBudget = None,
     fallback: Annotated[
         Fallback,
@@ -162,7 +163,8 @@ def optimize(
     are compared where it computes. With --tracker, stages and programs run on the servers of a key.
     Of several batches, shapes, architectures or numbers of lanes it makes a deployment: one folder
     with a program for each combination, of which the one that fits is run; what cannot run here is
-    scheduled by a description or a log, and not measured.
+    scheduled by a description or a log, and not measured. With --objective throughput it keeps what
+    serves the most requests a second: one on all lanes, or one a lane at once.
     """
     policies = chosen_policies(policy)
     budget = bytes_of(memory_budget, "--memory-budget")
@@ -195,6 +197,16 @@ def optimize(
         raise typer.BadParameter("a fleet runs our programs alone", param_hint="'--fallback'")
     if launches is not None and device is None:
         raise typer.BadParameter("it is for a --device", param_hint="'--launches'")
+    if objective is Objective.throughput:
+        from tvm_ios.cli.throughput import optimize_for_throughput
+
+        unfit: dict[str, object] = {"--device": device, "--tracker": fleet, "--cost": cost}
+        unfit |= {"--from-logs": from_logs, "--target": target is TargetKind.cuda}
+        unfit["--fallback"] = fallback is Fallback.onnxruntime
+        how = dict(policies=policies, schedule=schedule, memory_budget=budget, verify=verify)
+        return optimize_for_throughput(
+            models, archs, lane_counts, path, make_options, unfit, how, as_json
+        )
     several = max(len(models), len(archs), len(lane_counts)) > 1
     if several or from_logs is not None or is_deployment(path):
         refused = {
@@ -254,7 +266,7 @@ def optimize(
         print_on_device(on_device, as_json)
         return
     if cost is None and target is TargetKind.cuda:
-        cost = _without_gpu(options)
+        cost = without_gpu(options)
     if cost is not None:
         with progress_bars() as update:
             compiled = compile_unmeasured(
@@ -283,19 +295,3 @@ def optimize(
         )
     tell_fleet(options.fleet)
     print_optimized(done, as_json, fleet_report(options.fleet))
-
-
-def _without_gpu(options: SearchOptions) -> str | None:
-    """The description to schedule by where no GPU of the target is; None where one is."""
-    from runtime_ext.cuda.nvidia.driver import open_device
-    from runtime_ext.native_errors import CudaError
-    from runtime_ext.target_architecture import cuda_arch
-    from tvm_ios.devices.device import described_gpu
-
-    arch = cuda_arch(options.target)
-    assert arch is not None
-    try:
-        open_device().require(arch)
-        return None
-    except CudaError:
-        return described_gpu(arch)

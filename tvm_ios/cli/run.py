@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -17,9 +17,13 @@ from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
 from tvm_ios.cli.options.model import input_shapes
+from tvm_ios.cli.options.search_options import Objective
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays, read_named_arrays, write_arrays
 from tvm_ios.files.atomic import require_writable
+
+if TYPE_CHECKING:
+    from runtime_ext.execution.session_pool import SessionPool
 
 #: The part of the runs that took no longer, for each latency that is told.
 _QUANTILES = {"median": 50, "min": 0, "max": 100, "p90": 90, "p99": 99}
@@ -29,6 +33,7 @@ PAGE = HelpPage(
         "tvm-ios run out/ --input x.npz --output y.npz",
         "tvm-ios run out/ --input image=x.npy --compare expected.npz --rtol 1e-3",
         "tvm-ios run out/ --warm-up 20 --repeat 1000",
+        "tvm-ios run out/ --objective throughput --repeat 200",
         "tvm-ios run app/ --shape image:5,3,224,224 --lanes 2",
     ),
     "`tvm-ios explain` says where the time goes.",
@@ -73,6 +78,16 @@ def run(
     atol: Annotated[float, typer.Option(min=0, help="Difference that it allows besides.")] = 1e-5,
     warm_up: Annotated[int, typer.Option("--warm-up", min=0, help="Runs before those timed.")] = 1,
     repeat: Annotated[int, typer.Option(min=1, help="Runs to time.")] = 10,
+    objective: Annotated[
+        Objective,
+        typer.Option(help="throughput: also time so many requests, several of them at once."),
+    ] = Objective.latency,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Requests at once.  [what `optimize --objective throughput` kept; lanes]"
+        ),
+    ] = None,
     as_json: Json = False,
     verbose: Verbose = 0,
     debug: Debug = False,
@@ -87,6 +102,8 @@ def run(
     from runtime_ext.deployment.session import DeploymentSession
     from runtime_ext.execution.foreign_build import ForeignBuild
 
+    if workers is not None and objective is Objective.latency:
+        raise typer.BadParameter("it is for --objective throughput", param_hint="'--workers'")
     refuse_models(executable)
     if output is not None:
         require_writable(output)
@@ -118,6 +135,10 @@ def run(
     if output is not None:
         write_arrays(output, results)
     difference = None if expected is None else _require_equal(results, expected, rtol, atol)
+    served = None
+    if objective is Objective.throughput:
+        served = _serve(session.pool(workers), arrays, warm_up, repeat)
+        session.close()
     latency = {name: float(np.percentile(milliseconds, q)) for name, q in _QUANTILES.items()}
     if as_json:
         digests = {
@@ -132,6 +153,8 @@ def run(
         data = {"latency_ms": latency, "outputs": digests, "tail": tail, "runtime": runtime}
         if isinstance(session, DeploymentSession):
             data["entry"] = session.entry.id
+        if served is not None:
+            data["throughput"] = served
         print_json(data | ({} if difference is None else {"max_abs_difference": difference}))
         return
     table = Table("output", "shape", "type", "smallest", "largest", title=escape(str(executable)))
@@ -154,6 +177,32 @@ def run(
         f"{latency['p90']:.3f}, 99 % within {latency['p99']:.3f}; min {latency['min']:.3f}, "
         f"max {latency['max']:.3f}"
     )
+    if served is not None:
+        console().print(
+            f"{served['requests_a_second']:.1f} requests a second with {served['workers']} at once "
+            f"and {served['in_flight']} in flight: half within {served['p50_ms']:.3f} ms, 99 % "
+            f"within {served['p99_ms']:.3f}, waiting included"
+        )
+
+
+def _serve(
+    pool: SessionPool, request: Mapping[str, Array], warm_up: int, repeat: int
+) -> dict[str, float]:
+    """Requests a second, and the milliseconds of each, with two in flight for each worker."""
+    from runtime_ext.execution.request_load import serve
+
+    in_flight = 2 * pool.workers
+    if warm_up:
+        serve(pool.submit, [request], warm_up * pool.workers, in_flight)
+    served = serve(pool.submit, [request], repeat, in_flight)
+    p50, p99 = (float(q) * 1e3 for q in np.percentile(served.latencies, [50, 99]))
+    return {
+        "requests_a_second": repeat / served.seconds,
+        "workers": pool.workers,
+        "in_flight": in_flight,
+        "p50_ms": p50,
+        "p99_ms": p99,
+    }
 
 
 def _require_equal(

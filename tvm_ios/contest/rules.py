@@ -66,6 +66,8 @@ SELECTION = Rules(
 )
 #: The most promising program beside the sequential one, in each fresh process.
 CONFIRMATION = Rules(rounds=40, seconds=6.0, warm_up=1, margin=0.0)
+#: Ways to serve many requests, of which each sample has several, in each fresh process.
+THROUGHPUT = Rules(rounds=20, seconds=8.0)
 #: In how many fresh processes a program has to be faster.
 CONFIRMING_PROCESSES = 3
 #: What a policy that measures whole programs chooses among; and its choice beside the sequential

@@ -54,6 +54,7 @@ PANELS: Mapping[str, str] = MappingProxyType(
                     "reuse",
                     "groups",
                     "fallback",
+                    "objective",
                 ),
                 *(
                     "scheduler",

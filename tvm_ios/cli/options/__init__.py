@@ -4,5 +4,6 @@
 - model: of commands that read a model
 - fleet: of commands that have other machines measure
 - combinations: several values of one option, of which a deployment has all combinations
+- described: the description that stands in where there is no machine to measure on
 - completion: what the shell offers
 """

@@ -35,6 +35,13 @@ class MeasureMode(StrEnum):
     full = "full"
 
 
+class Objective(StrEnum):
+    """What a program is to be best at."""
+
+    latency = "latency"
+    throughput = "throughput"
+
+
 class Fallback(StrEnum):
     """Whose build is kept where it is faster than all of ours."""
 
@@ -145,6 +152,13 @@ MemoryBudget = Annotated[
     typer.Option(metavar="BYTES", help="What tensors between units may take: 800000, 512K, 1.5M."),
 ]
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds of a policy's search, at most.")]
+ObjectiveOption = Annotated[
+    Objective,
+    typer.Option(
+        "--objective",
+        help="The least time of one request, or the most requests a second when many wait.",
+    ),
+]
 Verification = Annotated[
     Verify,
     typer.Option(
