@@ -32,7 +32,7 @@ from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.verdict import ratio_of
 from tvm_ios.models.load import load_onnx
 
-NETWORKS = ("squeezenet", "shufflenet", "mobilenet_v2", "densenet121", "resnet50")
+NETWORKS = ("squeezenet", "shufflenet_v2", "mobilenet_v2", "densenet121", "resnet50")
 OURS = "ours"
 
 #: Takes a request, inputs by name, and promises the outputs in the model's order.
