@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
 from tvm_ios.measuring.timing_device import TimingDevice
@@ -36,6 +36,9 @@ class SearchOptions:
     chains
         Whether units that read from each other may be computed by one kernel, where that is
         faster, on a CPU.
+    winograd
+        ``"auto"``: convolutions by Winograd's filtering are timed beside the direct ones, on a CPU,
+        and schedules name the units for which one is the fastest; ``"off"``: they are not.
     device
         What times programs, in the place of what is here; the target is then what it takes.
     fleet
@@ -52,6 +55,7 @@ class SearchOptions:
     precision: str = ""
     cudnn: bool | None = None
     chains: bool = True
+    winograd: Literal["auto", "off"] = "auto"
     device: TimingDevice | None = None
     fleet: FleetDevice | None = None
     limits: Limits = field(default_factory=Limits)

@@ -32,14 +32,15 @@ class Backend(Generic[CompilerT]):
         Times programs.
     executor
         Name of the executor that runs programs.
-    cudnn
-        Whether units have a form that calls cuDNN, which is measured beside the others.
+    has_named_forms
+        Whether units may have forms that only a schedule's name chooses, such as cuDNN's, which are
+        measured beside the others.
     """
 
     compiler: CompilerT
     device: Device
     executor: Literal["native", "cuda"]
-    cudnn: bool = False
+    has_named_forms: bool = False
 
     def session(self, model: ModelProgram, **options: Any) -> Session:
         """A session of a program whose code the compiler has.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ def target_backend(
     database: Path | None = None,
     precision: str = "",
     cudnn: bool | None = None,
+    without: Collection[str] = (),
     device: TimingDevice | None = None,
     fleet: FleetDevice | None = None,
 ) -> Backend[Any]:
@@ -46,6 +48,8 @@ def target_backend(
         The precision of a GPU: float32, tf32 or float16; a CPU computes in float32 only.
     cudnn
         Whether units have a form that calls cuDNN; by default where a GPU and cuDNN are.
+    without
+        Kinds of forms of units that are not measured on a CPU: ``winograd``.
     device
         What times programs, in the place of the GPU here; the target is what it takes.
     fleet
@@ -66,12 +70,16 @@ def target_backend(
     if precision not in ("", "float32"):
         raise UserError(f"CPUs compute in float32, not in {precision}: leave out --precision")
     if fleet is not None:
-        return Backend(fleet.compiler(cache, database), fleet, "native")
+        return Backend(
+            fleet.compiler(cache, database, without), fleet, "native", has_named_forms=True
+        )
     from runtime_ext.cpu.compiler import KernelCompiler
     from runtime_ext.cpu.device import CpuDevice
 
-    compiler = KernelCompiler(target or host_target(lanes), lanes, cache, database=database)
-    return Backend(compiler, CpuDevice(lanes), "native")
+    compiler = KernelCompiler(
+        target or host_target(lanes), lanes, cache, database=database, without=without
+    )
+    return Backend(compiler, CpuDevice(lanes), "native", has_named_forms=True)
 
 
 def _plugged_backend(

@@ -30,10 +30,11 @@ class RelaxUnits:
             database=options.database,
             precision=options.precision,
             cudnn=options.cudnn,
+            without=("winograd",) if options.winograd == "off" else (),
             device=options.device,
             fleet=options.fleet,
         )
-        self.choose_forms = options.database is not None or self.backend.cudnn
+        self.choose_forms = options.database is not None or self.backend.has_named_forms
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
         self._memory = arrange(prepared.units, functions)
         self.parts = self._memory.parts

@@ -109,4 +109,4 @@ def _open_on_gpu(
     assert bundle.rtasks is not None, "a bundle for a GPU has them"
     fuser = bundle_fuser(bundle.rtasks, loaded, device, cache)
     kernels = BundledKernels(bundle, loaded.__getitem__, fuser, without)
-    return Backend(kernels, GpuDevice(lanes=streams), "cuda", cudnn=not without)
+    return Backend(kernels, GpuDevice(lanes=streams), "cuda", has_named_forms=not without)

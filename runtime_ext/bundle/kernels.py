@@ -61,7 +61,7 @@ class BundledKernels:
             As :meth:`compile_forms`.
         """
         return {
-            name: self._kept.get(forms[-1].key) or next(form for form in forms if not form.library)
+            name: self._kept.get(forms[-1].key) or next(form for form in forms if not form.name)
             for name, forms in self.compile_forms(units, progress).items()
         }
 
@@ -92,7 +92,7 @@ class BundledKernels:
         *,
         only: Mapping[str, str] | None = None,
     ) -> dict[str, dict[str, CompiledUnit]]:
-        """For each unit its rKernels; those of a library only if ``only`` asks for them.
+        """For each unit its rKernels; those of a name alone only if ``only`` asks for them.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class BundledKernels:
         forms_by_name = {name: self._ways(members) for name, members in units.items()}
         if only is None:
             return {
-                name: {way: form for way, form in forms.items() if not form.library}
+                name: {way: form for way, form in forms.items() if not form.name}
                 for name, forms in forms_by_name.items()
             }
         chosen = {name: {only[name]: forms[only[name]]} for name, forms in forms_by_name.items()}
@@ -139,5 +139,5 @@ class BundledKernels:
     def _ways(self, units: Units) -> dict[str, CompiledUnit]:
         """All ways in the bundle to compute a unit, or merged ones, by name."""
         forms = self._bundle.forms
-        libraries = {form.library: form for form in forms.forms[units] if form.library}
-        return {**libraries, **(forms.rkernels[units[0]] if len(units) == 1 else {})}
+        named = {form.name: form for form in forms.forms[units] if form.name}
+        return {**named, **(forms.rkernels[units[0]] if len(units) == 1 else {})}

@@ -100,6 +100,7 @@ def _form_json(form: CompiledUnit) -> dict[str, Any]:
         "kernels": form.kernels,
         "tuned": sorted(form.tuned),
         "library": form.library,
+        "name": form.name,
     }
 
 
@@ -119,7 +120,9 @@ def _form(key: str, data: Mapping[str, Any]) -> CompiledUnit:
     )
     tuned = frozenset(map(str, data["tuned"]))
     kernels, library = tuple(map(str, data["kernels"])), str(data["library"])
-    return CompiledUnit(code, constants, key, kernels, tuned, library)
+    # In bundles of earlier versions only a library's forms had a name, which was the library's.
+    name = str(data.get("name", library))
+    return CompiledUnit(code, constants, key, kernels, tuned, library, name)
 
 
 def _types_json(types: Sequence[BufferType]) -> list[Any]:

@@ -18,6 +18,9 @@
     From TVM's compiled modules to object code.
 ``machine_description.py``
     What to write beside every measurement: the machine that it holds for, and what it can do.
+``named_forms.py``, ``winograd_forms.py``
+    The forms of a unit that a schedule has to name: who makes them, and which may win by an
+    estimate; those whose convolutions are computed by Winograd's filtering.
 ``peak.py``
     What this machine can do at most, measured: arithmetic in GFLOP/s and memory traffic in
     GB/s.

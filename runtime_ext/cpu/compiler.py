@@ -14,6 +14,7 @@ from runtime_ext.cpu.kernels.build import build_kernel
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.linker import link
 from runtime_ext.cpu.machine_code import object_code
+from runtime_ext.cpu.named_forms import named_plans, promising_plans
 from runtime_ext.cpu.tilings import other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache
@@ -41,6 +42,8 @@ class KernelCompiler(UnitCompiler):
         Folder of compiled kernels; several processes may share it.
     database
         A MetaSchedule database of tuned kernels, or its folder.
+    without
+        Kinds of forms that are not measured beside the default: ``winograd``.
     opened
         What gives the symbols of object files; by default they are linked and loaded here.
 
@@ -57,7 +60,10 @@ class KernelCompiler(UnitCompiler):
         cache_dir: str | os.PathLike[str],
         database: Any | None = None,
         opened: Opened | None = None,
+        *,
+        without: Iterable[str] = (),
     ) -> None:
+        self._without = frozenset(without)
         self._opened = opened or self._loaded_here
         self.target = target if isinstance(target, tvm.target.Target) else tvm.target.Target(target)
         self.lanes = lanes
@@ -101,6 +107,12 @@ class KernelCompiler(UnitCompiler):
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
         default = plan_unit(source, self.space)
         return {**self._as_in_log(source, default, self.space), "default": default}
+
+    def _named_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        return named_plans(source, self.space)
+
+    def _measured_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        return promising_plans(source, self.space, self._without)
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         plans, others = self._plan(source), other_plans(source, self.space)

@@ -213,12 +213,14 @@ class CudaKernelCompiler(UnitCompiler):
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
         default = plan_unit(source, self.space)
         plans = {**self._as_in_log(source, default, self.space), "default": default}
-        stored = {name: self._stored(plan) for name, plan in plans.items()}
-        return {**self._library_plans(source), **stored} if self.cudnn else stored
+        return {name: self._stored(plan) for name, plan in plans.items()}
 
-    def _library_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+    def _named_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         plan = library_plan(source, self.space, self.precision)
         return {} if plan is None else {CUDNN: self._stored(plan)}
+
+    def _measured_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        return self._named_plans(source) if self.cudnn else {}
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         def coarse(spec: Contraction) -> GemmTile | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -92,10 +92,12 @@ class FleetDevice:
         """Whether something could not be timed because no machine was left."""
         return self._pool.exhausted
 
-    def compiler(self, cache: Path, database: Path | None = None) -> KernelCompiler:
+    def compiler(
+        self, cache: Path, database: Path | None = None, without: Iterable[str] = ()
+    ) -> KernelCompiler:
         """A compiler of kernels for the machines."""
         opened = libraries_for(self.kind.machine)
-        return KernelCompiler(self.target, self.lanes, cache, database, opened)
+        return KernelCompiler(self.target, self.lanes, cache, database, opened, without=without)
 
     def time_program(
         self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS

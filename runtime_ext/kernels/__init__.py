@@ -40,4 +40,6 @@ Nothing here knows a unit or a device's instructions.
     The TIR functions that a unit calls: they go with its function, which leaves its module.
 ``transcendental.py``
     exp, tanh, the logistic function and erf in arithmetic that LLVM vectorises.
+``winograd_convolution.py``
+    A convolution by Winograd's filtering, as the two kernels that compute it: plain data.
 """

@@ -2,6 +2,8 @@
 
 ``by_library.py``
     Convolutions that a kernel library computes: which these are, and what is left to do after.
+``by_winograd.py``
+    Convolutions by Winograd's filtering: which these are, and the two kernels that compute one.
 ``chains.py``
     Kernels of which one alone reads the other's result, as one that goes tile by tile.
 ``cutting.py``
@@ -19,7 +21,7 @@
 ``planner.py``
     Cut a unit into kernels: an anchor each, with what is element-wise before and after it.
 ``plans.py``
-    The ways to cut a unit into kernels: by default, by a kernel library, as in a tuning log.
+    The ways to cut a unit into kernels: by default, by a library or Winograd, as in a tuning log.
 ``storing.py``
     Write a unit's values to memory: as the kernel that computes them, or as one of its own.
 ``unit.py``

@@ -1,17 +1,19 @@
-"""The ways to cut a unit into kernels: by default, by a kernel library, as in a tuning log."""
+"""The ways to cut a unit into kernels: by default, by a library or Winograd, as in a tuning log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.cutter import Cutter, Recut
-from runtime_ext.kernels.library_convolution import LibraryConvolution
-from runtime_ext.kernels.spec import Contraction, Pooling
+from runtime_ext.kernels.library_convolution import CUDNN, LibraryConvolution
+from runtime_ext.kernels.spec import Contraction, Pooling, Spec
+from runtime_ext.kernels.winograd_convolution import WinogradInput
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.tuning_log.space import Space
 from runtime_ext.units.by_library import by_library
+from runtime_ext.units.by_winograd import WinogradCutter, by_winograd
 from runtime_ext.units.chains import chained, is_chain
 from runtime_ext.units.cutting import cut
 from runtime_ext.units.described import described
@@ -22,6 +24,10 @@ from runtime_ext.units.unit_draft import UnitDraft
 from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
 
+#: Kernels, each with the storages that its buffers are.
+Kernels = Sequence[tuple[Workload, tuple[int, ...]]]
+#: Gives the kernels in the place of one, of its spec, the storages and the axes of its draft.
+Instead = Callable[[Spec, tuple[int, ...], tuple[int, ...]], Kernels | None]
 _ROLES = ("input", "constant", "output", "scratch")
 
 
@@ -59,9 +65,43 @@ def library_plan(source: UnitSource, cutter: Cutter, precision: str) -> UnitPlan
         See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
     draft = drafted(source.function, source.layouts, source.in_place, inline=False)
-    plan = _plan(draft, cutter, library=precision)
+
+    def calls(spec: Spec, order: tuple[int, ...], axes: tuple[int, ...]) -> Kernels | None:
+        if axes == IMAGE and isinstance(spec, Contraction | Pooling):
+            return by_library(spec, order, draft.storages, precision)
+        return None
+
+    plan = _plan(draft, cutter, instead=calls)
     is_library = (isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)
-    return plan if any(is_library) else None
+    return replace(plan, name=CUDNN) if any(is_library) else None
+
+
+def winograd_plan(
+    source: UnitSource, cutter: Cutter, winograd: WinogradCutter, name: str
+) -> UnitPlan | None:
+    """A unit with convolutions by Winograd's filtering; None if it has none that fit, or is a chain.
+
+    Parameters
+    ----------
+    source, cutter
+        As of :func:`plan_unit`.
+    winograd
+        Says how convolutions are cut for it.
+    name
+        Of the plan.
+    """
+    if is_chain(source.function):
+        return None
+    draft = drafted(source.function, source.layouts, source.in_place)
+
+    def kernels(spec: Spec, order: tuple[int, ...], _: tuple[int, ...]) -> Kernels | None:
+        if isinstance(spec, Contraction):
+            return by_winograd(spec, order, draft.storages, winograd)
+        return None
+
+    plan = _plan(draft, cutter, instead=kernels)
+    is_winograd = (isinstance(kernel.spec, WinogradInput) for kernel in plan.kernels)
+    return replace(plan, name=name) if any(is_winograd) else None
 
 
 def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, UnitPlan]:
@@ -95,9 +135,9 @@ def different(plans: Mapping[str, UnitPlan]) -> dict[str, UnitPlan]:
 
 
 def _plan(
-    unit: UnitDraft, cutter: Cutter, recut: Recut | None = None, library: str = ""
+    unit: UnitDraft, cutter: Cutter, recut: Recut | None = None, instead: Instead | None = None
 ) -> UnitPlan:
-    """The plan of a drafted unit; ``library`` is the precision of one that may compute parts."""
+    """The plan of a drafted unit."""
     storages = unit.storages
     kernels: list[tuple[Workload, tuple[int, ...]]] = []
     for draft in unit.drafts:
@@ -105,12 +145,10 @@ def _plan(
             kernels.append(draft.generic)
         elif draft.statements:
             spec, order_of_spec = described(draft, storages)
-            calls = None
-            if library and draft.axes == IMAGE and isinstance(spec, Contraction | Pooling):
-                calls = by_library(spec, order_of_spec, storages, library)
-            if calls is None and isinstance(spec, Contraction):
+            others = None if instead is None else instead(spec, order_of_spec, draft.axes)
+            if others is None and isinstance(spec, Contraction):
                 spec = cut(spec, order_of_spec, storages, cutter, recut)
-            kernels += calls or [(spec, order_of_spec)]
+            kernels += others or [(spec, order_of_spec)]
     used = {s for _, buffers in kernels for s in buffers}
     order: list[int] = []
     for role in _ROLES:

@@ -8,12 +8,13 @@ from typing import Any
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from runtime_ext.kernels.spec import Spec
+from runtime_ext.kernels.winograd_convolution import WinogradKernel
 from runtime_ext.units.values import Layout, SliceLayout
 from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
 
 #: What a kernel computes, or a library in the place of one.
-Workload = Spec | Generic | Scheduled | LibraryConvolution
+Workload = Spec | WinogradKernel | Generic | Scheduled | LibraryConvolution
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class PlannedKernel:
 class UnitPlan:
     """A unit cut into kernels; buffers are data inputs, constants, outputs, scratch.
 
-    ``tuned`` names what of it a tuning log has.
+    ``tuned`` names what of it a tuning log has; ``name`` is the rKernel that a schedule has to name
+    for it, see :class:`tvm_ios.program.compiled_unit.CompiledUnit`.
     """
 
     inputs: tuple[BufferType, ...]
@@ -65,3 +67,4 @@ class UnitPlan:
     scratch: tuple[BufferType, ...]
     kernels: tuple[PlannedKernel, ...]
     tuned: frozenset[str] = frozenset()
+    name: str = ""

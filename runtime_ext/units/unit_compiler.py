@@ -52,14 +52,18 @@ class UnitCompiler(ABC):
 
     @abstractmethod
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
-        """The plans of a unit by form: those of the tuning log and, last, the default."""
+        """The plans of a unit that need no name: those of the tuning log and, last, the default."""
 
     @abstractmethod
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
         """All ways to compute a unit, of different code; the default is the first."""
 
-    def _library_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
-        """The ways in which a kernel library computes a unit, by name."""
+    def _named_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        """The ways to compute a unit that only a schedule's name chooses, such as a library's."""
+        return {}
+
+    def _measured_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
+        """Those of :meth:`_named_plans` that may be the fastest: they are compiled and timed."""
         return {}
 
     @abstractmethod
@@ -88,14 +92,17 @@ class UnitCompiler(ABC):
     def compile_forms(
         self, units: Mapping[str, UnitSource], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
-        """Compile each unit in every form that it can have: as in the log, and by default.
+        """Compile each unit in every form: those of a name, as in the log, and by default.
 
         Returns
         -------
         dict
             For each unit its different forms; the default comes last.
         """
-        plans = {name: tuple(self._plan(source).values()) for name, source in units.items()}
+        plans = {
+            name: (*self._measured_plans(source).values(), *self._plan(source).values())
+            for name, source in units.items()
+        }
         self._compile_plans((plan for forms in plans.values() for plan in forms), progress)
         result: dict[str, tuple[CompiledUnit, ...]] = {}
         for name, forms in plans.items():
@@ -104,8 +111,8 @@ class UnitCompiler(ABC):
                 # Where the log's best is the default, it counts as the log's.
                 by_key[unit.key] = by_key.pop(unit.key, unit)
             result[name] = tuple(by_key.values())
-            # A library is called only where a schedule says so.
-            usual = next(form for form in result[name] if not form.library)
+            # What has a name is taken only where a schedule says so.
+            usual = next(form for form in result[name] if not form.name)
             self._kept.setdefault(result[name][-1].key, usual)
         return result
 
@@ -115,7 +122,7 @@ class UnitCompiler(ABC):
 
     def rkernels(self, source: UnitSource) -> tuple[str, ...]:
         """The names of the ways to compute a unit; nothing is compiled."""
-        return tuple(self._rkernel_plans(source) | self._library_plans(source))
+        return tuple(self._rkernel_plans(source) | self._named_plans(source))
 
     def compile_rkernels(
         self,
@@ -126,7 +133,7 @@ class UnitCompiler(ABC):
     ) -> dict[str, dict[str, CompiledUnit]]:
         """Compile each unit in every way to cut it: by default, as in the log, coarse and fine.
 
-        A kernel library's way, which has no rTasks, is there if ``only`` asks for it.
+        A way that only a schedule's name chooses is there if ``only`` asks for it.
 
         Parameters
         ----------
@@ -147,7 +154,7 @@ class UnitCompiler(ABC):
         """
         plans = {name: self._rkernel_plans(source) for name, source in units.items()}
         if only is not None:
-            ways = {n: forms | self._library_plans(units[n]) for n, forms in plans.items()}
+            ways = {n: forms | self._named_plans(units[n]) for n, forms in plans.items()}
             plans = {name: {only[name]: forms[only[name]]} for name, forms in ways.items()}
         self._compile_plans((plan for forms in plans.values() for plan in forms.values()), progress)
         return {
@@ -270,4 +277,6 @@ class UnitCompiler(ABC):
         is_library = any(isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)
         library = CUDNN if is_library else ""
         forms = tuple(type(kernel.spec).__name__.lower() for kernel in plan.kernels)
-        return CompiledUnit(code, plan.constants, key, tuple(keys), plan.tuned, library, forms)
+        return CompiledUnit(
+            code, plan.constants, key, tuple(keys), plan.tuned, library, plan.name, forms
+        )

@@ -23,6 +23,8 @@
     and what it gives.
 ``throughput.py``
     Optimise a model for many requests a second, in the place of the time of one.
+``exactness.py``
+    Forms of units that round more than others stay only in programs that are exact enough.
 ``destination.py``
     Where a program goes that was kept.
 ``deployments/``

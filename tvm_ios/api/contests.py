@@ -31,6 +31,7 @@ def compare_policies(
     loaded: LoadedModel,
     candidates: Candidates,
     tvm_build: Path,
+    reference: Reference,
     options: SearchOptions,
     allowed: Collection[str],
     progress: Progress,
@@ -49,6 +50,8 @@ def compare_policies(
         Its programs.
     tvm_build
         What TVM made of the unscheduled model for this CPU, a ``.so``.
+    reference
+        What they have to compute; see :func:`reference_for`.
     options
         Lanes and precision.
     allowed
@@ -88,9 +91,6 @@ def compare_policies(
                 lap=lap,
             )
 
-    reference = _reference(
-        loaded, candidates, tvm_build, options, verify, progress, on_cpu=beside_tvm
-    )
     try:
         try:
             verdict = contest(reference)
@@ -124,7 +124,7 @@ def compare_policies(
     return replace(verdict, skipped={**verdict.skipped, TVM: sentence})
 
 
-def _reference(
+def reference_for(
     loaded: LoadedModel,
     candidates: Candidates,
     tvm_build: Path,
@@ -134,6 +134,15 @@ def _reference(
     *,
     on_cpu: bool,
 ) -> Reference:
+    """What the programs of a model have to compute.
+
+    Parameters
+    ----------
+    loaded, candidates, tvm_build, options, verify, progress
+        As of :func:`compare_policies`.
+    on_cpu
+        Whether they run on a CPU.
+    """
     from runtime_ext.execution.bound_model import library_outputs
     from runtime_ext.execution.session import random_values
     from runtime_ext.verification.reference import ComparedModel, reference_of

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import build_candidates, find_schedules, fitting
-from tvm_ios.api.contests import compare_policies
+from tvm_ios.api.contests import compare_policies, reference_for
 from tvm_ios.api.destination import Destination, KeptProgram, destination_of
+from tvm_ios.api.exactness import exact_enough
 from tvm_ios.api.fallback import (
     ONNXRUNTIME,
     faster_runtime,
@@ -142,10 +143,15 @@ def optimize(
         loaded.dialect.compile_tvm_build(loaded.module, replace(options, fleet=None), tvm_build)
         report("building TVM's own", 1, 1)
         watch.lap("tvm")
+        reference = reference_for(
+            loaded, candidates, tvm_build, options, verify, report, on_cpu=on_cpu
+        )
+        candidates, inexact = exact_enough(module, candidates, reference, report)
         verdict = compare_policies(
             loaded,
             candidates,
             tvm_build,
+            reference,
             options,
             allowed,
             report,
@@ -213,6 +219,7 @@ def optimize(
             *([] if loaded.tail is None else [loaded.tail.sentence]),
             *filter(None, unfit),
             *broken,
+            *inexact,
             *verdict.skipped.values(),
         ),
         tuned=module.units.log_use(),

@@ -144,6 +144,7 @@ def _request(
         "lanes": options.lanes,
         "target": str(options.resolved_target),
         "log": log_digest(options.database),
+        "winograd": options.winograd,
         "policies": policies and sorted(set(policies)),
         "pruning": [limits.pruning.r, limits.pruning.s, limits.max_block],
         "budget": repr(limits.budget),

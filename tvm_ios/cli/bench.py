@@ -41,6 +41,8 @@ from tvm_ios.cli.options.search_options import (
     TimeLimit,
     TuningLog,
     Verification,
+    Winograd,
+    WinogradOption,
     chosen_policies,
     names_in,
     require_known,
@@ -114,6 +116,7 @@ def bench(
     batch: Batch = None,
     dialect: DialectOption = DialectName.relax,
     device: DeviceName = None,
+    winograd: WinogradOption = Winograd.auto,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     chains: Chains = ChainsMode.auto,
@@ -154,6 +157,7 @@ def bench(
         log,
         dialect=dialect,
         chains=chains,
+        winograd=winograd,
         device=device,
     )
     from runtime_ext.cpu.machine_description import describe_machine

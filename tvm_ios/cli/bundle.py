@@ -33,6 +33,8 @@ from tvm_ios.cli.options.search_options import (
     TargetKind,
     TuningLog,
     Verification,
+    Winograd,
+    WinogradOption,
     chosen_policies,
     search_options,
 )
@@ -109,6 +111,7 @@ def bundle(
     with_tvm: Annotated[
         bool, typer.Option("--with-tvm", help="TVM's own build, too, for run.py --peers tvm.")
     ] = False,
+    winograd: WinogradOption = Winograd.auto,
     batch: Batch = None,
     shape: Shapes = None,
     random_weights: RandomWeights = None,
@@ -146,6 +149,7 @@ def bundle(
         target=target,
         arch=arch,
         precision=precision,
+        winograd=winograd,
         cudnn=target is TargetKind.cuda if cudnn is None else cudnn,
         runs_here=False,
     )

@@ -46,6 +46,8 @@ from tvm_ios.cli.options.search_options import (
     TimeLimit,
     TuningLog,
     Verification,
+    Winograd,
+    WinogradOption,
     bytes_of,
     chosen_policies,
     names_in,
@@ -123,6 +125,7 @@ def optimize(
     arch: Archs = None,
     precision: PrecisionOption = None,
     cudnn: Cudnn = None,
+    winograd: WinogradOption = Winograd.auto,
     device: DeviceName = None,
     tracker: Tracker = None,
     key: Key = None,
@@ -187,6 +190,7 @@ def optimize(
         dialect=dialect,
         cudnn=cudnn,
         chains=chains,
+        winograd=winograd,
         fleet=fleet,
     )
     if cost is not None and fleet is not None:

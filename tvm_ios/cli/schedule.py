@@ -33,6 +33,8 @@ from tvm_ios.cli.options.search_options import (
     Target,
     TargetKind,
     TimeLimit,
+    Winograd,
+    WinogradOption,
     bytes_of,
     require_known,
     search_options,
@@ -117,6 +119,7 @@ def schedule(
     devices: Devices = None,
     lanes: Lanes = None,
     precision: PrecisionOption = None,
+    winograd: WinogradOption = Winograd.auto,
     random_weights: RandomWeights = None,
     chains: Chains = ChainsMode.auto,
     measure: Measure = MeasureMode.lazy,
@@ -206,6 +209,7 @@ def schedule(
                 chains=chains,
                 # A log's times may be another machine's.
                 runs_here=log is None,
+                winograd=winograd,
                 device=device,
                 fleet=fleet,
             )

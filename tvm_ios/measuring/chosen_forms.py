@@ -17,6 +17,8 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Strategy
 
 _LOGGER = logging.getLogger(__name__)
+#: Medians of equal kernels differ by so much: what needs a name has to be faster than that.
+_MARGIN = 0.03
 #: One unit, or several merged ones, in one of its forms.
 Piece = tuple[tuple[int, ...], CompiledUnit]
 #: Times pieces, several at once where the device can; gives what came of each, in their order.
@@ -39,6 +41,9 @@ class ChosenForms:
         self._time_pieces = time_pieces
         self._fastest: dict[tuple[int, ...], CompiledUnit] = {}
         self._generated: dict[tuple[int, ...], CompiledUnit] = {}
+        #: For units of several forms the seconds of each.
+        self._timed: dict[tuple[int, ...], list[tuple[CompiledUnit, float]]] = {}
+        self._left_out: set[str] = set()
         #: Units that a kernel library does not compute: how many, by the reason.
         self.unsupported: dict[str, int] = {}
 
@@ -49,25 +54,39 @@ class ChosenForms:
         return self._fastest[units]
 
     def generated(self, units: tuple[int, ...]) -> CompiledUnit:
-        """The code of one unit, or of several merged ones, that calls no kernel library."""
+        """The code of one unit, or of several merged ones, if no schedule names a form."""
         self(units)
         return self._generated[units]
 
-    def with_libraries(self, schedule: Schedule) -> Schedule:
-        """A schedule that names the kernel library of each unit for which that is the fastest."""
+    def named(self, schedule: Schedule) -> Schedule:
+        """A schedule that names the form of each unit for which one of a name is the fastest.
+
+        Units of split sub-graphs have none: their instances are other units.
+        """
         pieces: list[tuple[int, ...]] = []
         for stage in schedule.stages:
             if stage.strategy in (Strategy.CONCURRENT, Strategy.STREAMS):
                 pieces += [(unit,) for unit in stage.units]
             elif stage.strategy is Strategy.MERGE:
                 pieces.append(tuple(sorted(stage.units)))
-        libraries = {units: self(units).library for units in pieces}
-        called = {u: library for units, library in libraries.items() if library for u in units}
-        return replace(schedule, kernels={**schedule.kernels, **called}) if called else schedule
+        plan = schedule.instances
+        subgraphs = () if plan is None else plan.subgraphs
+        split = {unit for subgraph in subgraphs for unit in subgraph.units}
+        forms = {units: self(units).name for units in pieces if not split.intersection(units)}
+        names = {unit: name for units, name in forms.items() if name for unit in units}
+        kept = {u: name for u, name in schedule.kernels.items() if name not in self._left_out}
+        return replace(schedule, kernels={**kept, **names})
+
+    def leave_out(self, name: str) -> None:
+        """Use no form of this name from now on, but the fastest of the others."""
+        self._left_out.add(name)
+        for units in self._timed:
+            self._choose(units)
 
     def share(self, other: ChosenForms) -> None:
         """Use the forms that another one has compiled, and those that it will."""
         self._fastest, self._generated = other._fastest, other._generated
+        self._timed, self._left_out = other._timed, other._left_out
 
     def compile(self, pieces: Sequence[tuple[int, ...]], progress: Progress | None = None) -> None:
         """Compile units and merged units in parallel, and time those of several forms."""
@@ -79,23 +98,31 @@ class ChosenForms:
 
         compiled = self._kernels.compile_forms(sources, report)
         forms = {units: compiled[str(i)] for i, units in enumerate(pieces)}
-        generated = {units: [f for f in forms[units] if not f.library] for units in forms}
+        generated = {units: [f for f in forms[units] if not f.name] for units in forms}
         for units, (usual, *_) in generated.items():
             self._fastest[units] = self._generated[units] = usual
         several = [units for units in forms if len(forms[units]) > 1]
         outcomes = self._time_pieces((units, form) for units in several for form in forms[units])
         for units in several:
-            seconds = {form.key: self._seconds(next(outcomes)) for form in forms[units]}
-            self._fastest[units] = min(forms[units], key=lambda form: seconds[form.key])
-            self._generated[units] = min(generated[units], key=lambda form: seconds[form.key])
+            timed = [(form, self._seconds(next(outcomes))) for form in forms[units]]
+            self._timed[units] = timed
+            self._choose(units)
             self._kernels.keep(forms[units], self._generated[units])
             _LOGGER.debug(
                 "chosen of %d forms of %s: %s (%s)",
                 len(forms[units]),
                 f"unit {units[0]}" if len(units) == 1 else f"the merged units {units}",
                 _form_name(self._fastest[units]),
-                ", ".join(f"{_form_name(f)} {seconds[f.key] * 1e3:.4f} ms" for f in forms[units]),
+                ", ".join(f"{_form_name(form)} {seconds * 1e3:.4f} ms" for form, seconds in timed),
             )
+
+    def _choose(self, units: tuple[int, ...]) -> None:
+        """The fastest form; one of a name if it is faster by more than noise."""
+        wanted = [(f, seconds) for f, seconds in self._timed[units] if f.name not in self._left_out]
+        usual, least = min(((f, s) for f, s in wanted if not f.name), key=lambda timed: timed[1])
+        best, seconds = min(wanted, key=lambda timed: timed[1])
+        self._generated[units] = usual
+        self._fastest[units] = best if seconds < (1 - _MARGIN) * least else usual
 
     def _seconds(self, outcome: Outcome) -> float:
         if isinstance(outcome.error, UnsupportedError):
@@ -108,5 +135,5 @@ class ChosenForms:
 
 
 def _form_name(form: CompiledUnit) -> str:
-    """Where a form is from: a library, the tuning log, or our own defaults."""
-    return form.library or ("tuned" if form.tuned else "default")
+    """Where a form is from: its name, the tuning log, or our own defaults."""
+    return form.name or ("tuned" if form.tuned else "default")

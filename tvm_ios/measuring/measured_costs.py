@@ -55,7 +55,7 @@ def measured_costs(
         if choose_forms:
             # Which form of a unit is the faster one is known when both were timed.
             measuring.bounds(progress)
-            schedule = timer.forms.with_libraries(schedule)
+            schedule = timer.forms.named(schedule)
         if chains:
             # Groups share the lanes, on which chains are timed, by the latencies of their units.
             measuring.bounds(progress)
@@ -93,8 +93,10 @@ def recorded_costs(
         If it does not hold every unit.
     """
     graph = timer.graph
-    timer.compile_units(progress)
     reading = timer.reading(log)
+    # Of several forms the log says which is the fastest.
+    reading.compile_units(progress)
+    timer.forms.share(reading.forms)
     reading.recall_units()
     stages = RecordedCost(log.measurements, reading.stage_key)
     unknown = [
@@ -110,7 +112,7 @@ def recorded_costs(
 
     def completed(schedule: Schedule) -> Schedule:
         schedule = reading.timed(schedule)
-        return timer.forms.with_libraries(schedule) if choose_forms else schedule
+        return timer.forms.named(schedule) if choose_forms else schedule
 
     rtasks = MeasuredRTasks(reading) if places_tiles else None
     return Costs(str(log.path), log.header.device, stages, rtasks=rtasks, completed=completed)

@@ -76,7 +76,11 @@ class ProfiledRKernels:
         self._profile([u for u in distinct if self._key(u) not in self._profiled], progress)
 
     def forms(self, unit: int) -> dict[str, CompiledUnit]:
-        """A unit's rKernels by their names, the usual one first."""
+        """A unit's rKernels by their names, the usual one first.
+
+        With the one that stages run if it has a name, unless a library computes it, which has no
+        rTasks.
+        """
         key = self._key(unit)
         if key not in self._forms:
             self._compile((unit,))
@@ -107,7 +111,10 @@ class ProfiledRKernels:
                 progress("compiling rKernels", done, total)
 
         compiled = self._units.kernels.compile_rkernels(sources, report)
-        self._forms |= {self._key(unit): compiled[str(unit)] for unit in units}
+        for unit in units:
+            fastest = self._chosen((unit,))
+            named = {fastest.name: fastest} if fastest.name and not fastest.library else {}
+            self._forms[self._key(unit)] = {**compiled[str(unit)], **named}
 
     def _profile(self, units: Sequence[int], progress: Progress | None = None) -> None:
         """Profile the rKernels of units that the device can time, the usual ones in any case."""

@@ -35,6 +35,9 @@ class CompiledUnit:
         Names of what a tuning log had for it.
     library
         The kernel library that it calls, which has to be where it runs; empty for none.
+    name
+        The rKernel that a schedule has to name for the unit to run in this form; empty for those
+        that it may run in without a name.
     forms
         What each kernel is, for people, such as ``contraction``; empty where nobody knows.
     """
@@ -45,6 +48,7 @@ class CompiledUnit:
     kernels: tuple[str, ...]
     tuned: frozenset[str] = frozenset()
     library: str = ""
+    name: str = ""
     forms: tuple[str, ...] = ()
 
     @property

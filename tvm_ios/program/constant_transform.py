@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from tvm_ios.files.array_files import Array
+from tvm_ios.program.winograd import transformed_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,8 @@ class ParamTransform:
     steps
         ``("reshape", extents)``, ``("transpose", axes)``, ``("pad_parts", counts, multiple)``
         (cut the first axis into parts of these counts and pad each with zeros to a multiple),
-        ``("phases", strides, pads)``, see :func:`phase_taps`, or ``("astype", name)``.
+        ``("phases", strides, pads)``, see :func:`phase_taps`, ``("winograd", outputs)``, see
+        :func:`tvm_ios.program.winograd.transformed_weights`, or ``("astype", name)``.
     """
 
     steps: tuple[tuple[Any, ...], ...] = ()
@@ -39,6 +41,8 @@ class ParamTransform:
                     array = _pad_parts(array, counts, multiple)
                 case ("phases", strides, pads):
                     array = _phases(array, strides, pads)
+                case ("winograd", outputs):
+                    array = transformed_weights(array, outputs)
                 case ("astype", name):
                     array = array.astype(name)
                 case _:
@@ -60,6 +64,8 @@ class ParamTransform:
                     result = (prod(strides) * result[1], result[0], *extents)
                 case ("pad_parts", counts, multiple):
                     result = (sum(-(-c // multiple) * multiple for c in counts), *result[1:])
+                case ("winograd", outputs):
+                    result = (*result[:2], *(extent + outputs - 1 for extent in result[2:]))
                 case ("astype", _):
                     pass
                 case _:

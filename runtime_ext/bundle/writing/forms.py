@@ -41,9 +41,9 @@ def compile_forms(
         {str(unit): sources[str(unit)] for (unit,) in singles},
         lambda d, n: progress("compiling rKernels", d, n),
     )
-    # A schedule names the form that calls a library as it does an rKernel.
+    # Some forms are had only by a name, as a library's is.
     for unit in rkernels:
-        rkernels[unit] |= {form.library: form for form in forms[unit] if form.library}
+        rkernels[unit] |= {form.name: form for form in forms[unit] if form.name}
     code = UnitForms(
         {units: forms[str(place)] for place, units in enumerate(pieces)},
         {int(unit): by_name for unit, by_name in rkernels.items()},

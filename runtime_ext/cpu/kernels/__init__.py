@@ -13,6 +13,8 @@
 ``interpolation.py``
     Images enlarged by whole factors: each input's neighbourhood is read once for all its
     results.
+``linear_map.py``
+    Multiply a few vectors by a constant matrix: zeros left out, what pairs share computed once.
 ``mean.py``
     The mean of all pixels, channel by channel.
 ``normalisation.py``
@@ -29,4 +31,7 @@
     The code of a kernel, as a loop over a range of its tiles.
 ``vector_unit.py``
     What a CPU target's vector registers can hold.
+``winograd_input.py``, ``winograd_output.py``
+    The two kernels of Winograd's filtering: tiles of the input, transformed; products, and the
+    tiles of outputs they become.
 """

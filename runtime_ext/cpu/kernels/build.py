@@ -17,6 +17,8 @@ from runtime_ext.cpu.kernels.pointwise import pointwise
 from runtime_ext.cpu.kernels.pooling import pooling
 from runtime_ext.cpu.kernels.product import product
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels.winograd_input import winograd_input
+from runtime_ext.cpu.kernels.winograd_output import winograd_output
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
 from runtime_ext.kernels.phases import Phase, Phases
@@ -33,6 +35,7 @@ from runtime_ext.kernels.spec import (
     Product,
     Spec,
 )
+from runtime_ext.kernels.winograd_convolution import WinogradInput, WinogradKernel, WinogradOutput
 
 #: Who writes a spec of one phase, as a PrimFunc of its tiles, and how many tiles there are.
 _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
@@ -45,11 +48,13 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Interleave: interleave,
     Pointwise: pointwise,
     Chain: chain,
+    WinogradInput: winograd_input,
+    WinogradOutput: winograd_output,
 }
 
 
 def build_kernel(
-    spec: Spec | Generic | Scheduled, key: str, target: Any, unit: VectorUnit
+    spec: Spec | WinogradKernel | Generic | Scheduled, key: str, target: Any, unit: VectorUnit
 ) -> tuple[Artefact, Any]:
     """Compile a kernel.
 
@@ -80,7 +85,9 @@ def build_kernel(
     return artefact, compiled
 
 
-def tir_of(spec: Spec | Generic | Scheduled, target: Any, unit: VectorUnit) -> Phases:
+def tir_of(
+    spec: Spec | WinogradKernel | Generic | Scheduled, target: Any, unit: VectorUnit
+) -> Phases:
     """The TIR of a kernel."""
     if isinstance(spec, (Generic, Scheduled)):
         return lower_generic(spec, target)

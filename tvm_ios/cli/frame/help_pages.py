@@ -76,7 +76,9 @@ PANELS: Mapping[str, str] = MappingProxyType(
             ),
             "Search",
         ),
-        **dict.fromkeys(("target", "arch", "precision", "cudnn", "weights", "device"), "Target"),
+        **dict.fromkeys(
+            ("target", "arch", "precision", "cudnn", "winograd", "weights", "device"), "Target"
+        ),
         **dict.fromkeys(("tracker", "key", "devices", "host", "port", "seen_as"), "Fleet"),
         **dict.fromkeys(
             (

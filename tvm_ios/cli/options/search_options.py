@@ -63,6 +63,13 @@ class TargetKind(StrEnum):
     cuda = "cuda"
 
 
+class Winograd(StrEnum):
+    """Whether convolutions may be computed by Winograd's filtering."""
+
+    auto = "auto"
+    off = "off"
+
+
 class DialectName(StrEnum):
     """Which IR of TVM a model is read as."""
 
@@ -102,6 +109,13 @@ Cudnn = Annotated[
     typer.Option(
         "--cudnn/--no-cudnn",
         help="Measure cuDNN's convolutions beside our own.  [where it and a GPU are]",
+    ),
+]
+WinogradOption = Annotated[
+    Winograd,
+    typer.Option(
+        "--winograd",
+        help="auto: measure convolutions by Winograd's filtering beside the direct ones, on a CPU.",
     ),
 ]
 Arch = Annotated[
@@ -222,6 +236,7 @@ def search_options(
     dialect: DialectName = DialectName.relax,
     cudnn: bool | None = None,
     chains: ChainsMode = ChainsMode.auto,
+    winograd: Winograd = Winograd.auto,
     runs_here: bool = True,
     device: str | None = None,
     fleet: FleetChoice | None = None,
@@ -262,6 +277,7 @@ def search_options(
         precision="" if precision is None else precision.value,
         cudnn=cudnn,
         chains=chains is ChainsMode.auto,
+        winograd=winograd.value,
         device=opened,
         fleet=opened_fleet,
         limits=Limits(

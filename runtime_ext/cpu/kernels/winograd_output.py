@@ -1,0 +1,223 @@
+"""The second kernel of Winograd's filtering: products, and the tiles of outputs they become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cpu.kernels.linear_map import Value, paired_columns
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.code import Index, constant, load
+from runtime_ext.kernels.cut import ChannelPart, channel_parts
+from runtime_ext.kernels.statements import divide, store_statement
+from runtime_ext.kernels.winograd_convolution import WinogradOutput
+
+#: Multiply-adds a step of the innermost loop, at most: enough to make the loop's own work small.
+_UNROLLED = 32
+#: Elements between the products of one position and those of the next that no two share cache sets.
+_APART = 16
+
+
+def winograd_output(spec: WinogradOutput, unit: VectorUnit) -> tuple[Any, int]:
+    """The PrimFunc of the products and outputs, and its number of tiles.
+
+    A tile is a block of output channels of a block of the convolution's tiles: its products stay in
+    the caches until they are transformed.
+    """
+    width = spec.vectors * unit.lanes
+    parts = channel_parts(spec.parts, width)
+    blocks = sum(part.blocks for part in parts)
+    code = TileCode(spec.buffers)
+    with code.tiles(blocks * spec.tiles.blocks) as tile:
+        if _weights_stay(spec, blocks, width):
+            group, block = divide(code, "group", tile, blocks, spec.tiles.blocks)
+        else:
+            block, group = divide(code, "block", tile, spec.tiles.blocks, blocks)
+        writer = _Writer(spec, parts, unit, code, _Place(group, block))
+        writer.tile()
+    return code.kernel()
+
+
+def _weights_stay(spec: WinogradOutput, blocks: int, width: int) -> bool:
+    """Whether all weights pass for a block of tiles before the next one: if that reads less."""
+    tiles = spec.tiles
+    data, weights = tiles.blocks * tiles.block, blocks * width
+    return data + tiles.blocks * weights <= blocks * data + weights
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The position of a kernel's tile: which block of the convolution's tiles, and of channels."""
+
+    group: Index
+    block: Index
+
+
+class _Writer:
+    def __init__(
+        self,
+        spec: WinogradOutput,
+        parts: tuple[ChannelPart, ...],
+        unit: VectorUnit,
+        code: TileCode,
+        place: _Place,
+    ) -> None:
+        self.spec, self.parts, self.code, self.place = spec, parts, code, place
+        self.buffers, self.lanes = code.buffers, unit.lanes
+        self.width = spec.vectors * unit.lanes
+        #: Elements from the products of one position to those of the next.
+        self.pitch = spec.tiles.block * self.width + _APART
+        self.products = code.on_stack(spec.tiles.positions * self.pitch)
+
+    def tile(self) -> None:
+        """All products, then all outputs."""
+        tiles, code, group = self.spec.tiles, self.code, self.place.group
+        code.blocks(group, tiles.tiles, tiles.block, lambda _, count: self._multiply(count))
+        first = code.bind("first", group * tiles.block)
+        count = tirx.min(tiles.block, tiles.tiles - first) if tiles.blocks > 1 else tiles.tiles
+        with code.loop("t", 0, count) as t:
+            number = code.bind("number", first + t)
+            self._outputs(t, number)
+
+    def _multiply(self, count: int) -> None:
+        """Products of all positions of so many tiles."""
+        tiles, code = self.spec.tiles, self.code
+        with code.loop("position", 0, tiles.positions) as position:
+            data = (self.place.group * tiles.positions + position) * (tiles.block * tiles.channels)
+            data = code.bind("data", data)
+            weights = self.place.block * tiles.positions + position
+            weights = code.bind("weights", weights * (tiles.channels * self.width))
+            target = code.bind("target", position * self.pitch)
+            begin = 0
+            for rows, number in register_tiles(count, self.spec.rows):
+                with code.loop("r", 0, number) as r:
+                    row = code.bind("row", begin + r * rows)
+                    self._register_tile(data + row * tiles.channels, weights, rows, target, row)
+                begin += rows * number
+
+    def _register_tile(
+        self, data: Index, weights: Index, rows: int, target: Index, row: Index
+    ) -> None:
+        """The sum over the input channels, for some tiles."""
+        code, lanes, vectors = self.code, self.lanes, self.spec.vectors
+        channels = self.spec.tiles.channels
+        data = code.bind("source", data)
+        accumulators = code.accumulators(rows * vectors, lanes)
+        for acc in accumulators:
+            code.store(acc, 0, constant(0.0, lanes), lanes)
+        unroll = _unroll(channels, rows * vectors)
+        with code.loop("ci", 0, channels // unroll) as step:
+            for u in range(unroll):
+                ci = step * unroll + u
+                self._multiply_add(data + ci, weights + ci * self.width, rows, accumulators)
+        for p in range(rows):
+            for v in range(vectors):
+                at = target + (row + p) * self.width + v * lanes
+                acc = accumulators[p * vectors + v]
+                code.store(self.products, at, load(acc, 0, lanes), lanes)
+
+    def _multiply_add(
+        self, data: Index, weights: Index, rows: int, accumulators: list[Any]
+    ) -> None:
+        code, lanes, vectors = self.code, self.lanes, self.spec.vectors
+        weight = self.buffers[self.spec.weight]
+        line = [
+            code.bind_vector("w", load(weight, weights + v * lanes, lanes), lanes)
+            for v in range(vectors)
+        ]
+        for p in range(rows):
+            at = data + p * self.spec.tiles.channels
+            value = code.bind_vector("x", load(self.buffers[self.spec.data], at, lanes, 0), lanes)
+            for v in range(vectors):
+                acc = accumulators[p * vectors + v]
+                code.store(acc, 0, load(acc, 0, lanes) + value * line[v], lanes)
+
+    def _outputs(self, t: Index, number: Index) -> None:
+        """The outputs of a tile, part by part of the channels."""
+        tiles, code, block = self.spec.tiles, self.code, self.place.block
+        rows, columns = tiles.grid
+        line, column = divide(code, "line", number, columns, tiles.batch * rows)
+        image, row = divide(code, "image", line, rows, tiles.batch)
+        grid = (image, code.bind("y", row * tiles.outputs), code.bind("x", column * tiles.outputs))
+        for part in self.parts:
+            local = block - part.first_block if len(self.parts) > 1 or part.blocks > 1 else 0
+            inside = None
+            if len(self.parts) > 1:
+                inside = tirx.all(block >= part.first_block, block < part.first_block + part.blocks)
+            with code.branch(inside):
+                self._part(t, grid, part, local)
+
+    def _part(
+        self, t: Index, grid: tuple[Index, Index, Index], part: ChannelPart, local: Index
+    ) -> None:
+        code = self.code
+
+        def channels(begin: Index, count: int) -> None:
+            begin = code.bind("begin", begin)
+
+            def vector(at: Index, width: int) -> None:
+                source = code.bind("source", t * self.width + at)
+                self._vector(source, grid, part, code.bind("channel", begin + at), width)
+
+            code.vectors(count, self.lanes, vector)
+
+        code.blocks(local, part.count, self.width, channels)
+
+    def _vector(
+        self,
+        source: Index,
+        grid: tuple[Index, Index, Index],
+        part: ChannelPart,
+        channel: Index,
+        lanes: int,
+    ) -> None:
+        """The outputs of a tile for a vector of channels."""
+        code, tiles = self.code, self.spec.tiles
+        size, inverse = tiles.filtering.size, tiles.filtering.inverse
+        columns: list[list[Value]] = []
+        for j in range(size):
+            at = [source + (i * size + j) * self.pitch for i in range(size)]
+            values = [code.keep(load(self.products, a, lanes), lanes) for a in at]
+            columns.append(paired_columns(code, inverse, values, lanes))
+        image, y, x = grid
+        height, width = tiles.window.output
+        for i in range(tiles.outputs):
+            values = paired_columns(code, inverse, [c[i] for c in columns], lanes)
+            with code.branch(_below(y + i, i, height, tiles.outputs)):
+                for j, value in enumerate(values):
+                    with code.branch(_below(x + j, j, width, tiles.outputs)):
+                        self._store((image, y + i, x + j), part, channel, value, lanes)
+
+    def _store(
+        self,
+        grid: tuple[Index, Index, Index],
+        part: ChannelPart,
+        channel: Index,
+        value: Value,
+        lanes: int,
+    ) -> None:
+        for statement in self.spec.statements:
+            if statement.begin <= part.begin < statement.begin + statement.count:
+                inner = channel + (part.begin - statement.begin)
+                store_statement(self.code, self.buffers, statement, grid, inner, value, lanes)
+
+
+def register_tiles(count: int, rows: int) -> list[tuple[int, int]]:
+    """So many rows in register tiles of nearly equal height, at most ``rows``: height, how many."""
+    number = -(-count // rows)
+    low, more = divmod(count, number)
+    heights = [(low + 1, more), (low, number - more)]
+    return [(height, times) for height, times in heights if times]
+
+
+def _below(at: Index, place: int, extent: int, outputs: int) -> Any:
+    """The condition that an output exists; None if it does in every tile."""
+    return at < extent if extent % outputs and place >= extent % outputs else None
+
+
+def _unroll(channels: int, accumulators: int) -> int:
+    limit = max(1, _UNROLLED // accumulators)
+    return max(u for u in range(1, limit + 1) if channels % u == 0)

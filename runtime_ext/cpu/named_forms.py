@@ -1,0 +1,38 @@
+"""The forms of a unit on a CPU that a schedule has to name: who makes them, and which may win."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.cpu.winograd_forms import all_winograd_plans, promising_winograd_plans
+from runtime_ext.units.unit import UnitPlan, UnitSource
+
+#: Gives plans of a unit by the names that schedules have for them.
+Maker = Callable[[UnitSource, VectorSpace], Mapping[str, UnitPlan]]
+
+
+#: Of each kind of forms who makes all, for schedules that name one, and those that may be the
+#: fastest, which are compiled and timed.
+_MAKERS: Mapping[str, tuple[Maker, Maker]] = {
+    "winograd": (all_winograd_plans, promising_winograd_plans),
+}
+
+
+def named_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
+    """All forms of a unit that have a name."""
+    return {
+        name: plan for make, _ in _MAKERS.values() for name, plan in make(source, space).items()
+    }
+
+
+def promising_plans(
+    source: UnitSource, space: VectorSpace, without: frozenset[str]
+) -> dict[str, UnitPlan]:
+    """Those that may be the fastest by estimates, but for kinds of forms that are not wanted."""
+    return {
+        name: plan
+        for kind, (_, make) in _MAKERS.items()
+        if kind not in without
+        for name, plan in make(source, space).items()
+    }

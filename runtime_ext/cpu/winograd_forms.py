@@ -1,0 +1,126 @@
+"""Units whose convolutions are computed by Winograd's filtering on a CPU, and which may be faster.
+
+An estimate says that before anything is compiled: the multiply-adds that are saved, against what
+the transforms compute and move, and the weights, which grow and which each run reads from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+
+from runtime_ext.cpu.kernels.linear_map import operations
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.kernels.winograd_convolution import WinogradTiles
+from runtime_ext.units.by_winograd import WinogradCut, fits
+from runtime_ext.units.plans import winograd_plan
+from runtime_ext.units.unit import UnitPlan, UnitSource
+
+#: Rows of a tile of outputs, by the taps of the filter.
+_OUTPUTS: Mapping[int, tuple[int, ...]] = {3: (2, 4, 6), 5: (2, 4)}
+#: Tiles that are multiplied and transformed together: more read the weights less often, but their
+#: products have to stay in a second-level cache.
+_BLOCK = 24
+#: Fewer channels make the transforms dearer than what they save.
+_FEWEST_CHANNELS = 8
+#: An estimate may be wrong by so much.
+_MARGIN = 1.15
+#: Cycles a byte that comes from memory, and of a vector operation of a transform, which also reads
+#: or writes a vector.
+_MEMORY_CYCLES, _TRANSFORM_CYCLES = 0.15, 1.0
+
+
+def all_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
+    """All forms by Winograd's filtering that the unit can have, by name."""
+    return _plans(source, space, promising=False)
+
+
+def promising_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
+    """Those whose convolutions may take less time than by default."""
+    return _plans(source, space, promising=True)
+
+
+def _plans(source: UnitSource, space: VectorSpace, *, promising: bool) -> dict[str, UnitPlan]:
+    plans: dict[str, UnitPlan] = {}
+    for outputs in (2, 4, 6):
+
+        def cutter(spec: Contraction, outputs: int = outputs) -> WinogradCut | None:
+            if outputs not in _OUTPUTS[spec.window.kernel[0]] or not fits(spec):
+                return None
+            cut = winograd_cut(spec, outputs, space.unit)
+            if promising:
+                direct = direct_cycles(spec, space)
+                if winograd_cycles(spec, cut, space.unit) > _MARGIN * direct:
+                    return None
+            return cut
+
+        name = f"winograd-{outputs}"
+        plan = winograd_plan(source, space, cutter, name)
+        if plan is not None:
+            plans[name] = plan
+    return plans
+
+
+def winograd_cut(spec: Contraction, outputs: int, unit: VectorUnit) -> WinogradCut:
+    """How a convolution is cut: the register tile that wastes least, blocks of equal height."""
+    tiles = WinogradTiles(spec.batch, spec.window, spec.channels, outputs, 1).tiles
+    blocks = ceil(tiles / _BLOCK)
+    block = ceil(tiles / blocks)
+
+    def cycles(vectors: int) -> float:
+        rows = _rows(vectors, unit)
+        width = vectors * unit.lanes
+        columns = sum(ceil(part / width) for part in spec.parts)
+        number = ceil(block / rows)
+        height = block / number
+        loads = (height + vectors) / 2
+        return columns * number * max(height * vectors / 2, loads, 4.0) + 0.1 * columns
+
+    vectors = min(range(1, 5), key=lambda v: (cycles(v), v))
+    rows = _rows(vectors, unit)
+    if blocks > 1:
+        block = ceil(block / rows) * rows
+    return WinogradCut(outputs, block, rows, vectors, vectors * unit.lanes)
+
+
+def _rows(vectors: int, unit: VectorUnit) -> int:
+    """One vector is the input, as many as there are in a row the weights, the rest accumulate."""
+    return (unit.registers - 1 - vectors) // vectors
+
+
+def direct_cycles(spec: Contraction, space: VectorSpace) -> float:
+    """Cycles of a convolution as it is by default, by an estimate."""
+    taps = spec.window.kernel[0] * spec.window.kernel[1]
+    height, width = spec.window.output
+    lanes = space.unit.lanes
+    columns = sum(ceil(part / lanes) for part in spec.parts)
+    multiply_adds = spec.batch * height * width * taps * spec.channels * columns
+    weights = columns * lanes * spec.channels * taps * 4
+    return multiply_adds / 2 + _MEMORY_CYCLES * weights
+
+
+def winograd_cycles(spec: Contraction, cut: WinogradCut, unit: VectorUnit) -> float:
+    """Cycles of it by Winograd's filtering, by an estimate."""
+    tiles = WinogradTiles(spec.batch, spec.window, spec.channels, cut.outputs, cut.block)
+    filtering, lanes = tiles.filtering, unit.lanes
+    columns = sum(ceil(part / cut.width) for part in spec.parts) * cut.vectors
+    number = ceil(cut.block / cut.rows)
+    height = cut.block / number
+    busy = height * cut.vectors / 2
+    wait = max(1.0, max((height + cut.vectors) / 2, 4.0) / busy)
+    multiply_adds = tiles.tiles * tiles.positions * spec.channels * columns
+    weights = columns * lanes * spec.channels * tiles.positions * 4
+    size = filtering.size
+    read = 2 * size * operations(filtering.data, by_rows=True) + 2 * tiles.positions
+    written = (size + cut.outputs) * operations(filtering.inverse, by_rows=False)
+    written += tiles.positions + cut.outputs**2
+    transforms = tiles.tiles * (ceil(spec.channels / lanes) * read + columns * written)
+    data = 2 * tiles.tiles * tiles.positions * spec.channels * 4
+    return (
+        wait * multiply_adds / 2
+        + _TRANSFORM_CYCLES * transforms
+        + _MEMORY_CYCLES * weights
+        + 0.02 * data
+    )

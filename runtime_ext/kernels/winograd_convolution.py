@@ -1,0 +1,134 @@
+"""A convolution by Winograd's filtering, as the two kernels that compute it: plain data.
+
+The first one transforms tiles of the input, which overlap; the second one multiplies these by the
+transformed weights, at each of a tile's positions by itself, and transforms what results into a
+tile of outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from runtime_ext.kernels.expression import Access, Expr
+from runtime_ext.kernels.spec import PhysicalShape, Statement, Window
+from tvm_ios.program.winograd import Filtering, filtering
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradTiles:
+    """How a convolution is cut into tiles of ``outputs`` by ``outputs`` pixels.
+
+    Attributes
+    ----------
+    batch, window, channels
+        Of the convolution: ``channels`` are those of the input.
+    outputs
+        Rows, and columns, of a tile.
+    block
+        Tiles that lie together in memory: ``[block][position][tile of the block][channel]``.
+    """
+
+    batch: int
+    window: Window
+    channels: int
+    outputs: int
+    block: int
+
+    @property
+    def filtering(self) -> Filtering:
+        """The filtering along each axis."""
+        return filtering(self.outputs, self.window.kernel[0])
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of tiles of an image."""
+        height, width = self.window.output
+        return -(-height // self.outputs), -(-width // self.outputs)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of all images."""
+        return self.batch * self.grid[0] * self.grid[1]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of tiles; the last may be shorter."""
+        return -(-self.tiles // self.block)
+
+    @property
+    def positions(self) -> int:
+        """Products of a tile, for each pair of channels."""
+        return self.filtering.size**2
+
+    @property
+    def shape(self) -> PhysicalShape:
+        """Physical shape of the transformed input."""
+        return (self.blocks, self.positions, self.block, self.channels)
+
+    @property
+    def reading(self) -> Window:
+        """How tiles read the input: as outputs of a convolution of their size would."""
+        size = self.filtering.size
+        return replace(
+            self.window,
+            output=self.grid,
+            kernel=(size, size),
+            strides=(self.outputs, self.outputs),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradInput:
+    """The input's tiles, transformed.
+
+    Attributes
+    ----------
+    buffers
+        Physical shapes of the input and of the transformed tiles.
+    tiles
+        How it is cut.
+    data
+        The input; ``prologue`` is applied to what is read (``acc`` stands for it).
+    """
+
+    buffers: tuple[PhysicalShape, ...]
+    tiles: WinogradTiles
+    data: Access
+    prologue: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradOutput:
+    """Products at each position, and the tiles of outputs that they are transformed to.
+
+    Attributes
+    ----------
+    buffers
+        Physical shapes of the function's buffers.
+    tiles
+        How it is cut.
+    data
+        Which buffer holds the transformed input.
+    weight
+        Which buffer holds the packed weights
+        ``[block][row][column][input channel][output channel of the block]`` of a tile's positions.
+    parts
+        As of :class:`~runtime_ext.kernels.spec.Contraction`.
+    rows, vectors
+        The register tile of a product: tiles by vectors of output channels.
+    statements
+        What is stored of an output (``acc``).
+    """
+
+    buffers: tuple[PhysicalShape, ...]
+    tiles: WinogradTiles
+    data: int
+    weight: int
+    parts: tuple[int, ...]
+    rows: int
+    vectors: int
+    statements: tuple[Statement, ...]
+
+
+#: A kernel of a convolution by Winograd's filtering.
+WinogradKernel = WinogradInput | WinogradOutput

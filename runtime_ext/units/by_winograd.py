@@ -1,0 +1,115 @@
+"""Convolutions by Winograd's filtering: which these are, and the two kernels that compute one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from runtime_ext.kernels.spec import Contraction, accesses
+from runtime_ext.kernels.winograd_convolution import (
+    WinogradInput,
+    WinogradKernel,
+    WinogradOutput,
+    WinogradTiles,
+)
+from runtime_ext.units.values import Storage
+from tvm_ios.program.constant_transform import ParamTransform, packing
+
+#: A kernel, and the storages that its buffers are.
+Placed = tuple[WinogradKernel, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradCut:
+    """How a device cuts a convolution by Winograd's filtering.
+
+    Attributes
+    ----------
+    outputs
+        Rows, and columns, of a tile of outputs.
+    block
+        Tiles that are multiplied and transformed together.
+    rows, vectors, width
+        The register tile of a product: tiles by vectors, which have ``width`` output channels.
+    """
+
+    outputs: int
+    block: int
+    rows: int
+    vectors: int
+    width: int
+
+
+#: How a device would cut a convolution; None for one that it would not compute so.
+WinogradCutter = Callable[[Contraction], WinogradCut | None]
+
+
+def fits(spec: Contraction) -> bool:
+    """Whether a contraction is a convolution that Winograd's filtering can compute."""
+    window = spec.window
+    rows, columns = window.kernel
+    return (
+        spec.groups == 1
+        and rows == columns
+        and rows in (3, 5)
+        and window.strides == window.dilations == (1, 1)
+    )
+
+
+def by_winograd(
+    spec: Contraction, order: Sequence[int], storages: list[Storage], cutter: WinogradCutter
+) -> list[Placed] | None:
+    """A convolution as two kernels, of which the second does all that the spec's statements say.
+
+    Parameters
+    ----------
+    spec
+        Not cut yet; its weights are as the model has them.
+    order
+        The storages that its buffers are.
+    storages
+        The unit's buffers. The weights' one gets the transform; a new one holds the transformed
+        input.
+    cutter
+        Says how the convolution is cut.
+
+    Returns
+    -------
+    list or None
+        None for what cannot be computed so, or what the device would not.
+    """
+    if not fits(spec) or (cut := cutter(spec)) is None:
+        return None
+    tiles = WinogradTiles(spec.batch, spec.window, spec.channels, cut.outputs, cut.block)
+    weight = storages[order[spec.weight]]
+    step = ParamTransform((("winograd", cut.outputs),))
+    weight.shape = step.shape(weight.shape)
+    pack = packing(weight.shape, spec.parts, cut.width)
+    weight.shape = pack.shape(weight.shape)
+    weight.transform = ParamTransform((*weight.transform.steps, *step.steps, *pack.steps))
+    storages.append(Storage("scratch", 0, tiles.shape))
+    transformed = len(storages) - 1
+    source = order[spec.data.buffer]
+    first = WinogradInput(
+        (storages[source].shape, tiles.shape), tiles, replace(spec.data, buffer=0), spec.prologue
+    )
+    # The input is not read by the second kernel, unless it is what a statement adds.
+    read = dict.fromkeys(access.buffer for access in accesses(spec.statements))
+    used = [spec.weight, *(buffer for buffer in read if buffer != spec.weight)]
+    second = WinogradOutput(
+        (tiles.shape, *(storages[order[buffer]].shape for buffer in used)),
+        tiles,
+        data=0,
+        weight=1,
+        parts=spec.parts,
+        rows=cut.rows,
+        vectors=cut.vectors,
+        statements=tuple(
+            statement.mapped(lambda at: replace(at, buffer=1 + used.index(at.buffer)))
+            for statement in spec.statements
+        ),
+    )
+    return [
+        (first, (source, transformed)),
+        (second, (transformed, *(order[buffer] for buffer in used))),
+    ]

@@ -1,0 +1,106 @@
+"""Forms of units that round more than others stay only in programs that are exact enough."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.api.candidates import Candidates, build_candidates
+from tvm_ios.contest.outputs import Errors, Reference, largest_errors, output_errors
+from tvm_ios.progress import Progress
+
+if TYPE_CHECKING:
+    from relay_passes.measured_module import MeasuredModule
+    from runtime_ext.execution.built_model import BuiltModel
+
+#: By how much outputs may differ where such forms are used, relative to the largest.
+LARGEST = 1e-4
+#: What a difference of rounding may be in float32: a model's that rounds itself is larger.
+_ROUNDING = 1e-3
+#: The forms that round more than sums of products do, the worst first.
+INEXACT = ("winograd-6", "winograd-4", "winograd-2")
+
+
+def exact_enough(
+    module: MeasuredModule[Any], candidates: Candidates, reference: Reference, report: Progress
+) -> tuple[Candidates, tuple[str, ...]]:
+    """Programs whose outputs differ by at most 1e-4; one form after the other is taken back.
+
+    Parameters
+    ----------
+    module
+        Has chosen the forms.
+    candidates
+        The programs. Those of a placement that a form was taken from are left out.
+    reference
+        What they have to compute. If nothing is compared, the worst form is taken back; of
+        quantised models, in low precision and on a fleet all stay.
+    report
+        Called with (what, done, total).
+
+    Returns
+    -------
+    Candidates, tuple of str
+        The programs, and a sentence if forms were taken back.
+    """
+    fleet = module.options.fleet is not None
+    if fleet or (reference.source is not None and reference.tolerance.relative > _ROUNDING):
+        return candidates, ()
+    taken: list[str] = []
+    first = 0.0
+    for name in INEXACT:
+        if not _uses(candidates, INEXACT):
+            break
+        error = _largest_error(candidates, reference)
+        if reference.source is None and name != INEXACT[0]:
+            break
+        if reference.source is not None and error <= LARGEST:
+            break
+        first = first or error
+        taken.append(name)
+        candidates = _without(module, candidates, name, report)
+    if not taken:
+        return candidates, ()
+    why = "nothing is compared" if reference.source is None else f"outputs differed by {first:.1e}"
+    return candidates, (f"{', '.join(taken)} left out: {why}",)
+
+
+def _uses(candidates: Candidates, names: tuple[str, ...]) -> bool:
+    return any(name in names for s in candidates.schedules.values() for name in s.kernels.values())
+
+
+def _largest_error(candidates: Candidates, reference: Reference) -> float:
+    """Of the outputs of programs with such forms, relative to the largest."""
+    if reference.source is None:
+        return 0.0
+    built = {
+        id(model): model
+        for policy, model in candidates.built.items()
+        if set(candidates.schedules[policy].kernels.values()) & set(INEXACT)
+    }
+    return max(_error(model, reference) for model in built.values())
+
+
+def _error(model: BuiltModel, reference: Reference) -> float:
+    session = model.session()
+    errors: list[Errors] = []
+    for sample in reference.samples:
+        session.run(**sample.inputs)
+        outputs = [session.get_output(place) for place in range(len(sample.outputs))]
+        errors.append(output_errors(outputs, sample.outputs))
+    session.close()
+    _, relative = largest_errors(errors)
+    return relative
+
+
+def _without(
+    module: MeasuredModule[Any], candidates: Candidates, name: str, report: Progress
+) -> Candidates:
+    forms = module.timer.forms
+    forms.leave_out(name)
+    schedules = {
+        policy: schedule if name not in schedule.kernels.values() else forms.named(schedule)
+        for policy, schedule in candidates.schedules.items()
+        # Where rTasks have places, these are of the form's kernels.
+        if name not in schedule.kernels.values() or not schedule.placements
+    }
+    return build_candidates(module, schedules, report)
