@@ -79,7 +79,7 @@ def library_plan(source: UnitSource, cutter: Cutter, precision: str) -> UnitPlan
 def winograd_plan(
     source: UnitSource, cutter: Cutter, winograd: WinogradCutter, name: str
 ) -> UnitPlan | None:
-    """A unit with convolutions by Winograd's filtering; None if it has none that fit, or is a chain.
+    """A unit with convolutions by Winograd's filtering; None if it is a chain or has none that fit.
 
     Parameters
     ----------
