@@ -55,9 +55,9 @@ def write_log(folder: Path, tasks: list[ContractionTask]) -> None:
 
 
 def searching(prepared: Prepared, cache: Path, log: Path | None) -> MeasuredModule[RelaxUnits]:
-    options = SearchOptions(
-        lanes=2, cache=cache, database=log, limits=Limits(pruning=Pruning(2, 2))
-    )
+    # The log's forms and the default ones alone.
+    limits = Limits(pruning=Pruning(2, 2))
+    options = SearchOptions(lanes=2, cache=cache, database=log, winograd="off", limits=limits)
     return MeasuredModule(RelaxUnits(prepared, options))
 
 
