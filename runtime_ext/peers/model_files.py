@@ -53,5 +53,7 @@ class ModelFiles:
 
     def tvm_library(self) -> TvmLibrary:
         """TVM's own build."""
+        from runtime_ext.peers.tvm_build import tuned_library
+
         assert self.tvm is not None
-        return TvmLibrary(self.tvm)
+        return tuned_library(self.tvm)

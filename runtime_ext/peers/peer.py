@@ -32,10 +32,15 @@ class TvmLibrary:
     weights
         The arguments of ``main`` after the model's inputs; None if the library holds the weights,
         and then it is loaded by TVM's Python package.
+    functions, tuned
+        How many functions it was compiled of, and how many of these have a schedule of a tuning
+        log; None where it was compiled without one.
     """
 
     path: Path
     weights: Sequence[Array] | None = None
+    functions: int | None = None
+    tuned: int | None = None
 
 
 class PeerModel(Protocol):
@@ -97,6 +102,10 @@ class Peer:
         Programs that it needs on a CPU.
     devices
         Where it can run: ``cpu``, ``cuda`` or both.
+    needs_log
+        Whether it is nothing without a tuning log.
+    tells_little
+        Whether it runs only where it is named: ``all`` leaves it out.
     """
 
     name: str
@@ -105,6 +114,8 @@ class Peer:
     install: str | None = None
     programs: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu", "cuda")
+    needs_log: bool = False
+    tells_little: bool = False
 
     @property
     def module(self) -> str:

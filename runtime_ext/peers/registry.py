@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime_ext.peers.peer import Peer, PeerError, PeerModel
@@ -46,7 +47,11 @@ OURS: Mapping[str, Peer] = {
             "runtime_ext.peers.torch_peer:start_max_autotune",
             programs=("g++",),
         ),
-        Peer("tvm", "runtime_ext.peers.tvm_peer:start"),
+        # Untuned it is tens to hundreds of times slower than others, and takes minutes for that.
+        Peer("tvm", "runtime_ext.peers.tvm_peer:start", tells_little=True),
+        Peer(
+            "tvm-tuned", "runtime_ext.peers.tvm_peer:start_tuned", devices=("cpu",), needs_log=True
+        ),
     )
 }
 
@@ -112,6 +117,39 @@ def installed_peers() -> tuple[str, ...]:
         return True
 
     return tuple(name for name in peer_names("cpu") if is_installed(name))
+
+
+def peers_to_compare(*, with_log: bool) -> tuple[str, ...]:
+    """The names of the installed peers that say where a model stands on this machine's CPU.
+
+    Parameters
+    ----------
+    with_log
+        Whether there is a tuning log.
+
+    Raises
+    ------
+    ExtensionError
+        If a package that adds one is broken.
+    """
+    peers = map(peer_named, installed_peers())
+    return tuple(p.name for p in peers if not p.tells_little and (with_log or not p.needs_log))
+
+
+def require_log(peers: Iterable[Peer], log: Path | None) -> None:
+    """Refuse peers that are nothing without a tuning log where there is none.
+
+    Raises
+    ------
+    PeerError
+        Naming the first of them.
+    """
+    for peer in peers:
+        if peer.needs_log and log is None:
+            raise PeerError(
+                f"the peer {peer.name} is built with a tuning log of TVM's functions: tune them by "
+                "MetaScheduleTuneIRMod, and give the log's folder as --log"
+            )
 
 
 def start_peers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from tvm.ir import GenericConst
 from runtime_ext.allocated import allocated_if_empty
 from runtime_ext.cpu.linker import link
 from runtime_ext.module_copies import with_main
+from runtime_ext.peers.peer import TvmLibrary
 from tvm_ios.errors import UserError
-from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.files.atomic import temporary_folder, write_atomically
+from tvm_ios.files.json_text import json_object
 
 
 def compile_tvm_build(
@@ -32,7 +35,8 @@ def compile_tvm_build(
     path
         The ``.so`` to write.
     database
-        A MetaSchedule database (folder) whose kernels TVM applies, as it does on its own.
+        A MetaSchedule database (folder) whose kernels TVM applies, as it does on its own. Beside
+        the library is then written what it has: see :func:`tuned_library`.
 
     Raises
     ------
@@ -43,10 +47,32 @@ def compile_tvm_build(
         lowered = relax.get_pipeline("zero")(_without_empty_constants(module))
         if database is not None:
             lowered = relax.transform.MetaScheduleApplyDatabase(str(database))(lowered)
+            _note_tuned(lowered, path)
     built = relax.build(lowered, target=target)
     _require_room(path.parent, module)
     with temporary_folder(path.parent, f".{path.name}.") as folder:
         built.export_library(str(path), fcompile=link, workspace_dir=str(folder))
+
+
+def tuned_library(path: Path) -> TvmLibrary:
+    """A library that :func:`compile_tvm_build` wrote, and what a tuning log had of it."""
+    note = _note_of(path)
+    if not note.exists():
+        return TvmLibrary(path)
+    counts = json_object(note.read_bytes())
+    return TvmLibrary(path, functions=counts["functions"], tuned=counts["tuned"])
+
+
+def _note_tuned(module: tvm.IRModule, path: Path) -> None:
+    """Say beside a library how many of its functions have schedules of a database."""
+    functions = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+    tuned = sum("tirx.is_scheduled" in (f.attrs or {}) for f in functions)
+    counts = {"functions": len(functions), "tuned": tuned}
+    write_atomically(_note_of(path), json.dumps(counts).encode())
+
+
+def _note_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.tuned.json")
 
 
 def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:

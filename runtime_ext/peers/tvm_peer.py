@@ -38,6 +38,25 @@ def start(network: PeerModel) -> BoundModel:
     return _start_by_runtime(library.path, network, library.weights)
 
 
+def start_tuned(network: PeerModel) -> BoundModel:
+    """Load a module that was compiled with the schedules of a tuning log.
+
+    Raises
+    ------
+    UserError
+        If none of its functions was in the log; otherwise as :func:`start`.
+    """
+    library = network.tvm_library()
+    if library.functions is None:
+        raise UserError("TVM's own build of the model was made without a tuning log")
+    if not library.tuned:
+        raise UserError(
+            f"the tuning log has none of the {library.functions} functions that TVM makes of the "
+            "model: `tvm-ios tune` tunes our kernels, MetaScheduleTuneIRMod of TVM those"
+        )
+    return start(network)
+
+
 def _start_by_runtime(path: Path, network: PeerModel, weights: Sequence[Array]) -> BoundModel:
     """Load a compiled module by TVM's runtime libraries.
 

@@ -35,14 +35,16 @@ def test_optimize(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) 
         policies=("greedy", "ios-both"),
         progress=lambda *call: calls.append(call),
     )
-    assert [row.policy for row in done.policies] == ["tvm", "sequential", "greedy", "ios-both"]
+    measured = [row.policy for row in done.policies]
+    assert measured[:2] == ["tvm", "sequential"]
+    assert set(measured) <= set(done.outcomes) == {"tvm", "sequential", "greedy", "ios-both"}
     assert done.kept in ("sequential", "greedy", "ios-both")
     assert set(done.confirmed) == {"sequential", "tvm"}
     assert (done.operators, done.units, done.blocks) == (47, 17, 3)
     assert max(row.max_rel_error for row in done.policies) <= 1e-4
     assert all(0 <= count <= total for _, count, total in calls)
     last = {what: (count, total) for what, count, total in calls}
-    assert last["building"] == (3, 3)
+    assert last["building"] == (len(measured) - 1,) * 2
     executable = load(done.executable)
     assert executable.notes["kept"] == done.kept == executable.schedule["policy"]
     session = executable.session()

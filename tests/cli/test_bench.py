@@ -157,6 +157,12 @@ def test_a_missing_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome.refuses("torch-compile", "g++", "PATH")
 
 
+def test_a_missing_tuning_log() -> None:
+    """Before anything is measured."""
+    outcome = tvm_ios("bench", "no such model", "--against", "tvm-tuned")
+    outcome.refuses("tvm-tuned", "--log", "MetaScheduleTuneIRMod")
+
+
 def test_an_unreadable_model(tmp_path: Path) -> None:
     model = tmp_path / "noise.onnx"
     model.write_bytes(b"\x00\xff" * 50)

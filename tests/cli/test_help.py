@@ -76,10 +76,9 @@ def test_models_policies_and_costs_complete(
     assert complete_cost("v") == ["v100"]
     assert complete_cost("l") == ["log.jsonl"]
     assert "measured" in complete_cost("")
-    assert complete_peers("tv") == ["tvm"]
-    assert complete_peers("tvm,t") == [
-        f"tvm,{name}" for name in ("torch", "torch-nhwc", "torch-compile", "torch-max-autotune")
-    ]
+    assert complete_peers("tv") == ["tvm", "tvm-tuned"]
+    torch = ("torch", "torch-nhwc", "torch-compile", "torch-max-autotune")
+    assert complete_peers("tvm,t") == [f"tvm,{name}" for name in (*torch, "tvm-tuned")]
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,13 @@ def test_optimize(optimized: tuple[Outcome, Path]) -> None:
     found = outcome.json
     assert {"model", "policies", "kept", "search", "executable"} <= set(found)
     assert found["model"] == "block"
-    assert [row["policy"] for row in found["policies"]] == ["tvm", *tried_policies(Offer)[0]]
+    # Which are worth a program is for the machine to say; each has a line.
+    measured = [row["policy"] for row in found["policies"]]
+    assert measured[:2] == ["tvm", "sequential"]
+    assert set(found["outcomes"]) == {"tvm", *tried_policies(Offer)[0]}
+    assert set(measured) <= set(found["outcomes"])
+    for policy in set(found["outcomes"]) - set(measured):
+        assert found["outcomes"][policy]
     for row in found["policies"]:
         keys = ["policy", "latency_ms", "ratio", "stages", "max_abs_error", "max_rel_error"]
         assert list(row) == keys
@@ -59,7 +65,7 @@ def test_optimize(optimized: tuple[Outcome, Path]) -> None:
     rows = {row["policy"]: row for row in found["policies"]}
     assert rows["sequential"]["ratio"] == 1
     assert rows["sequential"]["stages"] == found["search"]["units"] == 7
-    assert rows["greedy"]["stages"] < 7
+    assert all(row["stages"] <= 7 for policy, row in rows.items() if policy != "tvm")
     assert found["kept"] in tried_policies(Offer)[0]
     assert found["executable"] == str(path)
     memory = found["memory"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime_ext.peers.peer import PeerError
-from runtime_ext.peers.registry import available_peers, installed_peers
+from runtime_ext.peers.registry import available_peers, installed_peers, peers_to_compare
 from runtime_ext.peers.side_by_side import Outcome, SideBySide, run_side_by_side
 from tests.refusals import refused
 from tvm_ios.contest.rounds import run_in_turn
@@ -110,7 +110,10 @@ def test_those_that_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     there = {"onnxruntime": True, "torch": False, "openvino": False}
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: there.get(name) or None)
-    assert installed_peers() == ("onnxruntime", "tvm")
+    assert installed_peers() == ("onnxruntime", "tvm", "tvm-tuned")
+    # What is not tuned says nothing of where a model stands.
+    assert peers_to_compare(with_log=False) == ("onnxruntime",)
+    assert peers_to_compare(with_log=True) == ("onnxruntime", "tvm-tuned")
     monkeypatch.setattr(importlib.util, "find_spec", find)
     assert set(installed_peers()) >= {"tvm"}
 

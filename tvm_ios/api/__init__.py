@@ -21,6 +21,8 @@
 ``candidates.py``, ``contests.py``, ``fleet_contests.py``, ``located.py``, ``optimized.py``
     What ``optimize`` tries, how it compares, here and on a fleet, where a wrong program goes wrong,
     and what it gives.
+``outcomes.py``
+    What became of each policy: which are worth a program, and a line for each.
 ``throughput.py``
     Optimise a model for many requests a second, in the place of the time of one.
 ``exactness.py``

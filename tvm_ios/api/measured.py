@@ -21,6 +21,7 @@ from tvm_ios.api.fallback import (
     slower_than_tvm,
 )
 from tvm_ios.api.optimized import Optimized
+from tvm_ios.api.outcomes import leaving_out_little, not_worth_a_program, outcomes
 from tvm_ios.api.tails import require_same_tail
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.verdict import TVM
@@ -111,6 +112,8 @@ def optimize(
     destination.require_writable()
     watch = _Watch()
     options = options or SearchOptions()
+    if memory_budget is None:
+        options = leaving_out_little(options)
     report = progress or silent
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
     if ONNXRUNTIME in fallback:
@@ -130,7 +133,8 @@ def optimize(
     searches, refused = find_schedules(
         module, ("sequential", *tried), module.search.find, memory_budget
     )
-    schedules = {policy: found.schedule for policy, found in searches.items()}
+    reasons = not_worth_a_program(module, searches, report)
+    schedules = {p: found.schedule for p, found in searches.items() if p not in reasons}
     watch.lap("search")
     candidates = build_candidates(module, schedules | schedule_of_file, report)
     allowed = fitting(candidates.built, memory_budget, refused)
@@ -199,6 +203,7 @@ def optimize(
     return Optimized(
         model=loaded.name,
         policies=verdict.results,
+        outcomes=outcomes(verdict, reasons, refused, with_log=options.database is not None),
         kept=verdict.kept,
         faster=faster,
         reference=verdict.reference,

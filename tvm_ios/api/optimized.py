@@ -26,6 +26,9 @@ class Optimized:
         The model's name.
     policies
         All that were built, measured side by side.
+    outcomes
+        For each policy that was tried, and for TVM's own build, what it gained over one unit after
+        another, or why it did not, in half a sentence.
     kept
         The policy of the executable; where another runtime was faster, of the fastest of ours.
     faster
@@ -57,6 +60,7 @@ class Optimized:
 
     model: str
     policies: tuple[PolicyResult, ...]
+    outcomes: Mapping[str, str]
     kept: str
     faster: Faster | None
     reference: str | None

@@ -101,11 +101,12 @@ def bench(
         If a peer is not there, the model cannot be scheduled, or results differ.
     """
     from relay_passes.search_options import SearchOptions
-    from runtime_ext.peers.registry import available_peers
+    from runtime_ext.peers.registry import available_peers, require_log
     from runtime_ext.peers.side_by_side import SideBySide
 
     peers = available_peers(against)
     options = options or SearchOptions()
+    require_log(peers, options.database)
     material = prepare_material(
         ModelSource.of(model),
         folder,

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runtime_ext.peers.registry import OURS, available_peers, installed_peers, peer_names
+from runtime_ext.peers.registry import (
+    OURS,
+    available_peers,
+    peer_names,
+    peers_to_compare,
+    require_log,
+)
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import (
     Debug,
@@ -84,7 +90,8 @@ def bench(
     against: Annotated[
         str,
         typer.Option(
-            help=f"Peers, between commas, or all that are installed: {', '.join(OURS_ON_CPU)}.",
+            help=f"Peers, between commas: {', '.join(OURS_ON_CPU)}. all: those that are "
+            "installed, without tvm, which is not tuned.",
             autocompletion=complete_peers,
         ),
     ] = "onnxruntime",
@@ -143,7 +150,9 @@ def bench(
     model whose end runs after the program, what is before this end is compared and timed. With
     --device, no peer runs there: policies are compared with the sequential program.
     """
-    against_names = list(installed_peers()) if against == "all" else names_in(against)
+    against_names = (
+        list(peers_to_compare(with_log=log is not None)) if against == "all" else names_in(against)
+    )
     policies = chosen_policies(policy)
     shapes = input_shapes(shape)
     options = search_options(
@@ -173,7 +182,9 @@ def bench(
     require_known(against_names, peer_names("cpu"), "--against")
     if resume and output is None:
         raise typer.BadParameter("there is no --output to resume", param_hint="'--resume'")
-    libraries = [peer.library for peer in available_peers(against_names) if peer.library]
+    peers = available_peers(against_names)
+    require_log(peers, log)
+    libraries = [peer.library for peer in peers if peer.library]
     rules = replace(
         BENCH,
         rounds=rounds,

@@ -156,18 +156,20 @@ def optimize(
 ) -> None:
     """Find the fastest schedule of a model, check it, and save an executable.
 
-    Every policy's schedule is searched with measured stages, built, compared with what the model
-    is by ONNX, and timed beside TVM's own build. It is kept only if the 95 % interval of its time
-    over that of one unit after another lies below one; else that is. With a memory budget, only
-    what fits into it. Where results differ, the first wrong operator is named. The end of a model
-    whose shapes depend on the data, such as NonMaxSuppression, runs after the program, on ONNX
-    Runtime. Where TVM's own build, or with --fallback onnxruntime the model there, is faster than
-    all of these, it is saved in their place. With --device, the device times the programs, and they
-    are compared where it computes. With --tracker, stages and programs run on the servers of a key.
-    Of several batches, shapes, architectures or numbers of lanes it makes a deployment: one folder
-    with a program for each combination, of which the one that fits is run; what cannot run here is
-    scheduled by a description or a log, and not measured. With --objective throughput it keeps what
-    serves the most requests a second: one on all lanes, or one a lane at once.
+    Every policy's schedule is searched with measured stages, built, compared with what the model is
+    by ONNX, and timed beside TVM's own build. It is kept only if the 95 % interval of its time over
+    that of one unit after another lies below one; else that is. What cannot gain a percent is not
+    searched or not built, unless --measure full asks for it; each policy has a line that says what
+    it gained, or why not. With a memory budget, only what fits into it. Where results differ, the
+    first wrong operator is named. The end of a model whose shapes depend on the data, such as
+    NonMaxSuppression, runs after the program, on ONNX Runtime. Where TVM's own build, or with
+    --fallback onnxruntime the model there, is faster than all of these, it is saved in their place.
+    With --device, the device times the programs, and they are compared where it computes. With
+    --tracker, stages and programs run on the servers of a key. Of several batches, shapes,
+    architectures or numbers of lanes it makes a deployment: one folder with a program for each
+    combination, of which the one that fits is run; what cannot run here is scheduled by a
+    description or a log, and not measured. With --objective throughput it keeps what serves the
+    most requests a second: one on all lanes, or one a lane at once.
     """
     policies = chosen_policies(policy)
     budget = bytes_of(memory_budget, "--memory-budget")

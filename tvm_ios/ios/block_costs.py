@@ -108,8 +108,15 @@ class BlockCosts:
 
     def possible_gain(self) -> float:
         """Seconds that the optimum may save at most over one unit at a time."""
-        alone = sum(float(self._seconds.flat[candidate]) for candidate in self.single_units())
-        return alone - self.lower_bound()
+        return self.alone() - self.lower_bound()
+
+    def alone(self) -> float:
+        """Seconds of one unit at a time."""
+        return sum(float(self._seconds.flat[candidate]) for candidate in self.single_units())
+
+    def left_to_gain(self) -> float:
+        """Seconds that the optimum may save at most over the best stages that were measured."""
+        return self.best_measured().cost - self.lower_bound()
 
     def best_measured(self) -> Solution:
         """The best stages of those that were measured.

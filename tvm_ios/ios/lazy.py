@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm_ios.costs.model import CostModel
@@ -48,11 +49,15 @@ class Budget:
         Seconds from the start of the search, or None.
     everything
         Measure every stage of the search at once, instead of those that may matter.
+    gap
+        What part of the time of one unit after another may be left to gain: no more is measured to
+        win so little.
     """
 
     max_measurements: int | None = None
     time_limit: float | None = None
     everything: bool = False
+    gap: float = 0.0
 
     def is_spent(self, measured: int, seconds: float) -> bool:
         """Whether so many measurements, or seconds from the start of the search, are enough."""
@@ -141,9 +146,10 @@ def lazy_search(
     # A block with much to gain and many twins first: the budget may end the search.
     pending = sorted(costs, key=lambda key: -costs[key].possible_gain() * keys.count(key))
     pending = [key for key in pending if not costs[key].is_settled()]
-    while pending:
+    while pending and (worth := _worth_measuring(costs, keys, budget.gap)):
         rounds += 1
-        optima = [(costs[key], c) for key in pending for c in costs[key].unmeasured_of_optimum()]
+        asked = [key for key in pending if key in worth]
+        optima = [(costs[key], c) for key in asked for c in costs[key].unmeasured_of_optimum()]
         if not measuring.settle(optima):
             break
         pending = [key for key in pending if not costs[key].is_settled()]
@@ -163,12 +169,29 @@ def lazy_search(
         candidates=sum(block_costs.candidates for block_costs in costs.values()),
         stages_measured=len(measuring.seconds),
         rounds=rounds,
-        complete=all_searched
-        and all(not block_costs.unmeasured_of_optimum() for block_costs in costs.values()),
+        complete=all_searched and not _worth_measuring(costs, keys, budget.gap),
         lower_bound=sum(costs[key].lower_bound() for key in keys) if all_searched else None,
         blocks=len(parts),
         blocks_searched=len(costs),
     )
+
+
+def _worth_measuring(
+    costs: Mapping[str, BlockCosts], keys: Sequence[str], gap: float
+) -> frozenset[str]:
+    """The blocks that are not settled, without some that gain no more than a gap together."""
+    counts = Counter(keys)
+    alone = sum(costs[key].alone() * count for key, count in counts.items())
+    left = {
+        key: costs[key].left_to_gain() * counts[key] for key in costs if not costs[key].is_settled()
+    }
+    small = 0.0
+    for key in sorted(left, key=left.__getitem__) if gap else ():
+        small += left[key]
+        if small > gap * alone:
+            break
+        del left[key]
+    return frozenset(left)
 
 
 class _Measuring:

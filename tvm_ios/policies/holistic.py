@@ -8,14 +8,16 @@ from tvm_ios.costs.costs import Offer
 from tvm_ios.policies.graphturbo import Programs, Watch
 from tvm_ios.policies.mixing import Candidate, by_sub_graph, mix, with_merges
 from tvm_ios.policies.policy import Found, Policy, Request
+from tvm_ios.policies.promise import why_no_program
 from tvm_ios.policies.registry import policy_named
 from tvm_ios.schedule.schedule import Schedule
 
 #: What it chooses from, block by block, beside instances.
 _OTHERS = ("sequential", "greedy", "ios-both", "rammer", "ios-holistic")
 
-#: The one of these whose merged convolutions are tried inside instances.
+#: The one of these whose merged convolutions are tried inside instances, and what is always there.
 _MERGES = "ios-both"
+_ALWAYS = {"sequential", _MERGES}
 
 
 def find(request: Request) -> Found:
@@ -23,11 +25,17 @@ def find(request: Request) -> Found:
     watch = Watch(request.limits.budget.time_limit)
     programs = Programs(request)
     others = {
-        name: request.found(name).schedule
+        name: found.schedule
         for name in _OTHERS
         if policy_named(name).needs <= request.costs.offers
+        and (found := request.found(name))
+        and (name in _ALWAYS or not _why_not(request, found))
     }
     instances = request.found("graphturbo")
+    if others.keys() == _ALWAYS and not instances.tried:
+        only = request.found(_MERGES)
+        nothing = "not searched: there is nothing to mix" if _why_not(request, only) else ""
+        return Found(only.schedule, why_not=nothing)
     schedules = [*others.values(), *instances.tried, *map(by_sub_graph, instances.tried)]
     for split in instances.tried:
         merged = with_merges(split, others[_MERGES])
@@ -55,6 +63,12 @@ HOLISTIC = Policy(
     find,
     needs=frozenset({Offer.STAGES, Offer.PROGRAMS}),
 )
+
+
+def _why_not(request: Request, found: Found) -> str:
+    """Why a schedule is not worth mixing; nothing is left out where no gap is allowed."""
+    problem, least = request.problem, request.limits.budget.gap
+    return found.why_not or why_no_program(problem, request.costs, found.schedule, least)
 
 
 def _profiled(request: Request, programs: Programs, schedules: list[Schedule]) -> list[Candidate]:

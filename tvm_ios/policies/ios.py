@@ -17,6 +17,7 @@ from tvm_ios.ios.network import search_graph
 from tvm_ios.ios.statistics import SearchStatistics
 from tvm_ios.policies.no_slower import fastest, no_slower
 from tvm_ios.policies.policy import Found, Policy, Request
+from tvm_ios.policies.promise import too_little
 from tvm_ios.rammer.wavefront import with_placements
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Strategy
@@ -45,6 +46,9 @@ def _find(strategies: frozenset[Strategy], request: Request) -> Found:
     costs, units = request.costs, request.problem.units
     if Strategy.CO_SCHEDULE not in strategies:
         return Found(*_searched(strategies, request))
+    if why_not := too_little(request):
+        # Merged units are in the search without tiles of several.
+        return replace(request.found(IOS_BOTH.name), statistics=None, why_not=why_not)
     rtasks = costs.rtasks
     assert rtasks is not None, "the policy needs them"
     rtasks.prepare(request.progress)

@@ -75,7 +75,7 @@ def no_slower(
             schedule.policy,
         )
         latencies = tuple(seconds[stage] for stage in mixed.stages)
-        if sum(latencies) >= schedule.latency * (1 - _TIE):
+        if sum(latencies) >= schedule.latency * (1 - max(_TIE, limits.budget.gap)):
             break
         unknown = [stage for stage in mixed.stages if stage not in known]
         if not unknown:

@@ -102,12 +102,15 @@ class Found:
         Why programs were not tried that cannot be built, a sentence each.
     tried
         The schedules of the programs that were compared.
+    why_not
+        Why it is not worth a program, in half a sentence; empty if it may be.
     """
 
     schedule: Schedule
     statistics: SearchStatistics | None = None
     left_out: tuple[str, ...] = ()
     tried: tuple[Schedule, ...] = ()
+    why_not: str = ""
 
 
 @dataclass(frozen=True)

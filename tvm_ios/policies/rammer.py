@@ -7,6 +7,7 @@ from functools import partial
 from tvm_ios.costs.costs import Offer
 from tvm_ios.ios.statistics import SearchStatistics
 from tvm_ios.policies.policy import Found, Policy, Request
+from tvm_ios.policies.promise import too_little
 from tvm_ios.policies.rprogram_profile import RProgramProfile
 from tvm_ios.rammer.rprogram import simulate
 from tvm_ios.rammer.streams import with_streams
@@ -21,6 +22,8 @@ def find(request: Request) -> Found:
     if measuring is not None:
         # Before minutes of profiling.
         measuring.require_any()
+    if why_not := too_little(request):
+        return Found(request.found("sequential").schedule, why_not=why_not)
     rtasks.prepare(request.progress)
     if measuring is not None:
         measured = RProgramProfile(

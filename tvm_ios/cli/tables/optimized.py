@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.frame.output import console, left_out_text, print_json
+from tvm_ios.contest.verdict import TVM
 
 if TYPE_CHECKING:
     from tvm_ios.api.fallback import Faster
@@ -49,12 +50,13 @@ def print_optimized(done: Optimized, as_json: bool, fleet: dict[str, Any]) -> No
         "latency",
         "to sequential",
         "largest error",
+        "gained, or why not",
         caption="not verified: --verify off"
         if done.reference is None
         else f"errors: to the outputs of {done.reference}",
     )
     kept = done.kept if done.faster is None else done.faster.runtime
-    for row in done.policies:
+    for row in sorted(done.policies, key=lambda row: row.policy == TVM):
         style = "bold green" if row.policy == kept else ""
         table.add_row(
             row.policy,
@@ -62,8 +64,13 @@ def print_optimized(done: Optimized, as_json: bool, fleet: dict[str, Any]) -> No
             f"{row.latency * 1e3:.3f} ms",
             f"{row.ratio:.3f}",
             "" if row.max_rel_error is None else f"{row.max_rel_error:.1e}",
+            escape(done.outcomes[row.policy]),
             style=style,
         )
+    measured = {row.policy for row in done.policies}
+    for policy, outcome in done.outcomes.items():
+        if policy not in measured:
+            table.add_row(policy, "", "", "", "", escape(outcome), style="dim")
     out.print(table)
     sequential, tvm = done.confirmed["sequential"], done.confirmed.get("tvm")
     compared = (
@@ -121,6 +128,7 @@ def _json(done: Optimized) -> dict[str, Any]:
     return {
         "model": done.model,
         "policies": [result.to_json() for result in done.policies],
+        "outcomes": dict(done.outcomes),
         "kept": done.kept if done.faster is None else done.faster.runtime,
         "fastest": done.kept,
         "faster": None if done.faster is None else asdict(done.faster),

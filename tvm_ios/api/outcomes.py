@@ -1,0 +1,98 @@
+"""What became of each policy: which are worth a program, and a line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.contest.rules import WORTHWHILE
+from tvm_ios.contest.verdict import TVM, PolicyResult, Verdict
+from tvm_ios.policies.policy import Found
+from tvm_ios.policies.promise import why_no_program
+from tvm_ios.progress import Progress
+
+if TYPE_CHECKING:
+    from relay_passes.measured_module import MeasuredModule
+    from relay_passes.search_options import SearchOptions
+
+
+def leaving_out_little(options: SearchOptions) -> SearchOptions:
+    """Options with which searches do not look for gains that are too small to be confirmed.
+
+    Those that measure every stage look for all; and on GPUs what units take alone is no bound, for
+    it holds launches that other units hide.
+    """
+    from runtime_ext.target_architecture import cuda_arch
+
+    budget = options.limits.budget
+    if budget.everything or cuda_arch(options.resolved_target) is not None:
+        return options
+    limits = replace(options.limits, budget=replace(budget, gap=WORTHWHILE))
+    return replace(options, limits=limits)
+
+
+def not_worth_a_program(
+    module: MeasuredModule[Any], searches: Mapping[str, Found], progress: Progress
+) -> dict[str, str]:
+    """The policies whose schedules are not built, with half a sentence each.
+
+    Parameters
+    ----------
+    module
+        The module that was searched; nothing is left out if its options allow no gap.
+    searches
+        What each policy has found.
+    progress
+        Called with (what, done, total).
+    """
+    least = module.options.limits.budget.gap
+    if not least:
+        return {}
+    costs = module.search.costs
+    reasons = {
+        policy: found.why_not
+        or why_no_program(module.problem, costs, found.schedule, least, progress)
+        for policy, found in searches.items()
+        if policy != "sequential"
+    }
+    return {policy: reason for policy, reason in reasons.items() if reason}
+
+
+def outcomes(
+    verdict: Verdict,
+    reasons: Mapping[str, str],
+    refused: Mapping[str, str],
+    *,
+    with_log: bool,
+) -> dict[str, str]:
+    """For each policy a line: what it gained over one unit after another, or why it did not.
+
+    Parameters
+    ----------
+    verdict
+        Of the contest.
+    reasons, refused
+        Why others are not in it: of ``not_worth_a_program``; or what they could not find.
+    with_log
+        Whether TVM's own build had a tuning log, too.
+    """
+    lines = {row.policy: _outcome(row, verdict) for row in verdict.results}
+    if TVM in lines:
+        lines[TVM] = "its own build, with the tuning log" if with_log else "its own build, untuned"
+    skipped = {policy: reason for policy, reason in verdict.skipped.items() if policy != TVM}
+    return {**lines, **skipped, **refused, **reasons}
+
+
+def _outcome(row: PolicyResult, verdict: Verdict) -> str:
+    gain = 100 * (1 - row.ratio)
+    if row.policy == "sequential":
+        return "what the others are compared with"
+    if row.policy == verdict.kept:
+        return f"gained {100 * (1 - verdict.confirmed['sequential'].median):.1f} %"
+    if gain <= 0:
+        return f"lost {-gain:.1f} %"
+    fastest = min((r for r in verdict.results if r.policy != TVM), key=lambda r: r.ratio)
+    if row.policy == fastest.policy:
+        return f"gained {gain:.1f} % here, not in fresh processes"
+    return f"gained {gain:.1f} % here, {fastest.policy} more"

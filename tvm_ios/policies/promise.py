@@ -1,0 +1,89 @@
+"""What a schedule can gain over one unit after another, before there is a program of it."""
+
+from __future__ import annotations
+
+from tvm_ios.costs.costs import Costs
+from tvm_ios.policies.policy import Problem, Request
+from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
+
+#: Smaller gains are none when they are printed.
+_SHOWN = 5e-4
+
+
+def most_to_gain(request: Request) -> float | None:
+    """The most that units side by side gain, as a part of the time of one after another.
+
+    Whatever runs where, no unit ends before those that it reads from, each at its best on all
+    lanes; and lanes do no less work than that of each unit on one of them. Both are of the kernels
+    that units usually have, and of units as they are: merged ones are others.
+
+    Returns
+    -------
+    float, or None
+        None where units are not measured.
+    """
+    measuring, graph = request.costs.measuring, request.problem.units
+    if measuring is None or not len(graph):
+        return None
+    bounds = measuring.bounds(request.progress)
+    alone = sum(bounds.stage_latency(graph, stage) for stage in sequential_stages(graph))
+    at_once = Stage(Strategy.STREAMS, tuple((unit,) for unit in range(len(graph))))
+    return 1 - bounds.stage_latency(graph, at_once) / alone
+
+
+def too_little(request: Request) -> str:
+    """Why units side by side are not worth a search; empty if they may be, or nobody asks."""
+    gap = request.limits.budget.gap
+    gain = most_to_gain(request) if gap else None
+    if gain is None or gain > gap:
+        return ""
+    return f"not searched: units side by side cannot gain {_at_most(gain)}"
+
+
+def why_no_program(
+    problem: Problem,
+    costs: Costs,
+    schedule: Schedule,
+    least: float,
+    progress: Progress = silent,
+) -> str:
+    """Why a schedule is not worth a program; empty if it may be, or that is not known.
+
+    Parameters
+    ----------
+    problem, costs
+        What was scheduled, and by which costs.
+    schedule
+        Of the problem.
+    least
+        What it has to gain, as a part of the time of one unit after another.
+    progress
+        Called with (what, done, total).
+    """
+    measuring, graph = costs.measuring, problem.units
+    if schedule.instances is None and schedule.stages == sequential_stages(graph):
+        return "" if schedule.kernels else "finds nothing better than one unit after another"
+    if measuring is None or not least or schedule.instances is not None:
+        return ""
+    bounds = measuring.bounds(progress)
+    sequential = sequential_stages(graph)
+    if schedule.latencies:
+        gain = 1 - schedule.latency / sum(measuring.latencies(graph, sequential))
+        said = f"not built: its stages gain {_percent(gain) if gain >= _SHOWN else 'nothing'}"
+    elif all(stage.strategy is Strategy.CONCURRENT for stage in schedule.stages):
+        alone = sum(bounds.stage_latency(graph, stage) for stage in sequential)
+        gain = 1 - sum(bounds.stage_latency(graph, stage) for stage in schedule.stages) / alone
+        said = f"not built: its stages cannot gain {_at_most(gain)}"
+    else:
+        return ""
+    return said if gain <= least else ""
+
+
+def _at_most(gain: float) -> str:
+    return f"more than {_percent(gain)}" if gain >= _SHOWN else "anything"
+
+
+def _percent(gain: float) -> str:
+    return f"{100 * gain:.1f} %"
