@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tvm_ios.costs.costs import Costs
 from tvm_ios.policies.policy import Problem, Request
 from tvm_ios.progress import Progress, silent
@@ -63,22 +65,36 @@ def why_no_program(
         Called with (what, done, total).
     """
     measuring, graph = costs.measuring, problem.units
-    if schedule.instances is None and schedule.stages == sequential_stages(graph):
-        return "" if schedule.kernels else "finds nothing better than one unit after another"
-    if measuring is None or not least or schedule.instances is not None:
+    if schedule.instances is not None:
         return ""
-    bounds = measuring.bounds(progress)
-    sequential = sequential_stages(graph)
+    sequential = problem.schedule(sequential_stages(graph))
+    if measuring is not None:
+        seconds = tuple(measuring.latencies(graph, sequential.stages))
+        # Its chains, too, are taken off.
+        sequential = costs.completed(replace(sequential, latencies=seconds))
+    if _program(schedule) == _program(sequential):
+        return "finds nothing better than one unit after another"
+    if measuring is None or not least:
+        return ""
     if schedule.latencies:
-        gain = 1 - schedule.latency / sum(measuring.latencies(graph, sequential))
+        gain = 1 - schedule.latency / sequential.latency
         said = f"not built: its stages gain {_percent(gain) if gain >= _SHOWN else 'nothing'}"
     elif all(stage.strategy is Strategy.CONCURRENT for stage in schedule.stages):
-        alone = sum(bounds.stage_latency(graph, stage) for stage in sequential)
+        if schedule.chains or sequential.chains:
+            # What a chain gains is no part of the bounds.
+            return ""
+        bounds = measuring.bounds(progress)
+        alone = sum(bounds.stage_latency(graph, stage) for stage in sequential.stages)
         gain = 1 - sum(bounds.stage_latency(graph, stage) for stage in schedule.stages) / alone
         said = f"not built: its stages cannot gain {_at_most(gain)}"
     else:
         return ""
     return said if gain <= least else ""
+
+
+def _program(schedule: Schedule) -> object:
+    """What two schedules share that have the same program, where latencies are the same."""
+    return schedule.stages, schedule.chains, dict(schedule.kernels)
 
 
 def _at_most(gain: float) -> str:
