@@ -222,9 +222,8 @@ def optimize(
             "--cost": cost is not None and from_logs is not None,
             "--schedule": schedule is not None and from_logs is not None,
         }
-        for option in (option for option, given in refused.items() if given):
-            sentence = "it is not for what makes a deployment"
-            raise typer.BadParameter(sentence, param_hint=f"'{option}'")
+        for name in (name for name, given in refused.items() if given):
+            raise typer.BadParameter("a deployment has no such choice", param_hint=f"'{name}'")
         from tvm_ios.cli.deployments import make_deployment
 
         with progress_bars() as update:

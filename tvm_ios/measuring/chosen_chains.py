@@ -17,8 +17,6 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
 _LOGGER = logging.getLogger(__name__)
-#: What medians of equal programs have been seen to differ by: a chain has to save more.
-_MARGIN = 0.03
 
 #: Two units, and the lanes that they run on.
 _Placed = tuple[tuple[int, int], int]
@@ -95,8 +93,8 @@ class ChosenChains:
         )
         for pair, lanes in missing:
             (apart,), (joined,) = next(outcomes).required(), next(outcomes).required()
-            gain = apart - joined
-            self._gain[pair, lanes] = gain if gain > _MARGIN * apart else 0.0
+            # No margin: of equal ones a chain still takes less memory.
+            self._gain[pair, lanes] = apart - joined
             names = " and ".join(self._units.graph.operators[unit].name for unit in pair)
             _LOGGER.debug(
                 "units %s on %d lanes: %.4f ms, as a chain %.4f ms",
