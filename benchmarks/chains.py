@@ -25,6 +25,7 @@ from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.cpu.device import random_buffers
 from runtime_ext.execution.native_executor import NativeExecutor
+from runtime_ext.kernels.spec import Chain
 from tvm_ios.cli.frame.output import console
 from tvm_ios.contest.pairs import PairedRatio, paired_ratio
 from tvm_ios.policies.sequential import sequential_schedule
@@ -128,11 +129,13 @@ def _pairs(
             for merged in ({}, joined)
         ]
         ratio, seconds = compared(*(_program_runner(compiler, program) for program in programs))
-        (call,) = joined[stage].calls
+        # A chain may be followed by what shuffles its channels, say.
+        kernels = [(call, compiler.workload(call.symbol)) for call in joined[stage].calls]
+        (call, chain), *_ = [each for each in kernels if isinstance(each[1], Chain)]
         rows.append(
             {
                 "units": [graph.operators[unit].name for unit in pair],
-                "first": type(compiler.workload(call.symbol).first).__name__,
+                "first": type(chain.first).__name__,
                 "equal_pairs": 1,
                 "us": seconds[0] * 1e6,
                 "ratio": asdict(ratio),
