@@ -15,7 +15,16 @@ import tvm_ffi.libinfo
 NATIVE = Path(__file__).parents[1] / "runtime_ext" / "native"
 #: The executor itself, without what Python sees of it.
 EXECUTOR = [
-    NATIVE / f"{name}.cc" for name in ("affinity", "cpu_quota", "executor", "fork_count", "plan")
+    NATIVE / f"{name}.cc"
+    for name in (
+        "affinity",
+        "cpu_quota",
+        "executor",
+        "fork_count",
+        "lanes",
+        "plan",
+        "thread_watch",
+    )
 ]
 
 

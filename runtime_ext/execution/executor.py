@@ -20,12 +20,16 @@ class Span:
         Which lane, and which of its launches (waits are not counted).
     begin, end
         Seconds since the run began.
+    runner
+        The lane whose thread ran it: another one if the launch's own was held up. -1 where no lane
+        stands in for another.
     """
 
     lane: int
     launch: int
     begin: float
     end: float
+    runner: int = -1
 
 
 class Memory(Protocol):

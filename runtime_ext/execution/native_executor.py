@@ -26,11 +26,14 @@ class NativeExecutor:
         A tensor for each buffer of the program.
     pin
         Bind each lane to one CPU of the process's affinity mask; the calling thread only for
-        the time of a run. By default if there are as many lanes as CPUs: then there is nothing
-        to choose, and systems have been seen to wake two lanes on one CPU after a pause.
+        the time of a run. Such a lane waits where another process computes, even if another CPU
+        has become free.
     spin_seconds
-        How long a lane that waits keeps its CPU busy before it sleeps. With more lanes than
-        CPUs, or than the container's quota, it sleeps at once.
+        How long a lane that waits keeps its CPU busy before it sleeps, if the one that it waits
+        for has a CPU. With more lanes than CPUs, or than the container's quota, it sleeps at once.
+    patience_seconds
+        How long a launch may be ready without its lane beginning it, before a lane that waits for
+        it runs it instead. Negative: for ever.
 
     Raises
     ------
@@ -44,8 +47,9 @@ class NativeExecutor:
         functions: Mapping[str, Callable[..., Any]],
         buffers: Sequence[Any],
         *,
-        pin: bool | None = None,
+        pin: bool = False,
         spin_seconds: float = 1e-3,
+        patience_seconds: float = 5e-6,
     ) -> None:
         self._library = load_native_library()
         self._handle = self._library["create"](
@@ -56,6 +60,7 @@ class NativeExecutor:
             [_encode(lane) for lane in program.lanes],
             pin,
             spin_seconds,
+            patience_seconds,
         )
         # Runs at interpreter exit too, while the threads' code is still loaded.
         self._finalizer = weakref.finalize(self, self._library["close"], self._handle)
@@ -80,8 +85,8 @@ class NativeExecutor:
         """One run with the times of every launch, lane by lane."""
         flat = list(self._library["profile"](self._handle))
         return tuple(
-            Span(flat[i], flat[i + 1], flat[i + 2] * 1e-9, flat[i + 3] * 1e-9)
-            for i in range(0, len(flat), 4)
+            Span(flat[i], flat[i + 1], flat[i + 2] * 1e-9, flat[i + 3] * 1e-9, flat[i + 4])
+            for i in range(0, len(flat), 5)
         )
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ class Session:
     device
         Number of the GPU.
     pin
-        Bind lanes to CPUs (native only); by default if there are as many lanes as CPUs.
+        Bind lanes to CPUs (native only): for machines where nothing else computes.
     seed
         Seed of the reference executor's choices.
     workers
@@ -88,7 +88,7 @@ class Session:
         plan: MemoryPlan | None = None,
         executor: ExecutorName = "native",
         device: int = 0,
-        pin: bool | None = None,
+        pin: bool = False,
         seed: int = 0,
         workers: int | None = None,
     ) -> None:
@@ -125,7 +125,7 @@ class Session:
         self._one_thread = OneThread()
         self._memory, self._executor = memory, executor
 
-    def _open_many_with(self, workers: int, pin: bool | None = None) -> None:
+    def _open_many_with(self, workers: int, pin: bool = False) -> None:
         """Say how many workers there are, and whether they are bound to CPUs."""
         self.workers, self.pin = workers, pin
         names = [port.name for port in self.inputs]

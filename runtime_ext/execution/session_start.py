@@ -25,7 +25,7 @@ def start(
     plan: MemoryPlan | None,
     executor: ExecutorName,
     device: int,
-    pin: bool | None,
+    pin: bool,
     seed: int,
 ) -> tuple[Memory, Executor]:
     """The buffers of a program, and what runs it; parameters as of the session."""

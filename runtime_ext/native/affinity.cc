@@ -57,4 +57,18 @@ PinnedHere::~PinnedHere() {
   if (!before_.empty()) BindThisThread(before_);
 }
 
+void MoveHere(pid_t thread) {
+  const int cpu = sched_getcpu();
+  cpu_set_t before;
+  // Zero would be the calling thread; machines of more CPUs than a cpu_set_t has are left alone.
+  if (thread <= 0 || cpu < 0 || sched_getaffinity(thread, sizeof(before), &before) != 0) return;
+  if (!CPU_ISSET(cpu, &before) || CPU_COUNT(&before) == 1) return;
+  cpu_set_t here;
+  CPU_ZERO(&here);
+  CPU_SET(cpu, &here);
+  if (sched_setaffinity(thread, sizeof(here), &here) == 0) {
+    sched_setaffinity(thread, sizeof(before), &before);
+  }
+}
+
 }  // namespace tvm_ios

@@ -2,6 +2,8 @@
 #ifndef TVM_IOS_NATIVE_AFFINITY_H_
 #define TVM_IOS_NATIVE_AFFINITY_H_
 
+#include <sys/types.h>
+
 #include <vector>
 
 namespace tvm_ios {
@@ -24,6 +26,11 @@ class PinnedHere {
   // Empty if nothing was changed.
   CpuMask before_;
 };
+
+// Has the system move another thread, which waits for a CPU, to the caller's one, where it runs as
+// soon as the caller sleeps. Where it may run stays as it was. Left to itself the system takes
+// milliseconds to see that a CPU has nothing to do.
+void MoveHere(pid_t thread);
 
 }  // namespace tvm_ios
 

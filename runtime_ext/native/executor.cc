@@ -6,16 +6,10 @@
 
 #include "affinity.h"
 #include "cpu_quota.h"
+#include "mark.h"
+#include "thread_watch.h"
 
 namespace tvm_ios {
-
-namespace {
-
-std::int64_t Nanoseconds(std::chrono::steady_clock::duration time) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
-}
-
-}  // namespace
 
 // Holds the executor for one caller; a second caller is refused instead of made to wait,
 // because it would overwrite the buffers that the first one still reads.
@@ -61,11 +55,13 @@ void Executor::Deleter::operator()(Executor* executor) const {
 Executor::Executor(std::unique_ptr<Plan> plan, const ExecutorOptions& options)
     : plan_(std::move(plan)),
       cpus_(AllowedCpus()),
+      pin_(options.pin),
       spin_(options.spin),
+      patience_(options.patience),
       progress_(plan_->lanes().size()),
-      finished_(plan_->lanes().size()) {
+      left_(plan_->lanes().size()),
+      threads_of_lanes_(plan_->lanes().size()) {
   const std::vector<Lane>& lanes = plan_->lanes();
-  pin_ = options.pin.value_or(lanes.size() > 1 && lanes.size() == cpus_.size());
   for (std::size_t lane = 1; lane < lanes.size(); ++lane) {
     if (lanes[lane].launches != 0) helpers_.push_back(lane);
   }
@@ -77,7 +73,10 @@ Executor::Executor(std::unique_ptr<Plan> plan, const ExecutorOptions& options)
     spin_ = std::chrono::nanoseconds(0);
   }
   spans_.resize(lanes.size());
-  for (std::size_t lane = 0; lane < lanes.size(); ++lane) spans_[lane].resize(lanes[lane].launches);
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    spans_[lane].resize(lanes[lane].launches);
+    claims_.emplace_back(lanes[lane].launches);
+  }
   StartThreads();
 }
 
@@ -134,82 +133,59 @@ std::vector<double> Executor::Benchmark(std::int64_t number, std::int64_t repeat
 
 std::vector<std::vector<Span>> Executor::Profile() {
   Exclusive exclusive(this);
-  timed_ = true;
+  // Late threads of earlier runs may read it: they have nothing left to time.
+  timed_.store(true, std::memory_order_relaxed);
   origin_ = Clock::now();
   try {
     RunOnce();
   } catch (...) {
-    timed_ = false;
+    timed_.store(false, std::memory_order_relaxed);
     throw;
   }
-  timed_ = false;
+  timed_.store(false, std::memory_order_relaxed);
   return spans_;
 }
 
 void Executor::RunOnce() {
   abort_.store(false, std::memory_order_relaxed);
-  for (Signal& signal : progress_) signal.Reset();
   ++runs_;
-  // Publishing releases the resets above to the workers, which read nothing before.
-  if (!helpers_.empty()) begun_.Publish(runs_);
-  RunLane(0);
-  for (std::size_t lane : helpers_) finished_[lane].Await(runs_, never_, spin_);
-  if (abort_.load(std::memory_order_acquire)) {
-    throw ffi::Error("KernelError", std::move(failure_), std::move(failure_backtrace_));
+  for (Signal& signal : progress_) signal.Publish(Mark(runs_, 0));
+  if (!helpers_.empty()) {
+    threads_of_lanes_[0].store(ThisThread(), std::memory_order_relaxed);
+    // Publishing releases all of the above to the workers.
+    begun_.Publish(runs_);
   }
+  RunLane(runs_, 0);
+  if (!abort_.load(std::memory_order_acquire)) return;
+  // Of a run that is whole nothing is left to be claimed, so threads may come late to it and even
+  // miss it. Here they might still be in a kernel, or begin one.
+  for (std::size_t lane : helpers_) left_[lane].Sleep(runs_, never_);
+  throw ffi::Error("KernelError", std::move(failure_), std::move(failure_backtrace_));
 }
 
 void Executor::Work(std::size_t lane) {
   std::optional<PinnedHere> pinned;
   if (pin_) pinned.emplace(cpus_[lane % cpus_.size()]);
+  threads_of_lanes_[lane].store(ThisThread(), std::memory_order_relaxed);
   std::uint64_t run = 0;
-  while (begun_.Await(run + 1, stop_, spin_)) {
-    ++run;
-    RunLane(lane);
-    finished_[lane].Publish(run);
+  while (AwaitRun(run + 1)) {
+    run = begun_.value();
+    RunLane(run, lane);
+    left_[lane].Publish(run);
   }
 }
 
-void Executor::RunLane(std::size_t lane) {
-  if (timed_) {
-    RunSteps<true>(lane);
-  } else {
-    RunSteps<false>(lane);
-  }
-}
-
-template <bool kTimed>
-void Executor::RunSteps(std::size_t lane) {
-  const std::vector<Step>& steps = plan_->lanes()[lane].steps;
-  const Step* step = steps.data();
-  const Step* const end = step + steps.size();
-  Signal& mine = progress_[lane];
-  std::uint64_t launched = 0;
-  std::string reason;
-  std::string backtrace;
-  try {
-    for (; step != end; ++step) {
-      if (step->function == nullptr) {
-        if (!progress_[step->lane].Await(step->launches, abort_, spin_)) return;
-        continue;
-      }
-      if (abort_.load(std::memory_order_relaxed)) return;
-      ffi::Any result;
-      if constexpr (kTimed) spans_[lane][launched].begin = Nanoseconds(Clock::now() - origin_);
-      step->function->CallPacked(step->arguments, step->argument_count, &result);
-      if constexpr (kTimed) spans_[lane][launched].end = Nanoseconds(Clock::now() - origin_);
-      mine.Publish(++launched);
+// Whether there is one before the executor is closed.
+bool Executor::AwaitRun(std::uint64_t run) {
+  const Clock::time_point deadline = Clock::now() + spin_;
+  while (!begun_.SpinBriefly(run)) {
+    if (stop_.load(std::memory_order_relaxed) || Clock::now() >= deadline) {
+      return begun_.Sleep(run, stop_);
     }
-    return;
-  } catch (const ffi::Error& error) {
-    reason = error.kind() + ": " + error.message();
-    backtrace = error.backtrace();
-  } catch (const std::exception& error) {
-    reason = error.what();
-  } catch (...) {
-    reason = "an exception of unknown type";
+    // Nobody needs this thread now.
+    std::this_thread::yield();
   }
-  Fail(plan_->Describe(*step, lane) + ": " + reason, std::move(backtrace));
+  return true;
 }
 
 void Executor::Fail(std::string message, std::string backtrace) {

@@ -1,6 +1,16 @@
-// Runs a plan: one thread a lane, launches and waits on step counters.
+// Runs a plan: one thread a lane, launches and waits on step counters; lanes stand in for one
+// another.
+//
+// A launch belongs to a lane, whose thread runs it unless this thread is held up: it sleeps, or the
+// system has given its CPU to somebody else. Whoever would wait for a launch that is ready and that
+// nobody has begun claims it, runs it and publishes it as its lane would have. So a lane holds up
+// others at most with the one launch that it is in, and is not needed for a run at all. Launches of
+// a lane are claimed in their order, each once a run, and only when all that the program makes them
+// wait for is done: results and the use of memory are those of the program, whoever runs it.
 #ifndef TVM_IOS_NATIVE_EXECUTOR_H_
 #define TVM_IOS_NATIVE_EXECUTOR_H_
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <chrono>
@@ -18,20 +28,25 @@
 
 namespace tvm_ios {
 
-// When a launch ran, in nanoseconds since its run began.
+// When a launch ran, in nanoseconds since its run began, and the lane whose thread ran it; -1 on
+// devices where nobody stands in.
 struct Span {
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  std::int32_t runner = -1;
 };
 
 struct ExecutorOptions {
-  // Bind each lane to one CPU, the calling thread for the time of a run only. Without a wish:
-  // if there are as many lanes as CPUs. Then there is nothing to choose, and systems have been
-  // seen to wake two lanes on one CPU after a pause.
-  std::optional<bool> pin;
-  // How long a lane that waits keeps its CPU busy before it sleeps. With more lanes than CPUs
-  // (or CPUs' worth of time in the container's quota) it sleeps at once.
+  // Bind each lane to one CPU, the calling thread for the time of a run only. A lane that is bound
+  // has to wait where another process computes, though the next CPU may have become free.
+  bool pin = false;
+  // How long a lane that waits keeps its CPU busy before it sleeps, if the one that it waits for
+  // has a CPU. With more lanes than CPUs (or CPUs' worth of time in the container's quota) it
+  // sleeps at once.
   std::chrono::nanoseconds spin = std::chrono::milliseconds(1);
+  // How long a launch may be ready without its lane beginning it, before who waits for it does;
+  // negative: for ever. Lanes that are awake take a fraction of a microsecond.
+  std::chrono::nanoseconds patience = std::chrono::microseconds(5);
 };
 
 class Executor {
@@ -66,29 +81,52 @@ class Executor {
   Executor(std::unique_ptr<Plan> plan, const ExecutorOptions& options);
   ~Executor() { Close(); }
 
+  // A launch that others wait for: the first one of its lane that is not done.
+  struct Pending {
+    // The run is over, or the launch is done meanwhile.
+    bool over = false;
+    std::size_t lane = 0;
+    std::uint64_t launch = 0;
+    // Whose thread runs it, if anybody's does.
+    std::optional<std::size_t> runner;
+  };
+
   // Whether the threads are in another process.
   bool Forked() const { return !helpers_.empty() && ForkCount() != forks_; }
   void Release();
   void StartThreads();
   void RunOnce();
-  void RunLane(std::size_t lane);
-  template <bool kTimed>
-  void RunSteps(std::size_t lane);
   void Work(std::size_t lane);
+  bool AwaitRun(std::uint64_t run);
   void Fail(std::string message, std::string backtrace);
+
+  // What a lane does in a run: lanes.cc.
+  void RunLane(std::uint64_t run, std::size_t lane);
+  bool AwaitLaunches(std::uint64_t run, std::size_t lane, std::uint64_t launches, std::size_t self);
+  bool AwaitOrStandIn(std::uint64_t run, std::size_t lane, std::uint64_t launches,
+                      std::size_t self, bool sleeping);
+  bool Claim(std::uint64_t run, std::size_t lane, std::uint64_t launch, std::size_t self);
+  bool Launch(std::uint64_t run, std::size_t lane, std::uint64_t launch, std::size_t self);
+  Pending FindPending(std::uint64_t run, std::size_t lane) const;
 
   const std::uint64_t forks_ = ForkCount();
   std::unique_ptr<Plan> plan_;
   std::vector<int> cpus_;
   bool pin_;
   std::chrono::nanoseconds spin_;
+  std::chrono::nanoseconds patience_;
 
-  // Launches that a lane has finished in this run.
+  // The run and how many of a lane's launches are done in it, as one number that only grows: a
+  // thread that wakes up in a later run finds what it waited for done.
   std::vector<Signal> progress_;
-  // Runs that a lane has finished, and runs begun.
-  std::vector<Signal> finished_;
+  // For each lane, for each launch the last run in which it was claimed, and by whom.
+  std::vector<std::vector<std::atomic<std::uint64_t>>> claims_;
+  // Runs that a lane's thread has left, and runs begun.
+  std::vector<Signal> left_;
   Signal begun_;
   std::uint64_t runs_ = 0;
+  // By lane, as the system numbers them; 0 before a thread has begun.
+  std::vector<std::atomic<pid_t>> threads_of_lanes_;
 
   std::atomic<bool> abort_{false};
   std::atomic<bool> stop_{false};
@@ -100,7 +138,7 @@ class Executor {
   std::string failure_;
   std::string failure_backtrace_;
 
-  bool timed_ = false;
+  std::atomic<bool> timed_{false};
   Clock::time_point origin_;
   std::vector<std::vector<Span>> spans_;
 

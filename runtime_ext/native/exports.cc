@@ -17,7 +17,7 @@
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 5;
+constexpr std::int64_t kInterface = 6;
 
 class ExecutorObj : public ffi::Object {
  public:
@@ -49,12 +49,13 @@ std::int64_t Interface() { return kInterface; }
 
 ExecutorRef Create(ffi::Array<ffi::Function> functions, ffi::Array<ffi::String> symbols,
                    ffi::Array<ffi::String> units, ffi::Array<ffi::Tensor> buffers,
-                   ffi::Array<ffi::Array<std::int64_t>> lanes, ffi::Optional<bool> pin,
-                   double spin_seconds) {
+                   ffi::Array<ffi::Array<std::int64_t>> lanes, bool pin, double spin_seconds,
+                   double patience_seconds) {
   auto plan = std::make_unique<Plan>(functions, Texts(symbols), Texts(units), buffers, lanes);
   ExecutorOptions options;
-  if (pin.has_value()) options.pin = *pin;
+  options.pin = pin;
   options.spin = std::chrono::nanoseconds(static_cast<std::int64_t>(spin_seconds * 1e9));
+  options.patience = std::chrono::nanoseconds(static_cast<std::int64_t>(patience_seconds * 1e9));
   return ExecutorRef(
       ffi::make_object<ExecutorObj>(Executor::Make(std::move(plan), options)));
 }
@@ -66,7 +67,7 @@ ffi::Array<double> Benchmark(ExecutorRef self, std::int64_t number, std::int64_t
   return ffi::Array<double>(seconds.begin(), seconds.end());
 }
 
-// Four numbers a launch: lane, launch, begin, end (nanoseconds).
+// Five numbers a launch: lane, launch, begin, end (nanoseconds), the lane whose thread ran it.
 ffi::Array<std::int64_t> Profile(ExecutorRef self) {
   const std::vector<std::vector<Span>> spans = self->executor->Profile();
   std::vector<std::int64_t> flat;
@@ -74,7 +75,8 @@ ffi::Array<std::int64_t> Profile(ExecutorRef self) {
     for (std::size_t launch = 0; launch < spans[lane].size(); ++launch) {
       flat.insert(flat.end(),
                   {static_cast<std::int64_t>(lane), static_cast<std::int64_t>(launch),
-                   spans[lane][launch].begin, spans[lane][launch].end});
+                   spans[lane][launch].begin, spans[lane][launch].end,
+                   spans[lane][launch].runner});
     }
   }
   return ffi::Array<std::int64_t>(flat.begin(), flat.end());

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "mark.h"
+
 namespace tvm_ios {
 
 namespace {
@@ -103,9 +105,14 @@ Lane Plan::Decode(const std::vector<std::int64_t>& code) {
       arguments_.emplace_back(begin);
       arguments_.emplace_back(end);
       step.argument_count = static_cast<std::int32_t>(arguments_.size() - first);
+      lane.places.push_back(lane.steps.size());
       ++lane.launches;
     }
     lane.steps.push_back(step);
+  }
+  if (lane.launches > kMostCounted) {
+    TVM_FFI_THROW(ValueError) << "a lane of the program has " << lane.launches
+                              << " launches; there may be " << kMostCounted;
   }
   return lane;
 }

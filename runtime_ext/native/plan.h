@@ -26,6 +26,8 @@ struct Step {
 struct Lane {
   std::vector<Step> steps;
   std::uint64_t launches = 0;
+  // Where each launch is among the steps. Between two of them are the waits of the later one.
+  std::vector<std::size_t> places;
 };
 
 class Plan {

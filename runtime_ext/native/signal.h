@@ -1,13 +1,14 @@
-// A counter that one thread raises and others wait for: they spin first and then sleep.
+// A counter that threads raise and others wait for: they spin first and then sleep.
 #ifndef TVM_IOS_NATIVE_SIGNAL_H_
 #define TVM_IOS_NATIVE_SIGNAL_H_
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <limits>
 #include <mutex>
-#include <thread>
 
 namespace tvm_ios {
 
@@ -23,14 +24,13 @@ inline void Pause() {
 // must not travel with another lane's.
 class alignas(128) Signal {
  public:
-  // Only while nobody waits.
-  void Reset() { value_.store(0, std::memory_order_relaxed); }
+  std::uint64_t value() const { return value_.load(std::memory_order_acquire); }
 
   void Publish(std::uint64_t value) {
-    // Sequentially consistent on both sides (here and in Await): either the sleeper sees the
-    // new value before it sleeps, or we see the sleeper.
+    // Sequentially consistent on both sides (here and in Sleep): either the sleeper sees the
+    // new value before it sleeps, or we see what it wants.
     value_.store(value, std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_seq_cst) != 0) Wake();
+    if (value >= wanted_.load(std::memory_order_seq_cst)) Wake();
   }
 
   // Taking the lock orders this against a waiter that has tested but does not sleep yet.
@@ -39,50 +39,50 @@ class alignas(128) Signal {
     wakeup_.notify_all();
   }
 
-  // True when the value has reached the target, false when cancelled before.
-  bool Await(std::uint64_t target, const std::atomic<bool>& cancelled,
-             std::chrono::nanoseconds spin) {
-    if (value_.load(std::memory_order_acquire) >= target) return true;
-    if (Spin(target, cancelled, spin)) return true;
-    if (!cancelled.load(std::memory_order_acquire)) Sleep(target, cancelled);
-    return value_.load(std::memory_order_acquire) >= target;
+  // Some hundred cycles at most; whether the value has reached the target.
+  bool SpinBriefly(std::uint64_t target) const {
+    for (int i = 0; i < 32; ++i) {
+      if (value() >= target) return true;
+      Pause();
+    }
+    return false;
   }
 
- private:
+  // Whether the value has reached the target in so much time.
   bool Spin(std::uint64_t target, const std::atomic<bool>& cancelled,
-            std::chrono::nanoseconds spin) {
-    if (spin.count() == 0) return false;
-    const auto deadline = std::chrono::steady_clock::now() + spin;
-    int rounds = 0;
+            std::chrono::nanoseconds duration) const {
+    if (value() >= target) return true;
+    if (duration.count() <= 0) return false;
+    const auto deadline = std::chrono::steady_clock::now() + duration;
     do {
-      for (int i = 0; i < 64; ++i) {
-        if (value_.load(std::memory_order_acquire) >= target) return true;
-        Pause();
-      }
-      // Whoever is waited for may be queued behind us on this CPU, where others compete for it.
-      if (++rounds > kRoundsBeforeYield) std::this_thread::yield();
+      if (SpinBriefly(target)) return true;
     } while (!cancelled.load(std::memory_order_relaxed) &&
              std::chrono::steady_clock::now() < deadline);
     return false;
   }
 
-  void Sleep(std::uint64_t target, const std::atomic<bool>& cancelled) {
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    {
-      std::unique_lock<std::mutex> lock(mutex_);
-      wakeup_.wait(lock, [&] {
-        return value_.load(std::memory_order_seq_cst) >= target ||
-               cancelled.load(std::memory_order_seq_cst);
-      });
-    }
-    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  // True when the value has reached the target, false when cancelled before.
+  bool Sleep(std::uint64_t target, const std::atomic<bool>& cancelled) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++sleepers_;
+    wanted_.store(std::min(wanted_.load(std::memory_order_relaxed), target),
+                  std::memory_order_seq_cst);
+    wakeup_.wait(lock, [&] {
+      return value_.load(std::memory_order_seq_cst) >= target ||
+             cancelled.load(std::memory_order_seq_cst);
+    });
+    // Others that still sleep want more than the least; waking them once too often is harmless.
+    if (--sleepers_ == 0) wanted_.store(kNobody, std::memory_order_seq_cst);
+    return value() >= target;
   }
 
-  // About 20 microseconds: longer than lanes that all run are apart.
-  static constexpr int kRoundsBeforeYield = 16;
+ private:
+  static constexpr std::uint64_t kNobody = std::numeric_limits<std::uint64_t>::max();
 
   std::atomic<std::uint64_t> value_{0};
-  std::atomic<std::uint32_t> sleepers_{0};
+  // The least value that a sleeper waits for: others need not be woken for less.
+  std::atomic<std::uint64_t> wanted_{kNobody};
+  std::uint32_t sleepers_ = 0;
   std::mutex mutex_;
   std::condition_variable wakeup_;
 };

@@ -133,7 +133,8 @@ def test_lanes_are_pinned_and_the_caller_gets_its_cpus_back() -> None:
             raise ValueError("no")
 
     for fail in (False, True):
-        executor, _ = make(look, pin=True)
+        # Or lane 0 might stand in for the other one.
+        executor, _ = make(look, pin=True, patience_seconds=-1.0)
         seen.clear()
         if fail:
             with pytest.raises(KernelError):
@@ -158,7 +159,7 @@ def test_lanes_keep_to_the_affinity_mask() -> None:
 
     os.sched_setaffinity(0, one)
     try:
-        for pin in (True, None):
+        for pin in (True, False):
             executor, _ = make(look, pin=pin)
             executor.run()
             executor.close()

@@ -41,7 +41,7 @@ struct Live {
     ExecutorOptions options;
     // Sleeping at once, sleeping soon, and hardly ever.
     options.spin = std::chrono::microseconds(std::array<int, 3>{0, 20, 20000}[random() % 3]);
-    if (random() % 2) options.pin = random() % 2 == 0;
+    options.pin = random() % 2 == 0;
     executor = Executor::Make(
         std::make_unique<Plan>(ffi::Array<ffi::Function>{MixKernel(), FailingKernel()},
                                std::vector<std::string>{"mix", "fail"}, units,

@@ -83,7 +83,7 @@ def _run_program(program: Program, kernels: dict[str, Any], number: int) -> int:
         program,
         kernels,
         [tvm_ffi.from_dlpack(array) for array in actual],
-        pin=random.choice((None, True, False)),
+        pin=random.choice((True, False)),
         # Sleeping at once, sleeping soon, and hardly ever.
         spin_seconds=random.choice((0.0, 20e-6, 1e-3)),
     )

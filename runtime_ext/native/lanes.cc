@@ -1,0 +1,153 @@
+// What a lane does in a run: its own launches, and those of lanes that are held up.
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "affinity.h"
+#include "executor.h"
+#include "mark.h"
+#include "thread_watch.h"
+
+namespace tvm_ios {
+
+namespace {
+
+std::int64_t Nanoseconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+}
+
+}  // namespace
+
+void Executor::RunLane(std::uint64_t run, std::size_t lane) {
+  const Lane& mine = plan_->lanes()[lane];
+  std::uint64_t launch = 0;
+  for (const Step& step : mine.steps) {
+    if (step.function == nullptr) {
+      if (!AwaitLaunches(run, step.lane, step.launches, lane)) return;
+      continue;
+    }
+    // What others have done for this lane, or are doing.
+    if (progress_[lane].value() < Mark(run, launch + 1)) {
+      if (abort_.load(std::memory_order_relaxed)) return;
+      if (Claim(run, lane, launch, lane)) {
+        if (!Launch(run, lane, launch, lane)) return;
+      } else if (!AwaitLaunches(run, lane, launch + 1, lane)) {
+        return;
+      }
+    }
+    ++launch;
+  }
+  // The caller has to see the end of the run. Other threads only look for a while whether somebody
+  // is held up, as long as they would be awake anyway.
+  for (std::size_t other = 0; other < progress_.size(); ++other) {
+    const std::uint64_t all = plan_->lanes()[other].launches;
+    if (!AwaitOrStandIn(run, other, all, lane, lane == 0)) return;
+  }
+}
+
+// Whether nobody has begun the launch in this run; then the caller has to run it.
+bool Executor::Claim(std::uint64_t run, std::size_t lane, std::uint64_t launch, std::size_t self) {
+  std::atomic<std::uint64_t>& claim = claims_[lane][launch];
+  std::uint64_t last = claim.load(std::memory_order_relaxed);
+  return RunOf(last) < run &&
+         claim.compare_exchange_strong(last, Mark(run, self), std::memory_order_relaxed);
+}
+
+// Runs what was claimed; false if it fails.
+bool Executor::Launch(std::uint64_t run, std::size_t lane, std::uint64_t launch,
+                      std::size_t self) {
+  const Lane& owner = plan_->lanes()[lane];
+  const Step& step = owner.steps[owner.places[launch]];
+  std::string reason;
+  std::string backtrace;
+  try {
+    ffi::Any result;
+    if (timed_.load(std::memory_order_relaxed)) {
+      Span& span = spans_[lane][launch];
+      span.runner = static_cast<std::int32_t>(self);
+      span.begin = Nanoseconds(Clock::now() - origin_);
+      step.function->CallPacked(step.arguments, step.argument_count, &result);
+      span.end = Nanoseconds(Clock::now() - origin_);
+    } else {
+      step.function->CallPacked(step.arguments, step.argument_count, &result);
+    }
+    progress_[lane].Publish(Mark(run, launch + 1));
+    return true;
+  } catch (const ffi::Error& error) {
+    reason = error.kind() + ": " + error.message();
+    backtrace = error.backtrace();
+  } catch (const std::exception& error) {
+    reason = error.what();
+  } catch (...) {
+    reason = "an exception of unknown type";
+  }
+  Fail(plan_->Describe(step, lane) + ": " + reason, std::move(backtrace));
+  return false;
+}
+
+// The launch on which a lane's next one waits in the end, or itself: it runs, or may be begun.
+Executor::Pending Executor::FindPending(std::uint64_t run, std::size_t lane) const {
+  const std::vector<Lane>& lanes = plan_->lanes();
+  for (;;) {
+    const std::uint64_t mark = progress_[lane].value();
+    const std::uint64_t launch = CountOf(mark);
+    if (RunOf(mark) != run || launch == lanes[lane].launches) return {true, lane, launch, {}};
+    const std::uint64_t claim = claims_[lane][launch].load(std::memory_order_relaxed);
+    if (RunOf(claim) >= run) return {RunOf(claim) > run, lane, launch, CountOf(claim)};
+    // Launches before it are done, so are their waits: only its own ones are left.
+    const std::vector<Step>& steps = lanes[lane].steps;
+    std::size_t place = launch == 0 ? 0 : lanes[lane].places[launch - 1] + 1;
+    for (; place < lanes[lane].places[launch]; ++place) {
+      if (progress_[steps[place].lane].value() < Mark(run, steps[place].launches)) break;
+    }
+    if (place == lanes[lane].places[launch]) return {false, lane, launch, {}};
+    // No circle: a program whose lanes wait for each other was refused.
+    lane = steps[place].lane;
+  }
+}
+
+// Waits for a lane's launches of a run; false if the run is cancelled before.
+bool Executor::AwaitLaunches(std::uint64_t run, std::size_t lane, std::uint64_t launches,
+                             std::size_t self) {
+  return progress_[lane].value() >= Mark(run, launches) ||
+         AwaitOrStandIn(run, lane, launches, self, true);
+}
+
+// The same, or false when it would sleep longer than until the next launch is done.
+bool Executor::AwaitOrStandIn(std::uint64_t run, std::size_t lane, std::uint64_t launches,
+                              std::size_t self, bool sleeping) {
+  Signal& signal = progress_[lane];
+  const std::uint64_t target = Mark(run, launches);
+  const bool helping = patience_.count() >= 0;
+  // Lanes that all run are hardly apart.
+  if (signal.Spin(target, abort_, std::min(patience_, spin_))) return true;
+  ThreadWatch watch;
+  Clock::time_point deadline = Clock::now() + spin_;
+  while (!signal.SpinBriefly(target)) {
+    if (abort_.load(std::memory_order_acquire)) return false;
+    const Pending pending = FindPending(run, lane);
+    if (pending.over) continue;
+    if (!pending.runner.has_value()) {
+      if (helping && Claim(run, pending.lane, pending.launch, self)) {
+        if (!Launch(run, pending.lane, pending.launch, self)) return false;
+        deadline = Clock::now() + spin_;
+      }
+      if (helping) continue;
+    }
+    const bool late = Clock::now() >= deadline;
+    const pid_t thread =
+        threads_of_lanes_[pending.runner.value_or(pending.lane)].load(std::memory_order_relaxed);
+    if (!late && watch.MayRun(thread)) continue;
+    if (late) {
+      if (!sleeping) return false;
+      signal.Sleep(target, abort_);
+    } else {
+      // It was stopped in the middle of its launch: this CPU can go on with it.
+      if (!pin_) MoveHere(thread);
+      progress_[pending.lane].Sleep(Mark(run, pending.launch + 1), abort_);
+    }
+  }
+  return true;
+}
+
+}  // namespace tvm_ios
