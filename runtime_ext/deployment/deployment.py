@@ -56,7 +56,7 @@ class Deployment:
             raise DeploymentError(f"entry {entry.id} of {self.folder} is no executable")
         return loaded
 
-    def session(self, *, device: int = 0, pin: bool = False) -> DeploymentSession:
+    def session(self, *, device: int = 0, pin: bool | None = None) -> DeploymentSession:
         """A session for inputs of any shapes that the deployment serves.
 
         Parameters

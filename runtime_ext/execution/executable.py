@@ -206,7 +206,7 @@ class Executable:
         return load_functions(self.libraries)
 
     def session(
-        self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool = False
+        self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool | None = None
     ) -> Session | TailedSession:
         """A new session of the whole model; as :meth:`program_session`.
 
@@ -223,7 +223,7 @@ class Executable:
         return TailedSession(program, self.tail)
 
     def program_session(
-        self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool = False
+        self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool | None = None
     ) -> Session:
         """A new session of the program; constants are shared with all others of this process.
 

@@ -60,7 +60,8 @@ class Session:
     device
         Number of the GPU.
     pin
-        Bind lanes to CPUs (native only): for machines where nothing else computes.
+        Bind lanes to CPUs (native only), by default not; and the workers of :meth:`run_many`, by
+        default if there are as many as CPUs.
     seed
         Seed of the reference executor's choices.
     workers
@@ -88,7 +89,7 @@ class Session:
         plan: MemoryPlan | None = None,
         executor: ExecutorName = "native",
         device: int = 0,
-        pin: bool = False,
+        pin: bool | None = None,
         seed: int = 0,
         workers: int | None = None,
     ) -> None:
@@ -125,7 +126,7 @@ class Session:
         self._one_thread = OneThread()
         self._memory, self._executor = memory, executor
 
-    def _open_many_with(self, workers: int, pin: bool = False) -> None:
+    def _open_many_with(self, workers: int, pin: bool | None = None) -> None:
         """Say how many workers there are, and whether they are bound to CPUs."""
         self.workers, self.pin = workers, pin
         names = [port.name for port in self.inputs]

@@ -77,7 +77,7 @@ class SessionPool:
         inputs: Sequence[str],
         workers: int,
         *,
-        pin: bool = False,
+        pin: bool | None = None,
     ) -> None:
         if workers < 1:
             raise SessionError(f"{workers} workers can run nothing: take one or more")
@@ -261,7 +261,7 @@ class PoolOnDemand:
         open_session: MethodType,
         inputs: Sequence[str],
         workers: int,
-        pin: bool = False,
+        pin: bool | None = None,
     ) -> None:
         # The session holds this; a circle would keep its buffers until they are collected.
         self._open = weakref.WeakMethod(open_session)

@@ -25,7 +25,7 @@ def start(
     plan: MemoryPlan | None,
     executor: ExecutorName,
     device: int,
-    pin: bool,
+    pin: bool | None,
     seed: int,
 ) -> tuple[Memory, Executor]:
     """The buffers of a program, and what runs it; parameters as of the session."""
@@ -41,7 +41,7 @@ def start(
 
     memory = HostMemory(program, constants, plan)
     if executor == "native":
-        return memory, NativeExecutor(program, functions, memory.tensors, pin=pin)
+        return memory, NativeExecutor(program, functions, memory.tensors, pin=bool(pin))
     poison = memory.arrays if executor == "poisoning" else None
     return memory, ReferenceExecutor(program, functions, memory.tensors, seed=seed, poison=poison)
 

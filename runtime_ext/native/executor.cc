@@ -1,6 +1,7 @@
 #include "executor.h"
 
 #include <algorithm>
+#include <thread>
 #include <exception>
 #include <utility>
 
@@ -47,8 +48,7 @@ Executor::Pointer Executor::Make(std::unique_ptr<Plan> plan, const ExecutorOptio
 }
 
 void Executor::Deleter::operator()(Executor* executor) const {
-  // In a forked child there is nobody to join, and the destructor of a condition variable
-  // would wait for its sleepers for ever.
+  // In a forked child there is nobody to join.
   if (!executor->Forked()) delete executor;
 }
 

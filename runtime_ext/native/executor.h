@@ -73,6 +73,8 @@ class Executor {
   void Close();
 
   const Plan& plan() const { return *plan_; }
+  // The lane's thread as the system numbers it; 0 before it has begun, or a run for lane 0.
+  pid_t thread(std::size_t lane) const { return threads_of_lanes_[lane].load(); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -2,13 +2,15 @@
 #ifndef TVM_IOS_NATIVE_SIGNAL_H_
 #define TVM_IOS_NATIVE_SIGNAL_H_
 
-#include <algorithm>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
+#include <climits>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 
 namespace tvm_ios {
 
@@ -33,10 +35,13 @@ class alignas(128) Signal {
     if (value >= wanted_.load(std::memory_order_seq_cst)) Wake();
   }
 
-  // Taking the lock orders this against a waiter that has tested but does not sleep yet.
+  // Wakes all sleepers; who still has to wait says so again. There is no lock that a thread could
+  // hold, or a place that it has to leave, while the system gives it no CPU: condition variables
+  // let who signals wait for whom they woke before.
   void Wake() {
-    { std::lock_guard<std::mutex> lock(mutex_); }
-    wakeup_.notify_all();
+    wanted_.store(kNobody, std::memory_order_seq_cst);
+    bell_.fetch_add(1, std::memory_order_seq_cst);
+    syscall(SYS_futex, &bell_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
   }
 
   // Some hundred cycles at most; whether the value has reached the target.
@@ -63,17 +68,16 @@ class alignas(128) Signal {
 
   // True when the value has reached the target, false when cancelled before.
   bool Sleep(std::uint64_t target, const std::atomic<bool>& cancelled) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    ++sleepers_;
-    wanted_.store(std::min(wanted_.load(std::memory_order_relaxed), target),
-                  std::memory_order_seq_cst);
-    wakeup_.wait(lock, [&] {
-      return value_.load(std::memory_order_seq_cst) >= target ||
-             cancelled.load(std::memory_order_seq_cst);
-    });
-    // Others that still sleep want more than the least; waking them once too often is harmless.
-    if (--sleepers_ == 0) wanted_.store(kNobody, std::memory_order_seq_cst);
-    return value() >= target;
+    for (;;) {
+      // Before saying what is wanted: whoever rings after that makes the system call return.
+      const std::uint32_t rung = bell_.load(std::memory_order_seq_cst);
+      std::uint64_t least = wanted_.load(std::memory_order_seq_cst);
+      while (least > target && !wanted_.compare_exchange_weak(least, target)) {
+      }
+      if (value_.load(std::memory_order_seq_cst) >= target) return true;
+      if (cancelled.load(std::memory_order_seq_cst)) return false;
+      syscall(SYS_futex, &bell_, FUTEX_WAIT_PRIVATE, rung, nullptr, nullptr, 0);
+    }
   }
 
  private:
@@ -82,9 +86,9 @@ class alignas(128) Signal {
   std::atomic<std::uint64_t> value_{0};
   // The least value that a sleeper waits for: others need not be woken for less.
   std::atomic<std::uint64_t> wanted_{kNobody};
-  std::uint32_t sleepers_ = 0;
-  std::mutex mutex_;
-  std::condition_variable wakeup_;
+  // Counts how often sleepers were woken; where the system lets them sleep.
+  std::atomic<std::uint32_t> bell_{0};
+  static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 };
 
 }  // namespace tvm_ios

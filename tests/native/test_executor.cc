@@ -1,11 +1,15 @@
 // The executor without Python, made to be built with a sanitizer: random programs against one
 // thread, failures in the middle, many executors at once, closing at any time, forks.
+#include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 #include "executor.h"
 #include "random_program.h"
@@ -42,6 +46,8 @@ struct Live {
     // Sleeping at once, sleeping soon, and hardly ever.
     options.spin = std::chrono::microseconds(std::array<int, 3>{0, 20, 20000}[random() % 3]);
     options.pin = random() % 2 == 0;
+    // Standing in at once, soon, and never.
+    options.patience = std::chrono::microseconds(std::array<int, 3>{0, 5, -1}[random() % 3]);
     executor = Executor::Make(
         std::make_unique<Plan>(ffi::Array<ffi::Function>{MixKernel(), FailingKernel()},
                                std::vector<std::string>{"mix", "fail"}, units,
@@ -61,6 +67,7 @@ struct Live {
           for (std::size_t i = 0; i < lane.size(); ++i) {
             EXPECT(lane[i].begin <= lane[i].end);
             EXPECT(i == 0 || lane[i - 1].end <= lane[i].begin);
+            EXPECT(lane[i].runner >= 0 && lane[i].runner < static_cast<int>(spans.size()));
           }
         }
       } else if (run % 3 == 2) {
@@ -172,6 +179,98 @@ void Closing(int count) {
   }
 }
 
+// A thread that gets SIGUSR1 stands still until it is let go, as one that has no CPU.
+std::atomic<int> held{0};
+std::atomic<bool> let_go{false};
+
+void StandStill(int) {
+  ++held;
+  const timespec moment{0, 100000};
+  while (!let_go) nanosleep(&moment, nullptr);
+  --held;
+}
+
+// Who ran launches.
+struct Noted {
+  std::atomic<int> runs{0};
+  std::mutex mutex;
+  std::vector<pid_t> runners;
+};
+
+// Lanes whose threads stand still are not needed: the caller runs their launches, in order, once.
+void HeldUp(std::size_t lanes, int legs) {
+  Noted noted;
+  const ffi::Function step = ffi::Function::FromPacked([&](ffi::PackedArgs args, ffi::Any*) {
+    Content& content = Of(args[0].cast<ffi::Tensor>());
+    // Not commutative: any other order gives another number.
+    content[0] = (content[0] * 31 + args[1].cast<std::int64_t>()) % kModulus;
+    ++noted.runs;
+    const std::lock_guard<std::mutex> lock(noted.mutex);
+    noted.runners.push_back(static_cast<pid_t>(syscall(SYS_gettid)));
+  });
+  // Each leg waits for the one before, on the lane before.
+  ffi::Array<ffi::Array<std::int64_t>> code;
+  std::vector<std::vector<std::int64_t>> plain(lanes);
+  std::int64_t expected = 0;
+  const auto repeat = [&] {
+    for (int leg = 0; leg < legs; ++leg) expected = (expected * 31 + leg) % kModulus;
+  };
+  for (int leg = 0; leg < legs; ++leg) {
+    std::vector<std::int64_t>& lane = plain[leg % lanes];
+    const std::int64_t before = (leg + lanes - 1) % lanes;
+    if (leg > 0) lane.insert(lane.end(), {0, before, (leg - 1) / static_cast<int>(lanes) + 1});
+    lane.insert(lane.end(), {1, 0, leg, leg + 1, 0, 1, 0});
+  }
+  for (const auto& lane : plain) code.push_back(ffi::Array<std::int64_t>(lane.begin(), lane.end()));
+  const ffi::Tensor buffer = Zeros();
+  ExecutorOptions options;
+  options.spin = std::chrono::microseconds(50);
+  const Executor::Pointer executor = Executor::Make(
+      std::make_unique<Plan>(ffi::Array<ffi::Function>{step}, std::vector<std::string>{"step"},
+                             std::vector<std::string>{"unit"}, ffi::Array<ffi::Tensor>{buffer},
+                             code),
+      options);
+  executor->Run();
+  repeat();
+  EXPECT(Of(buffer)[0] == expected);
+
+  struct sigaction action {};
+  action.sa_handler = StandStill;
+  sigaction(SIGUSR1, &action, nullptr);
+  let_go = false;
+  int others = 0;
+  for (std::size_t lane = 1; lane < lanes; ++lane) {
+    pid_t thread = 0;
+    while ((thread = executor->thread(lane)) == 0) std::this_thread::yield();
+    ++others;
+    EXPECT(syscall(SYS_tgkill, getpid(), thread, SIGUSR1) == 0);
+  }
+  while (held != others) std::this_thread::yield();
+  noted.runs = 0;
+  noted.runners.clear();
+  const auto spans = [&] {
+    executor->Run();
+    repeat();
+    auto profiled = executor->Profile();
+    repeat();
+    return profiled;
+  }();
+  EXPECT(Of(buffer)[0] == expected);
+  EXPECT(noted.runs == 2 * legs);
+  for (pid_t runner : noted.runners) EXPECT(runner == static_cast<pid_t>(syscall(SYS_gettid)));
+  for (const auto& lane : spans) {
+    for (const Span& span : lane) EXPECT(span.runner == 0 && span.begin <= span.end);
+  }
+  let_go = true;
+  while (held != 0) std::this_thread::yield();
+  // Whoever comes back finds all done, and takes part again.
+  for (int run = 0; run < 5; ++run) {
+    executor->Run();
+    repeat();
+    EXPECT(Of(buffer)[0] == expected);
+  }
+}
+
 void Forked() {
   Random random(5);
   Live live(MakeProgram(random), random);
@@ -201,6 +300,10 @@ int main(int argc, char** argv) {
   ManyAtOnce(6);
   TwoCallers(50 * scale);
   Closing(40 * scale);
+#ifndef __SANITIZE_THREAD__
+  // The sanitizer puts signals off until a thread calls what it knows.
+  for (std::size_t lanes : {2, 3, 9}) HeldUp(lanes, 60);
+#endif
   Forked();
   std::puts("all is well");
   return 0;
