@@ -128,7 +128,8 @@ def _pairs(
             lower_stages(graph, (stage,), code, merged, lanes=lanes, parts=units.parts)
             for merged in ({}, joined)
         ]
-        ratio, seconds = compared(*(_program_runner(compiler, program) for program in programs))
+        both, alone = (_program_runner(compiler, program) for program in programs)
+        ratio, seconds = compared(both, alone)
         # A chain may be followed by what shuffles its channels, say.
         kernels = [(call, compiler.workload(call.symbol)) for call in joined[stage].calls]
         (call, chain), *_ = [each for each in kernels if isinstance(each[1], Chain)]

@@ -65,7 +65,7 @@ def test_a_chain_is_one_unit_of_the_module(
     scheduled = apply_schedule(prepared, by_hand(prepared, *chains))
     marked = [
         str(function.attrs[UNIT])
-        for function in scheduled.functions.values()
+        for _, function in scheduled.functions_items()
         if function.attrs and CHAIN in function.attrs
     ]
     names = [op.name for op in prepared.units.operators]
@@ -83,8 +83,8 @@ def test_a_chain_is_one_unit_of_the_module(
     (expected,) = run(scheduled, inputs)
     (ours,) = outputs_of(model, inputs)
     assert abs(expected - ours).max() <= 1e-4 * abs(expected).max()
-    text = tvm.ir.save_json(scheduled)
-    again = build(tvm.ir.load_json(text), lanes=LANES)
+    read_again: Any = tvm.ir.load_json(tvm.ir.save_json(scheduled))
+    again = build(read_again, lanes=LANES)
     assert again.program == model.program
     model.save(tmp_path / "model.ios")
     session = load(tmp_path / "model.ios").session()
