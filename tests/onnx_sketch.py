@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from runtime_ext.verification.onnx_outputs import reference_session
 from tvm_ios.files.array_files import Array
 
 
@@ -85,12 +86,8 @@ def run(model: Any, seed: int = 0) -> list[Array]:
 
 def run_on(model: Any, feeds: dict[str, Array] | None, seed: int = 0) -> list[Array]:
     """Outputs for given inputs, or for random ones."""
-    ort = pytest.importorskip("onnxruntime")
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    session = ort.InferenceSession(model.SerializeToString(), options)
+    pytest.importorskip("onnxruntime")
+    session = reference_session(model)
     rng = np.random.default_rng(seed)
     if feeds is None:
         feeds = {

@@ -20,6 +20,8 @@ from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.onnx.inputs import free_inputs
 from tvm_ios.onnx.tail import NEWEST_FORMAT
 
+#: Operators that multiply integers of eight bits.
+_EIGHT_BITS = frozenset({"ConvInteger", "MatMulInteger", "QGemm", "QLinearConv", "QLinearMatMul"})
 #: How long ``onnx.reference`` may take: it computes in NumPy, a convolution in seconds.
 EVALUATOR_SECONDS = 30.0
 
@@ -51,17 +53,10 @@ def runtime_outputs(
         raise NotComputed("ONNX Runtime is not installed")
     import onnxruntime
 
-    options: Any = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
     feeds = [named_by_model(model, sample) for sample in inputs]
     name = f"ONNX Runtime {onnxruntime.__version__}"
     try:
-        session: Any = onnxruntime.InferenceSession(
-            _in_known_format(model).SerializeToString(),
-            options,
-            providers=["CPUExecutionProvider"],
-        )
+        session = reference_session(model)
         outputs = [_numbers(session.run(None, feeds[0]))]
     # It raises what it likes about operators that it lacks, and protobuf about 2 GB.
     except Exception as error:
@@ -70,6 +65,31 @@ def runtime_outputs(
         for feed in feeds[1:]:
             outputs.append(_numbers(session.run(None, feed)))
     return outputs, name
+
+
+def reference_session(model: onnx.ModelProto) -> Any:
+    """A session of ONNX Runtime that runs a model as it is written, on one thread.
+
+    On processors without VNNI its products of eight bits are added up in sixteen, which overflow,
+    unless its most precise kernels are asked for; it knows these for some models only.
+    """
+    import onnxruntime
+
+    text = _in_known_format(model).SerializeToString()
+
+    def session(level: str) -> Any:
+        options: Any = onnxruntime.SessionOptions()
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 4
+        options.add_session_config_entry("session.x64quantprecision", "1")
+        return onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
+
+    if any(node.op_type in _EIGHT_BITS for node in model.graph.node):
+        # It raises what it likes where the kernels that it chose are not there.
+        with contextlib.suppress(Exception):
+            return session("ORT_ENABLE_EXTENDED")
+    return session("ORT_DISABLE_ALL")
 
 
 def evaluated_outputs(

@@ -20,8 +20,8 @@ pytest.importorskip("onnxruntime")
 
 #: Units of each; what is element-wise is computed with what is before it.
 UNITS = {
-    "static, Q/DQ, per tensor": 12,
-    "static, Q/DQ, per channel": 12,
+    "static, Q/DQ, per tensor": 13,
+    "static, Q/DQ, per channel": 13,
     "static, QOperator": 13,
     "dynamic, MatMulInteger": 37,
     "dynamic, ConvInteger": 66,

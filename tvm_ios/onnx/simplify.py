@@ -46,7 +46,7 @@ from tvm_ios.onnx.rewrites.node_names import name_by_type
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
-from tvm_ios.onnx.rewrites.quantised.operators import write_quantised
+from tvm_ios.onnx.rewrites.quantised.operators import PRODUCTS, write_quantised
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
 from tvm_ios.onnx.rewrites.resize import explicit_sizes
 from tvm_ios.onnx.rewrites.split_constants import split_constants
@@ -290,6 +290,11 @@ def _name_all(work: Any) -> None:
 def _is_worth_folding(node: Any) -> bool | None:
     # A sequence is no constant.
     if node.op_type.startswith(("Sequence", "SplitToSequence", "Optional")):
+        return False
+    # Products keep their weights as integers; :func:`write_quantised` folds what else it writes.
+    if node.op_type == "DequantizeLinear" and any(
+        use.node.op_type in PRODUCTS for output in node.outputs for use in output.uses()
+    ):
         return False
     # Random values are not constants; everything else that reads only constants is one.
     return None if node.op_type.startswith("Random") or node.op_type == "Multinomial" else True

@@ -166,7 +166,9 @@ def _normalise_chain(graph: Any, node: Any) -> None:
     value = affine.source
     shape = (-1,) + (1,) * (len(value.shape) - 2)
     dtype = value.dtype.numpy()
-    for op_type, vector in (("Mul", affine.scale), ("Add", affine.shift)):
+    for op_type, vector, neutral in (("Mul", affine.scale, 1.0), ("Add", affine.shift, 0.0)):
+        if np.all(vector == neutral) and (op_type == "Add" or np.any(affine.shift)):
+            continue
         other = new_constant(
             graph, f"{result.name}.{op_type.lower()}", vector.astype(dtype).reshape(shape)
         )

@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.quantised.dequantised import PRODUCTS, know_scaled, product_of_scaled
 from tvm_ios.onnx.rewrites.quantised.integer_products import (
     conv_integer,
     matmul_integer,
@@ -102,14 +103,16 @@ def _dequantize(steps: Steps) -> None:
     if (constant(source) is None and source.dtype not in exact) or dtype not in _FLOATS:
         return
     scale, zero_point = (_along_axis(steps, value) for value in (scale, zero_point))
-    integers = centred(steps, source, zero_point)
-    result = multiplied(steps, integers, as_floats(steps, scale))
+    integers, scale = centred(steps, source, zero_point), as_floats(steps, scale)
+    result = multiplied(steps, integers, scale)
     array = constant(result)
     if array is not None:
         result = steps.number(array.astype(dtype.numpy()))
     elif dtype != ir.DataType.FLOAT:
         result = steps.op("Cast", result, to=int(dtype))
     result.dtype = dtype
+    if dtype == ir.DataType.FLOAT:
+        know_scaled(result, integers, scale)
     steps.stand_for(result)
 
 
@@ -208,6 +211,7 @@ def _is_number(zero_point: Any) -> bool:
 
 
 _OF_ONNX: Mapping[str, Callable[[Steps], None]] = {
+    **dict.fromkeys(PRODUCTS, product_of_scaled),
     "ConvInteger": conv_integer,
     "DequantizeLinear": _dequantize,
     "DynamicQuantizeLinear": _dynamic_quantize,
