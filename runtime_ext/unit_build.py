@@ -48,8 +48,8 @@ def build_units(
     memory = arrange(graph, units.functions)
 
     def source(members: tuple[int, ...]) -> UnitSource:
-        op = graph.operators[members[0]]
-        return memory.source(units.functions[members[0]], op.inputs, op.outputs)
+        op, first = graph.operators[members[0]], members[0]
+        return memory.source(units.functions[first], op.inputs, op.outputs, units.constants[first])
 
     def weights(members: tuple[int, ...]) -> list[Array]:
         return [constant.value.numpy() for constant in units.constants[members[0]]]

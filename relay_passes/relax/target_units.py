@@ -43,7 +43,7 @@ class RelaxUnits:
         """The function and layouts of a unit, of a chain or of merged units."""
         unit = self.prepared.outliner.piece(units)
         function = with_tir(unit.function, self.prepared.module)
-        return self._memory.source(function, unit.data, unit.outputs)
+        return self._memory.source(function, unit.data, unit.outputs, unit.constants)
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
         """What a schedule makes of the module."""

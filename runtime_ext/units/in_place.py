@@ -15,6 +15,7 @@ from typing import Any
 from tvm import relax
 
 from runtime_ext.kernels.relax_function import operator_name, static_shape
+from runtime_ext.units.integers import Bounds, integer_constant, integer_tensors
 from runtime_ext.units.layouts import tensor_layouts
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import NHWC, Layout, SliceLayout, physical_shape
@@ -38,18 +39,35 @@ class Arrangement:
         For each tensor that lies in another one, its part of that.
     in_place
         For each concatenation's result the operands that lie in it already.
+    integers
+        For each tensor the integers that it is known to hold.
     """
 
     layouts: tuple[Layout, ...]
     parts: Mapping[int, Part]
     in_place: Mapping[int, frozenset[int]]
+    integers: tuple[Bounds | None, ...]
 
-    def source(self, function: Any, data: Sequence[int], outputs: Sequence[int]) -> UnitSource:
+    def source(
+        self,
+        function: Any,
+        data: Sequence[int],
+        outputs: Sequence[int],
+        constants: Sequence[Any] = (),
+    ) -> UnitSource:
         """What a compiler needs of a unit that reads and makes these tensors."""
         layouts = tuple(self.layouts[t] for t in (*data, *outputs))
         there = frozenset[int]().union(*(self.in_place.get(t, ()) for t in outputs))
+        integers = tuple(self.integers[t] for t in data)
+        if any(integers):
+            integers += tuple(integer_constant(value.value.numpy()) for value in constants)
+            # Nothing is known of what is not given.
+            integers += (None,) * (len(function.params) - len(integers))
         return UnitSource(
-            function, layouts, frozenset(i for i, tensor in enumerate(data) if tensor in there)
+            function,
+            layouts,
+            frozenset(i for i, tensor in enumerate(data) if tensor in there),
+            integers if any(integers) else (),
         )
 
 
@@ -92,7 +110,7 @@ def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
         layouts[tensor] = SliceLayout(order, axis, place.begin, graph.tensors[place.of].shape[axis])
         parts[tensor] = Part(place.of, physical, place.begin, place.end)
     in_place = {join.output: join.in_place(places) for join in joins}
-    return Arrangement(tuple(layouts), parts, in_place)
+    return Arrangement(tuple(layouts), parts, in_place, integer_tensors(graph, functions))
 
 
 def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> Join | None:

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime_ext.kernels.generic import Generic, Scheduled
+from runtime_ext.kernels.integer_contraction import IntegerKernel
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from runtime_ext.kernels.spec import Spec
 from runtime_ext.kernels.winograd_convolution import WinogradKernel
+from runtime_ext.units.integers import Bounds
 from runtime_ext.units.values import Layout, SliceLayout
 from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
 
 #: What a kernel computes, or a library in the place of one.
-Workload = Spec | WinogradKernel | Generic | Scheduled | LibraryConvolution
+Workload = Spec | WinogradKernel | IntegerKernel | Generic | Scheduled | LibraryConvolution
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,14 @@ class UnitSource:
         which slice of a wider tensor it is.
     in_place
         Which data inputs of a concatenation lie in its output already.
+    integers
+        For each parameter the integers that it is known to hold; empty if nothing is known.
     """
 
     function: Any
     layouts: tuple[Layout, ...]
     in_place: frozenset[int] = frozenset()
+    integers: tuple[Bounds | None, ...] = ()
 
     @property
     def alone(self) -> UnitSource:

@@ -9,6 +9,7 @@ import tvm
 
 from runtime_ext.cpu.kernels.chain import chain
 from runtime_ext.cpu.kernels.contraction import contraction
+from runtime_ext.cpu.kernels.integer_contraction import integer_contraction, narrowing
 from runtime_ext.cpu.kernels.interleave import interleave
 from runtime_ext.cpu.kernels.interpolation import interpolation
 from runtime_ext.cpu.kernels.mean import mean
@@ -21,6 +22,7 @@ from runtime_ext.cpu.kernels.winograd_input import winograd_input
 from runtime_ext.cpu.kernels.winograd_output import winograd_output
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
+from runtime_ext.kernels.integer_contraction import IntegerContraction, Narrowing
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
     Chain,
@@ -50,11 +52,13 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Chain: chain,
     WinogradInput: winograd_input,
     WinogradOutput: winograd_output,
+    Narrowing: narrowing,
+    IntegerContraction: integer_contraction,
 }
 
 
 def build_kernel(
-    spec: Spec | WinogradKernel | Generic | Scheduled, key: str, target: Any, unit: VectorUnit
+    spec: Workload, key: str, target: Any, unit: VectorUnit
 ) -> tuple[Artefact, Any]:
     """Compile a kernel.
 
@@ -85,9 +89,7 @@ def build_kernel(
     return artefact, compiled
 
 
-def tir_of(
-    spec: Spec | WinogradKernel | Generic | Scheduled, target: Any, unit: VectorUnit
-) -> Phases:
+def tir_of(spec: Workload, target: Any, unit: VectorUnit) -> Phases:
     """The TIR of a kernel."""
     if isinstance(spec, (Generic, Scheduled)):
         return lower_generic(spec, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -143,18 +144,25 @@ class ContractionWriter:
 
     def _pixels(self, place: Place, x0: Index, run: TileRun) -> None:
         """A register tile: accumulate over the window and the input channels, then store."""
-        spec, code, lanes = self.spec, self.code, self.unit.lanes
-        vectors = spec.blocking.vectors
-        accumulators = code.accumulators(run.pixels * vectors, lanes)
-        for acc in accumulators:
-            code.store(acc, 0, constant(0.0, lanes), lanes)
-        begin, end = kernel_rows(code, spec.window, place.row)
-        if (begin, end) == (0, 1):
-            self._kernel_row(place, x0, run, 0, accumulators)
-        else:
-            with code.loop("ky", begin, end) as ky:
+
+        def accumulate(accumulators: list[Any]) -> None:
+            begin, end = kernel_rows(self.code, self.spec.window, place.row)
+            if (begin, end) == (0, 1):
+                self._kernel_row(place, x0, run, 0, accumulators)
+                return
+            with self.code.loop("ky", begin, end) as ky:
                 self._kernel_row(place, x0, run, ky, accumulators)
-        self._store(place, x0, run, accumulators)
+
+        self._store(place, x0, run, self.accumulated(run, accumulate))
+
+    def accumulated(self, run: TileRun, accumulate: Callable[[list[Any]], None]) -> list[Any]:
+        """The sums of a register tile in float32, of which ``accumulate`` is given zeros."""
+        code, lanes = self.code, self.unit.lanes
+        sums = code.accumulators(run.pixels * self.spec.blocking.vectors, lanes)
+        for total in sums:
+            code.store(total, 0, constant(0.0, lanes), lanes)
+        accumulate(sums)
+        return sums
 
     def _kernel_row(
         self, place: Place, x0: Index, run: TileRun, ky: Index, accumulators: list[Any]

@@ -19,7 +19,9 @@ class TileCode(Code):
     Parameters
     ----------
     shapes
-        Shapes of the buffers, which hold float32.
+        Shapes of the buffers.
+    dtypes
+        What they hold; without it float32.
 
     Attributes
     ----------
@@ -27,9 +29,15 @@ class TileCode(Code):
         The kernel's parameters, before the first and the last tile.
     """
 
-    def __init__(self, shapes: Sequence[PhysicalShape]) -> None:
+    def __init__(
+        self, shapes: Sequence[PhysicalShape], dtypes: Sequence[str] | None = None
+    ) -> None:
         super().__init__()
-        self.buffers = [tirx.decl_buffer(s, "float32", f"b{i}") for i, s in enumerate(shapes)]
+        types = dtypes or ["float32"] * len(shapes)
+        self.buffers = [
+            tirx.decl_buffer(shape, dtype, f"b{i}")
+            for i, (shape, dtype) in enumerate(zip(shapes, types, strict=True))
+        ]
         self._begin, self._end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
         self._count = 0
 
