@@ -20,10 +20,13 @@ class VectorUnit:
         float32 values in one vector register.
     registers
         Vector registers that the instruction set names.
+    pairs
+        Whether one instruction multiplies pairs of int16 and adds the products of each pair.
     """
 
     lanes: int
     registers: int
+    pairs: bool = False
 
     @staticmethod
     def of(target: Any) -> VectorUnit:
@@ -38,9 +41,9 @@ class VectorUnit:
                 'use {"kind": "llvm", "mcpu": ...}'
             )
         if target_has_features("avx512f", target):
-            return VectorUnit(lanes=16, registers=32)
+            return VectorUnit(16, registers=32, pairs=target_has_features("avx512bw", target))
         if target_has_features("avx", target):
-            return VectorUnit(lanes=8, registers=16)
+            return VectorUnit(8, registers=16, pairs=target_has_features("avx2", target))
         if target_has_features("neon", target):
             return VectorUnit(lanes=4, registers=32)
-        return VectorUnit(lanes=4, registers=16)
+        return VectorUnit(4, registers=16, pairs=target_has_features("sse2", target))
