@@ -7,11 +7,13 @@ from dataclasses import replace
 
 from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.cutter import Cutter, Recut
+from runtime_ext.kernels.integer_contraction import IntegerContraction
 from runtime_ext.kernels.library_convolution import CUDNN, LibraryConvolution
 from runtime_ext.kernels.spec import Contraction, Pooling, Spec
 from runtime_ext.kernels.winograd_convolution import WinogradInput
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.tuning_log.space import Space
+from runtime_ext.units.by_integers import by_integers
 from runtime_ext.units.by_library import by_library
 from runtime_ext.units.by_winograd import WinogradCutter, by_winograd
 from runtime_ext.units.chains import chained, is_chain
@@ -102,6 +104,28 @@ def winograd_plan(
     plan = _plan(draft, cutter, instead=kernels)
     is_winograd = (isinstance(kernel.spec, WinogradInput) for kernel in plan.kernels)
     return replace(plan, name=name) if any(is_winograd) else None
+
+
+def integer_plan(source: UnitSource, cutter: Cutter, name: str) -> UnitPlan | None:
+    """A unit with contractions of integers; None if it has none that are known to be.
+
+    Parameters
+    ----------
+    source, cutter
+        As of :func:`plan_unit`.
+    name
+        Of the plan.
+    """
+    draft = drafted(source.function, source.layouts, source.in_place)
+
+    def kernels(spec: Spec, order: tuple[int, ...], _: tuple[int, ...]) -> Kernels | None:
+        if isinstance(spec, Contraction):
+            return by_integers(spec, order, draft.storages, source.integers, cutter)
+        return None
+
+    plan = _plan(draft, cutter, instead=kernels)
+    is_integer = (isinstance(kernel.spec, IntegerContraction) for kernel in plan.kernels)
+    return replace(plan, name=name) if any(is_integer) else None
 
 
 def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, UnitPlan]:

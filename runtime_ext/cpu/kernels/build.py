@@ -22,7 +22,7 @@ from runtime_ext.cpu.kernels.winograd_input import winograd_input
 from runtime_ext.cpu.kernels.winograd_output import winograd_output
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
-from runtime_ext.kernels.integer_contraction import IntegerContraction, Narrowing
+from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel, Narrowing
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
     Chain,
@@ -39,6 +39,7 @@ from runtime_ext.kernels.spec import (
 )
 from runtime_ext.kernels.winograd_convolution import WinogradInput, WinogradKernel, WinogradOutput
 
+_Kernel = Spec | WinogradKernel | IntegerKernel | Generic | Scheduled
 #: Who writes a spec of one phase, as a PrimFunc of its tiles, and how many tiles there are.
 _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Contraction: contraction,
@@ -57,9 +58,7 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
 }
 
 
-def build_kernel(
-    spec: Workload, key: str, target: Any, unit: VectorUnit
-) -> tuple[Artefact, Any]:
+def build_kernel(spec: _Kernel, key: str, target: Any, unit: VectorUnit) -> tuple[Artefact, Any]:
     """Compile a kernel.
 
     Returns
@@ -89,7 +88,7 @@ def build_kernel(
     return artefact, compiled
 
 
-def tir_of(spec: Workload, target: Any, unit: VectorUnit) -> Phases:
+def tir_of(spec: _Kernel, target: Any, unit: VectorUnit) -> Phases:
     """The TIR of a kernel."""
     if isinstance(spec, (Generic, Scheduled)):
         return lower_generic(spec, target)

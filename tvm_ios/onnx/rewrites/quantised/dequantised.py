@@ -10,6 +10,7 @@ import numpy as np
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.quantised.integer_products import keep_sums_exact
+from tvm_ios.onnx.rewrites.quantised.integers import clipped
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: What adds up products of two tensors.
@@ -29,17 +30,20 @@ class ScaledIntegers:
         The integers, a value of the graph.
     scale
         What they are multiplied by: of a shape that broadcasts over them.
+    limits
+        The least and the largest that they can be.
     """
 
     values: Any
     scale: Array
+    limits: tuple[float, float]
 
 
-def know_scaled(result: Any, values: Any, scale: Any) -> None:
+def know_scaled(result: Any, values: Any, scale: Any, limits: tuple[float, float]) -> None:
     """Remember the integers of which a tensor is the product, if their scale is known."""
     array = constant(scale)
     if array is not None:
-        result.meta[_SCALED] = ScaledIntegers(values, np.asarray(array, np.float32))
+        result.meta[_SCALED] = ScaledIntegers(values, np.asarray(array, np.float32), limits)
 
 
 def product_of_scaled(steps: Steps) -> None:
@@ -77,10 +81,51 @@ def product_of_scaled(steps: Steps) -> None:
 
 def _scaled(value: Any) -> ScaledIntegers | None:
     """What is known of a tensor; a constant stands behind an identity."""
-    maker = value.producer()
+    maker = None if value is None else value.producer()
     if maker is not None and maker.op_type == "Identity":
         value = maker.inputs[0]
-    return value.meta.get(_SCALED)
+    return None if value is None else value.meta.get(_SCALED)
+
+
+def move_scaled(steps: Steps) -> bool:
+    """An operator that chooses among elements, as one of the integers that its input is made of.
+
+    Its result knows its integers in turn, so that what rounds it again has nothing to do.
+    """
+    node = steps.node
+    operands = len(node.inputs) if node.op_type == "Concat" else 1
+    parts = [part for part in map(_scaled, node.inputs[:operands]) if part is not None]
+    scales = {part.scale.item() if part.scale.size == 1 else 0.0 for part in parts}
+    if len(parts) < operands or len(node.outputs) != 1 or len(scales) > 1 or not min(scales) > 0:
+        return False
+    values = [part.values for part in parts]
+    moved = steps.op(node.op_type, *values, *node.inputs[operands:], **steps.attributes)
+    moved.shape, moved.dtype = node.outputs[0].shape, node.outputs[0].dtype
+    scale = steps.number(parts[0].scale)
+    result = steps.op("Mul", moved, scale)
+    lows, highs = zip(*(part.limits for part in parts), strict=True)
+    know_scaled(result, moved, scale, (min(lows), max(highs)))
+    steps.stand_for(result)
+    return True
+
+
+def requantised(steps: Steps, value: Any, scale: Any, limits: tuple[float, float]) -> Any:
+    """A tensor divided by a scale, rounded and clipped: integers that floats hold.
+
+    What was made of integers by the same scale is these again; parts that are joined are rounded
+    one by one, so that each is made where it is computed.
+    """
+    scaled, divisor = _scaled(value), constant(scale)
+    number = None if divisor is None or divisor.size != 1 else divisor.item()
+    if scaled is not None and scaled.scale.size == 1 and scaled.scale.item() == number:
+        inside = limits[0] <= scaled.limits[0] and scaled.limits[1] <= limits[1]
+        return scaled.values if inside else clipped(steps, scaled.values, limits)
+    maker = value.producer()
+    joined = maker is not None and maker.op_type == "Concat" and len(value.uses()) == 1
+    if joined and number is not None and not value.is_graph_output():
+        parts = [requantised(steps, part, scale, limits) for part in maker.inputs]
+        return steps.op("Concat", *parts, axis=maker.attributes["axis"].value)
+    return clipped(steps, steps.op("Round", steps.op("Div", value, scale)), limits)
 
 
 def _is_plain(steps: Steps) -> bool:

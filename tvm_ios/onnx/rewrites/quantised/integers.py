@@ -144,17 +144,25 @@ def _converted(steps: Steps, value: Any) -> Any:
 def rounded(steps: Steps, numbers: Any, zero_point: Any, dtype: Any) -> Any:
     """Numbers rounded, half to even, plus a zero point, within the limits of an integer type."""
     nearest = steps.op("Round", numbers)
-    least, most = LIMITS[dtype]
-    zero = _numbers(zero_point)
-    if zero is not None and zero.size == 1:
+    limits = limits_of(zero_point, dtype)
+    if limits is not None:
         # Before the zero point is added, so that what reads this need not take it off again.
-        within = _clipped(steps, nearest, least - zero.item(), most - zero.item())
-        return hold(steps, within, zero_point, dtype)
+        return hold(steps, clipped(steps, nearest, limits), zero_point, dtype)
     origin = as_floats(steps, zero_point)
-    within = _clipped(steps, steps.op("Add", nearest, origin), least, most)
-    return hold(steps, steps.op("Sub", within, origin), zero_point, dtype)
+    inside = clipped(steps, steps.op("Add", nearest, origin), LIMITS[dtype])
+    return hold(steps, steps.op("Sub", inside, origin), zero_point, dtype)
 
 
-def _clipped(steps: Steps, numbers: Any, least: float, most: float) -> Any:
-    bounds = (steps.number(np.array(bound, np.float32)) for bound in (least, most))
+def limits_of(zero_point: Any, dtype: Any) -> tuple[float, float] | None:
+    """The limits of an integer type less a zero point, where this is one known number."""
+    zero = _numbers(zero_point)
+    if zero is None or zero.size != 1:
+        return None
+    least, most = LIMITS[dtype]
+    return least - zero.item(), most - zero.item()
+
+
+def clipped(steps: Steps, numbers: Any, limits: tuple[float, float]) -> Any:
+    """Numbers within two limits."""
+    bounds = (steps.number(np.array(bound, np.float32)) for bound in limits)
     return steps.op("Clip", numbers, *bounds)

@@ -6,6 +6,7 @@ What is rounded is rounded half to even, and saturates; sums of products of inte
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,13 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.quantised.dequantised import PRODUCTS, know_scaled, product_of_scaled
+from tvm_ios.onnx.rewrites.quantised.dequantised import (
+    PRODUCTS,
+    know_scaled,
+    move_scaled,
+    product_of_scaled,
+    requantised,
+)
 from tvm_ios.onnx.rewrites.quantised.integer_products import (
     conv_integer,
     matmul_integer,
@@ -27,6 +34,7 @@ from tvm_ios.onnx.rewrites.quantised.integers import (
     held,
     hold,
     is_number,
+    limits_of,
     multiplied,
     rounded,
     with_axis,
@@ -53,6 +61,8 @@ _MOVES = frozenset(
     }
 )
 
+#: Those that do so with floats, too, whatever their order is multiplied by.
+_SCALED_MOVES = _MOVES - {"Gather"} | {"Concat"}
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 
 
@@ -69,6 +79,8 @@ def write_quantised(graph: Any, node: Any, opset: int) -> None:
         operators[node.op_type](Steps(graph, node, opset))
     elif node.op_type == "Mul" and any(map(is_number, node.inputs)):
         _multiply(Steps(graph, node, opset))
+    elif node.op_type in _SCALED_MOVES and move_scaled(Steps(graph, node, opset)):
+        pass
     elif node.inputs and node.inputs[0] is not None and held(node.inputs[0]) is not None:
         steps = Steps(graph, node, opset)
         if node.op_type in _MOVES and len(node.outputs) == 1:
@@ -91,7 +103,12 @@ def _quantize(steps: Steps) -> None:
     if node.attributes.get_int("precision", 0) not in (0, int(ir.DataType.FLOAT)):
         return
     scale, zero_point = (_along_axis(steps, value) for value in (scale, zero_point))
-    steps.stand_for(rounded(steps, steps.op("Div", source, scale), zero_point, dtype))
+    limits = limits_of(zero_point, dtype)
+    if limits is None:
+        steps.stand_for(rounded(steps, steps.op("Div", source, scale), zero_point, dtype))
+    else:
+        values = requantised(steps, source, scale, limits)
+        steps.stand_for(hold(steps, values, zero_point, dtype))
 
 
 def _dequantize(steps: Steps) -> None:
@@ -112,7 +129,8 @@ def _dequantize(steps: Steps) -> None:
         result = steps.op("Cast", result, to=int(dtype))
     result.dtype = dtype
     if dtype == ir.DataType.FLOAT:
-        know_scaled(result, integers, scale)
+        limits = limits_of(zero_point, source.dtype) if source.dtype in LIMITS else None
+        know_scaled(result, integers, scale, limits or (-inf, inf))
     steps.stand_for(result)
 
 
