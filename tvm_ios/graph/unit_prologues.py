@@ -7,6 +7,8 @@ from tvm_ios.graph.unit_partition import Partition
 
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
 _ROUND = frozenset({"round"})
+#: What makes no other numbers than it reads.
+_CHOOSE = frozenset({"concat", "max_pool2d", "reshape"})
 _VIEWS = frozenset({"slice", "reshape"})
 
 
@@ -22,6 +24,39 @@ def take_prologues(partition: Partition) -> None:
             path = _path_adjustment(partition, op) or _activation_before(partition, op)
             if path:
                 partition.join(op, *path)
+
+
+def take_scales(partition: Partition) -> None:
+    """A sum takes the products of rounded values with numbers that it alone reads.
+
+    So what is rounded, and is read as it is by convolutions, is stored only so.
+    """
+    for op in range(len(partition.graph)):
+        if not partition.is_sum(op):
+            continue
+        for source in partition.sources(op):
+            if source is None or partition.op(source).kind != "multiply":
+                continue
+            scaled = partition.reader(source) == op and partition.alone(source)
+            if scaled and _is_rounded(partition, partition.op(source).inputs[0]):
+                partition.join(source, op)
+
+
+def _is_rounded(partition: Partition, tensor: int) -> bool:
+    """Whether a tensor is of rounded values within limits, perhaps joined or pooled."""
+    makers = [partition.graph.producer[tensor]]
+    while makers:
+        op = makers.pop()
+        if op is None:
+            return False
+        kind, inputs = partition.op(op).kind, partition.op(op).inputs
+        if kind in _CHOOSE:
+            makers += [partition.graph.producer[read] for read in inputs]
+            continue
+        before = partition.graph.producer[inputs[0]]
+        if kind != "clip" or before is None or partition.op(before).kind not in _ROUND:
+            return False
+    return True
 
 
 def take_views(partition: Partition) -> None:

@@ -20,7 +20,12 @@ from tvm_ios.graph.operators import (
     is_pointwise,
 )
 from tvm_ios.graph.unit_partition import Partition, is_acyclic
-from tvm_ios.graph.unit_prologues import activation_read_by, take_prologues, take_views
+from tvm_ios.graph.unit_prologues import (
+    activation_read_by,
+    take_prologues,
+    take_scales,
+    take_views,
+)
 
 _ELEMENT_WISE = ACTIVATIONS | ARITHMETIC
 _CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split", "round"}
@@ -41,6 +46,8 @@ def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
     - Any other operator, a chain of sums being one, with the cheap ones (element-wise, reshape,
       softmax, split) that follow it, whatever numbers these read too. So what is quantised goes
       with what makes it, and the limits of what is rounded are no activation before a convolution.
+    - A sum with the products of rounded values and numbers that it alone reads (residual sums of
+      quantised networks).
     - A slice or reshape that a dense layer alone reads goes with it, if nothing else took it.
     """
     groups = _grouped(graph, cells=True)
@@ -54,6 +61,7 @@ def _grouped(graph: OpGraph, cells: bool) -> list[list[int]]:
     _exits(partition)
     _epilogues(partition)
     _sums(partition)
+    take_scales(partition)
     if cells:
         _cells(partition)
     take_prologues(partition)
