@@ -10,6 +10,8 @@
     The CPU as a device: programs are timed on the native executor.
 ``hierarchy.py``
     This machine's CPU as a memory hierarchy, read at run time.
+``integer_forms.py``
+    Units whose contractions are of integers, as quantised models have them, on an x86 CPU.
 ``kernel_timer.py``
     Time blockings of one contraction side by side, on as many lanes as will run them.
 ``linker.py``

@@ -20,6 +20,8 @@ Nothing here knows a unit or a device's instructions.
     Functions of Relax that are built, side by side in threads, and with errors in between.
 ``generic.py``
     Any operator that Relax legalises: TVM's own code, with a plain schedule.
+``integer_contraction.py``
+    Contractions of small integers: pairs of products are added up in one instruction, exactly.
 ``interpolator.py``
     What images enlarged by whole factors have at one input pixel, for any device.
 ``library_convolution.py``

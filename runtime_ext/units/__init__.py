@@ -1,5 +1,7 @@
 """From a unit, a Relax function of a few operators, to descriptions of kernels for any device.
 
+``by_integers.py``
+    Contractions of integers: which these are, and the two kernels that compute one.
 ``by_library.py``
     Convolutions that a kernel library computes: which these are, and what is left to do after.
 ``by_winograd.py``
@@ -12,6 +14,8 @@
     From a kernel under construction to its description: the code is written from that alone.
 ``in_place.py``
     Which tensors lie in others, so that concatenations need not be computed.
+``integers.py``
+    Which tensors hold small integers: what is rounded and clipped, and what moves such values.
 ``kernel_draft.py``
     Kernels under construction: buffers are still the unit's, axes still the model's.
 ``layouts.py``

@@ -20,9 +20,9 @@ pytest.importorskip("onnxruntime")
 
 #: Units of each; what is element-wise is computed with what is before it.
 UNITS = {
-    "static, Q/DQ, per tensor": 13,
-    "static, Q/DQ, per channel": 13,
-    "static, QOperator": 13,
+    "static, Q/DQ, per tensor": 12,
+    "static, Q/DQ, per channel": 12,
+    "static, QOperator": 12,
     "dynamic, MatMulInteger": 37,
     "dynamic, ConvInteger": 66,
 }
@@ -55,3 +55,15 @@ def prepare_units(model: onnx.ModelProto) -> str:
     from tvm_ios.graph.units import form_units
 
     return form_units(graph_from_onnx(model, already_simplified=True)).fingerprint
+
+
+def test_joins_and_pools_are_of_integers_and_sums_read_them_so(tmp_path: Path) -> None:
+    from tests.quantised_models import models
+
+    model = simplify(onnx.load(models()["static, Q/DQ, per channel"](tmp_path)))
+    kinds = {op.kind for op in prepare(import_onnx(model), "quantised").units.operators}
+    assert {"concat", "max_pool2d"} <= kinds
+    # The second operand of the sum is what a convolution before it makes, scaled there or here.
+    (total,) = (kind for kind in kinds if "+add+" in kind)
+    assert total.startswith("multiply+")
+    assert total.endswith("add+divide+round+clip")

@@ -8,6 +8,8 @@
     Two kernels as one, of which the second alone reads what the first makes.
 ``contraction.py``
     Convolutions and matrix products: a register tile of pixels by channels, inputs broadcast.
+``integer_contraction.py``
+    Contractions of integers on x86: a register tile as of floats, two products an instruction.
 ``interleave.py``
     Interleave groups of channels in registers: vectors in, shuffled vectors out.
 ``interpolation.py``
