@@ -9,6 +9,7 @@ import pytest
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.kernels.integer_contraction import IntegerContraction
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import AVX512, compiler, make_unit, reference, run_unit, shape_of
@@ -30,8 +31,8 @@ def conv(
     """A convolution whose sums are scaled, rounded and clipped."""
 
     def body(emit: Any, x: Any, weight: Any, scale: Any) -> Any:
-        options = {"padding": pad, "groups": groups, "strides": stride}
-        value = emit(op.multiply(emit(op.nn.conv2d(x, weight, **options)), scale))
+        total = emit(op.nn.conv2d(x, weight, strides=stride, padding=pad, groups=groups))
+        value = emit(op.multiply(total, scale))
         return op.minimum(emit(op.round(value)), relax.const(127.0, "float32"))
 
     weights = (out, data[1] // groups, kernel, kernel)
@@ -163,5 +164,6 @@ def test_avx512(tmp_path: Any, options: Any, name: str, instruction: str) -> Non
     source = source_of(conv((1, 16, 9, 11), 32, pad=1), NHWC, (BYTES, WEIGHTS))
     unit = kernels.compile_rkernels({"u": source}, only={"u": name})["u"][name]
     spec = kernels.workload(unit.code.calls[1].symbol)
+    assert isinstance(spec, IntegerContraction)
     _, module = build_kernel(spec, "k", kernels.target, VectorUnit.of(kernels.target))
     assert instruction in module.inspect_source("asm")

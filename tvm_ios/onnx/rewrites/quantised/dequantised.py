@@ -53,8 +53,8 @@ def product_of_scaled(steps: Steps) -> None:
     what is computed with the integers before and after needs no scale in between.
     """
     node = steps.node
-    data, weight, *rest = (*node.inputs, None)[:3]
-    bias = rest[0]
+    given: list[Any] = [*node.inputs, None]
+    data, weight, bias = given[:3]
     of_data, of_weight = _scaled(data), _scaled(weight)
     if of_data is None or of_weight is None or not _is_plain(steps):
         return
@@ -63,7 +63,7 @@ def product_of_scaled(steps: Steps) -> None:
         return
     factor = of_data.scale.reshape(()) * scale
     inputs = [of_data.values, of_weight.values]
-    whole = None if bias is None else _integer_bias(bias)
+    whole = None if bias is None else _integer_bias(bias, factor)
     if whole is not None:
         inputs.append(steps.number(whole))
     total = steps.op(node.op_type, *inputs, **steps.attributes)
@@ -71,11 +71,7 @@ def product_of_scaled(steps: Steps) -> None:
     keep_sums_exact(total.producer())
     result = steps.op("Mul", total, steps.number(factor))
     if bias is not None and whole is None:
-        channels = [-1] + [1] * (len(weight.shape) - 2) if node.op_type == "Conv" else [-1]
-        array = constant(bias)
-        result = steps.op(
-            "Add", result, bias if array is None else steps.number(array.reshape(channels))
-        )
+        result = steps.op("Add", result, _along_channels(steps, bias, len(weight.shape)))
     steps.stand_for(result)
 
 
@@ -120,9 +116,9 @@ def requantised(steps: Steps, value: Any, scale: Any, limits: tuple[float, float
     if scaled is not None and scaled.scale.size == 1 and scaled.scale.item() == number:
         inside = limits[0] <= scaled.limits[0] and scaled.limits[1] <= limits[1]
         return scaled.values if inside else clipped(steps, scaled.values, limits)
-    maker = value.producer()
-    joined = maker is not None and maker.op_type == "Concat" and len(value.uses()) == 1
-    if joined and number is not None and not value.is_graph_output():
+    maker, is_number = value.producer(), number is not None
+    alone = len(value.uses()) == 1 and not value.is_graph_output()
+    if maker is not None and maker.op_type == "Concat" and alone and is_number:
         parts = [requantised(steps, part, scale, limits) for part in maker.inputs]
         return steps.op("Concat", *parts, axis=maker.attributes["axis"].value)
     return clipped(steps, steps.op("Round", steps.op("Div", value, scale)), limits)
@@ -162,10 +158,13 @@ def _along_channels(steps: Steps, bias: Any, rank: int) -> Any:
     return steps.number(array.reshape(extents))
 
 
-def _integer_bias(bias: Any) -> Array | None:
+def _integer_bias(bias: Any, factor: Array) -> Array | None:
     """A bias as integers of the sum's scale, where it was dequantised from such."""
     scaled = _scaled(bias)
     array = None if scaled is None else constant(scaled.values)
-    if array is None or np.abs(array).max(initial=0) >= _EXACT:
+    if scaled is None or array is None or np.abs(array).max(initial=0) >= _EXACT:
         return None
-    return array
+    same = scaled.scale.size in (1, factor.size) and np.allclose(
+        scaled.scale.reshape(-1), factor.reshape(-1), rtol=1e-6, atol=0
+    )
+    return array if same else None
