@@ -53,12 +53,12 @@ class Code:
         self.store(buffer, 0, value, lanes)
         return load(buffer, 0, lanes)
 
-    def accumulators(self, count: int, lanes: int, dtype: str = "float32") -> list[Any]:
+    def accumulators(self, count: int, lanes: int) -> list[Any]:
         """Allocate vectors that stay in registers.
 
         One buffer each: TVM moves a local buffer of 1 KiB or more from the stack to the heap.
         """
-        buffers = [tirx.decl_buffer((lanes,), dtype, f"acc{i}") for i in range(count)]
+        buffers = [tirx.decl_buffer((lanes,), "float32", f"acc{i}") for i in range(count)]
         for buffer in buffers:
             self.append(tirx.AllocBuffer(buffer))
         return buffers

@@ -40,7 +40,7 @@ def to_run(page: Path) -> list[Command]:
 #: Searches on described devices take a second; the slow tests run them too, among their page's.
 QUICK = (
     "tvm-ios models",
-    "tvm-ios stats inception_block --json",
+    "tvm-ios stats lstm_small --json",
     "tvm-ios schedule inception_block --cost v100",
     "tvm-ios schedule squeezenet --pareto",
 )

@@ -71,8 +71,9 @@ class _Writer(ContractionWriter):
     def accumulated(self, run: TileRun, accumulate: Any) -> list[Any]:
         code, lanes = self.code, self.unit.lanes
         count = run.pixels * self.spec.blocking.vectors
-        sums = code.accumulators(count, lanes, "int32")
+        sums = [tirx.decl_buffer((lanes,), "int32", f"sum{i}") for i in range(count)]
         for total in sums:
+            code.append(tirx.AllocBuffer(total))
             code.store(total, 0, broadcast(tirx.IntImm("int32", 0), lanes), lanes)
         accumulate(sums)
         results = code.accumulators(count, lanes)
