@@ -151,7 +151,8 @@ def _bundle(scratch: Scratch, path: Path) -> None:
 def _results(scratch: Scratch, path: Path) -> None:
     scratch.provide("model.onnx")
     path.mkdir()
-    scratch.tvm_ios("schedule", "model.onnx", "-o", f"{path.name}/schedule.json")
+    measured = ("--cost", "measured", "--max-measurements", "12")
+    scratch.tvm_ios("schedule", "model.onnx", *measured, "-o", f"{path.name}/schedule.json")
 
 
 def _sweep(scratch: Scratch, path: Path) -> None:
