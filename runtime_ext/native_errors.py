@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
@@ -44,12 +45,24 @@ class RequestsError(UserError):
     """
 
     def __init__(
-        self, results: Sequence[Mapping[str, Array] | None], errors: Mapping[int, Exception]
+        self,
+        message: str,
+        results: Sequence[Mapping[str, Array] | None] = (),
+        errors: Mapping[int, Exception] = MappingProxyType({}),
     ) -> None:
+        super().__init__(message)
         self.results, self.errors = tuple(results), dict(errors)
+
+    @classmethod
+    def of(
+        cls, results: Sequence[Mapping[str, Array] | None], errors: Mapping[int, Exception]
+    ) -> RequestsError:
+        """The error that names the first request that failed."""
         first = min(errors)
         others = f", and {len(errors) - 1} others failed" if len(errors) > 1 else ""
-        super().__init__(
+        return cls(
             f"request {first} of {len(results)} (counted from 0) failed: {errors[first]}{others}; "
-            "the outputs of those that did not are in `results` of this error"
+            "the outputs of those that did not are in `results` of this error",
+            results,
+            errors,
         )

@@ -176,7 +176,7 @@ class SessionPool:
                 errors[place] = error
         if errors:
             results = [None if n in errors else f.result() for n, f in enumerate(futures)]
-            raise RequestsError(results, errors)
+            raise RequestsError.of(results, errors)
         return [future.result() for future in futures]
 
     def close(self) -> None:
