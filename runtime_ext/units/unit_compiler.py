@@ -86,7 +86,8 @@ class UnitCompiler(ABC):
         progress
             Called with kernels done and all of them, after each.
         """
-        forms = self.compile_forms(units, progress)
+        plans = {name: tuple(self._plan(source).values()) for name, source in units.items()}
+        forms = self._compile_different(plans, progress)
         return {name: self._kept[compiled_forms[-1].key] for name, compiled_forms in forms.items()}
 
     def compile_forms(
@@ -103,6 +104,12 @@ class UnitCompiler(ABC):
             name: (*self._measured_plans(source).values(), *self._plan(source).values())
             for name, source in units.items()
         }
+        return self._compile_different(plans, progress)
+
+    def _compile_different(
+        self, plans: Mapping[str, Sequence[UnitPlan]], progress: Steps | None
+    ) -> dict[str, tuple[CompiledUnit, ...]]:
+        """For each unit its forms of different code; the last one is the default."""
         self._compile_plans((plan for forms in plans.values() for plan in forms), progress)
         result: dict[str, tuple[CompiledUnit, ...]] = {}
         for name, forms in plans.items():

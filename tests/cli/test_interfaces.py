@@ -22,7 +22,8 @@ def test_outputs_are_those_that_onnx_defines(what: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ["--lanes", 1, "--policy", "ios-both", "--json"]
     document = tvm_ios_process("optimize", path, "-o", out, *options, brief=True).json
-    assert [row["policy"] for row in document["policies"]] == ["tvm", "sequential", "ios-both"]
+    assert {row["policy"] for row in document["policies"]} >= {"tvm", "sequential"}
+    assert "ios-both" in document["outcomes"]
     np.savez(tmp_path / "x.npz", **feeds)
     done = tvm_ios("run", out, "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz")
     assert done.code == 0, done.stderr

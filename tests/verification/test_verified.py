@@ -20,6 +20,8 @@ from tvm_ios.api import optimize
 from tvm_ios.api.optimized import Optimized
 from tvm_ios.contest import contest
 from tvm_ios.contest.outputs import VerificationError, Verify
+from tvm_ios.ios.lazy import Budget
+from tvm_ios.policies.policy import Limits
 
 pytest.importorskip("onnxruntime")
 
@@ -38,7 +40,8 @@ def optimized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Optimize:
         return optimize(
             tmp_path / "model.onnx",
             tmp_path / "out",
-            options=SearchOptions(lanes=1),
+            # What would gain nothing has a program, too.
+            options=SearchOptions(lanes=1, limits=Limits(budget=Budget(12, everything=True))),
             policies=policies,
             verify=verify,
         )
