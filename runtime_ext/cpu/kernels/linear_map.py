@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from runtime_ext.kernels.code import Code, constant
+from runtime_ext.kernels.code import Code, constant, load
 from tvm_ios.program.winograd import Matrix
 
 #: A vector, or None for zeros.
 Value = Any
+#: Gives a coefficient in every lane.
+Coefficient = Callable[[Fraction], Any]
+
+
+class CoefficientTable:
+    """The coefficients of a matrix as vectors in memory, to be read where they are used.
+
+    As constants they would be kept in registers outside of all loops of a kernel, also of those
+    that need the registers for sums.
+
+    Parameters
+    ----------
+    code
+        Gets what stores them.
+    matrix
+        Whose columns, but for the first and last, belong to pairs.
+    elements
+        How many elements of the memory are for others.
+    lanes
+        Of a vector.
+
+    Attributes
+    ----------
+    memory
+        It has to be written between uses, or compilers see that its values are constants.
+    """
+
+    def __init__(self, code: Code, matrix: Matrix, elements: int, lanes: int) -> None:
+        coefficients = sorted({c for column in _pairs(matrix) for c in column} - {0, 1, -1})
+        self.memory = code.on_stack(elements + len(coefficients) * lanes)
+        self._places = {c: elements + at * lanes for at, c in enumerate(coefficients)}
+        for coefficient, place in self._places.items():
+            code.store(self.memory, place, constant(float(coefficient), lanes), lanes)
+
+    def coefficient(self, lanes: int) -> Coefficient:
+        """Reads them, as vectors of so many lanes or fewer."""
+        return lambda value: (
+            load(self.memory, self._places[value], lanes)
+            if value in self._places
+            else constant(float(value), lanes)
+        )
 
 
 def paired_rows(code: Code, matrix: Matrix, values: Sequence[Value], lanes: int) -> list[Value]:
@@ -32,21 +73,29 @@ def paired_rows(code: Code, matrix: Matrix, values: Sequence[Value], lanes: int)
     return results
 
 
-def paired_columns(code: Code, matrix: Matrix, values: Sequence[Value], lanes: int) -> list[Value]:
+def paired_columns(
+    code: Code, matrix: Matrix, values: Sequence[Value], lanes: int, table: CoefficientTable
+) -> list[Value]:
     """The product with a matrix whose columns, but for the first and last, belong to pairs."""
     size = len(values)
     terms: list[Value] = [values[0]]
-    columns: list[tuple[Fraction, ...]] = [tuple(row[0] for row in matrix)]
     for at in range(1, size - 1, 2):
-        first, second = (tuple(row[k] for row in matrix) for k in (at, at + 1))
         terms.append(_kept(code, _sum(values[at], values[at + 1]), lanes))
-        columns.append(tuple((a + b) / 2 for a, b in zip(first, second, strict=True)))
         terms.append(_kept(code, _difference(values[at], values[at + 1]), lanes))
-        columns.append(tuple((a - b) / 2 for a, b in zip(first, second, strict=True)))
     terms.append(values[-1])
-    columns.append(tuple(row[-1] for row in matrix))
-    rows = zip(*columns, strict=True)
-    return [_combined(code, row, terms, lanes) for row in rows]
+    rows = zip(*_pairs(matrix), strict=True)
+    return [_combined(code, row, terms, lanes, table.coefficient(lanes)) for row in rows]
+
+
+def _pairs(matrix: Matrix) -> list[tuple[Fraction, ...]]:
+    """The columns of a matrix, of each pair half the sum and half the difference."""
+    columns = list(zip(*matrix, strict=True))
+    result = [columns[0]]
+    for at in range(1, len(columns) - 1, 2):
+        pair = list(zip(columns[at], columns[at + 1], strict=True))
+        result.append(tuple((a + b) / 2 for a, b in pair))
+        result.append(tuple((a - b) / 2 for a, b in pair))
+    return [*result, columns[-1]]
 
 
 def operations(matrix: Matrix, *, by_rows: bool) -> int:
@@ -63,19 +112,24 @@ def operations(matrix: Matrix, *, by_rows: bool) -> int:
 
 
 def _combined(
-    code: Code, coefficients: Sequence[Fraction], values: Sequence[Value], lanes: int
+    code: Code,
+    coefficients: Sequence[Fraction],
+    values: Sequence[Value],
+    lanes: int,
+    coefficient: Coefficient | None = None,
 ) -> Value:
     """The sum of values times coefficients; it begins with what needs no multiplication."""
+    of = coefficient or (lambda value: constant(float(value), lanes))
     terms = [(c, v) for c, v in zip(coefficients, values, strict=True) if c and v is not None]
     terms.sort(key=lambda term: (term[0] != 1, term[0] != -1))
     total = None
-    for coefficient, value in terms:
-        if coefficient == 1:
+    for factor, value in terms:
+        if factor == 1:
             total = value if total is None else total + value
-        elif coefficient == -1 and total is not None:
+        elif factor == -1 and total is not None:
             total = total - value
         else:
-            product = value * constant(float(coefficient), lanes)
+            product = value * of(factor)
             total = product if total is None else total + product
     return _kept(code, total, lanes)
 

@@ -31,21 +31,29 @@ def winograd_input(spec: WinogradInput, unit: VectorUnit) -> tuple[Any, int]:
     with code.tiles(spec.tiles.batch * rows * chunks) as tile:
         line, part = divide(code, "line", tile, chunks, spec.tiles.batch * rows)
         image, row = divide(code, "image", line, rows, spec.tiles.batch)
-        writer = _Writer(spec, code, image, row, code.bind("first", line * columns))
-        code.blocks(part, spec.tiles.channels, chunk, lambda c, n: writer.chunk(c, n, unit.lanes))
+        writer = _Writer(spec, code, image, row, code.bind("first", line * columns), unit.lanes)
+        code.blocks(part, spec.tiles.channels, chunk, writer.chunk)
     return code.kernel()
 
 
 class _Writer:
     def __init__(
-        self, spec: WinogradInput, code: TileCode, image: Index, row: Index, first: Index
+        self,
+        spec: WinogradInput,
+        code: TileCode,
+        image: Index,
+        row: Index,
+        first: Index,
+        lanes: int,
     ) -> None:
         self.spec, self.code, self.buffers = spec, code, code.buffers
-        self.image, self.row, self.first = image, row, first
+        self.image, self.row, self.first, self.lanes = image, row, first, lanes
         self.reading = spec.tiles.reading
         self.rows = kernel_rows(code, self.reading, row)
+        #: A tile after the transform of its rows.
+        self.halfway = code.on_stack(spec.tiles.filtering.size**2 * lanes)
 
-    def chunk(self, begin: Index, count: int, lanes: int) -> None:
+    def chunk(self, begin: Index, count: int) -> None:
         """Some channels of all tiles of the row."""
         code = self.code
         for run in row_runs(self.reading, 1):
@@ -54,55 +62,48 @@ class _Writer:
                 def write(at: Index, width: int, x: Index = x, run: TileRun = run) -> None:
                     self._vector(x, run, code.bind("channel", begin + at), width)
 
-                code.vectors(count, lanes, write)
+                code.vectors(count, self.lanes, write)
 
     def _vector(self, x: Index, run: TileRun, channel: Index, lanes: int) -> None:
         """A vector of channels of a tile: its rows are transformed first, then its columns."""
-        spec, code = self.spec, self.code
+        spec, code, halfway = self.spec, self.code, self.halfway
         tiles, size = spec.tiles, spec.tiles.filtering.size
-        lines = [self._line(i, x, run, channel, lanes) for i in range(size)]
+        with code.loop("i", 0, size) as i:
+            self._line(i, x, run, channel, lanes)
         number = code.bind("number", self.first + x)
         block, place = divide(code, "block", number, tiles.block, tiles.blocks)
         origin = (block * tiles.positions * tiles.block + place) * tiles.channels + channel
         origin = code.bind("origin", origin)
-        for j in range(size):
-            values = [line[j] for line in lines]
-            results = paired_rows(code, tiles.filtering.data, values, lanes)
-            for i, value in enumerate(results):
-                at = origin + (i * size + j) * (tiles.block * tiles.channels)
-                stored = constant(0.0, lanes) if value is None else value
-                code.store(self.buffers[1], at, stored, lanes)
+        with code.loop("j", 0, size) as j:
+            at = [(i * size + j) * lanes for i in range(size)]
+            values = [code.keep(load(halfway, a, lanes), lanes) for a in at]
+            for i, value in enumerate(paired_rows(code, tiles.filtering.data, values, lanes)):
+                target = origin + (i * size + j) * (tiles.block * tiles.channels)
+                code.store(self.buffers[1], target, value, lanes)
 
-    def _line(self, i: int, x: Index, run: TileRun, channel: Index, lanes: int) -> list[Value]:
-        """A row of the tile, transformed; zeros if it lies outside of the image."""
-        condition = self._exists(i)
-        if condition is None:
-            return self._transformed(i, x, run, channel, lanes)
-        code = self.code
-        kept = code.accumulators(self.spec.tiles.filtering.size, lanes)
-        for buffer in kept:
-            code.store(buffer, 0, constant(0.0, lanes), lanes)
-        with code.branch(condition):
+    def _line(self, i: Index, x: Index, run: TileRun, channel: Index, lanes: int) -> None:
+        """Store a row of the tile, transformed; zeros if it lies outside of the image."""
+        code, size = self.code, self.spec.tiles.filtering.size
+        places = [(i * size + j) * lanes for j in range(size)]
+        inside = self._inside(i)
+        if inside is not None:
+            for place in places:
+                code.store(self.halfway, place, constant(0.0, lanes), lanes)
+        with code.branch(inside):
             values = self._transformed(i, x, run, channel, lanes)
-            for buffer, value in zip(kept, values, strict=True):
-                if value is not None:
-                    code.store(buffer, 0, value, lanes)
-        return [load(buffer, 0, lanes) for buffer in kept]
+            for place, value in zip(places, values, strict=True):
+                stored = constant(0.0, lanes) if value is None else value
+                code.store(self.halfway, place, stored, lanes)
 
-    def _exists(self, i: int) -> Any:
-        """The condition that a row of the tile lies in the image; None if it always does."""
+    def _inside(self, i: Index) -> Any:
+        """The condition that a row of the tile lies in the image; None if all always do."""
         begin, end = self.rows
-        conditions: list[Any] = []
-        reading = self.reading
-        if i < reading.pads[0]:
-            conditions.append(begin <= i)
-        last = (reading.output[0] - 1) * reading.strides[0] + i - reading.pads[0]
-        if last >= reading.input[0]:
-            conditions.append(end > i)
-        return tirx.all(*conditions) if conditions else None
+        if (begin, end) == (0, self.spec.tiles.filtering.size):
+            return None
+        return tirx.all(begin <= i, i < end)
 
     def _transformed(
-        self, i: int, x: Index, run: TileRun, channel: Index, lanes: int
+        self, i: Index, x: Index, run: TileRun, channel: Index, lanes: int
     ) -> list[Value]:
         spec, code, reading = self.spec, self.code, self.reading
         sn, sh, sw, sc = spec.data.strides

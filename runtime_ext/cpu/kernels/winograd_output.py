@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.kernels.linear_map import Value, paired_columns
+from runtime_ext.cpu.kernels.linear_map import CoefficientTable, Value, paired_columns
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, constant, load
@@ -71,6 +71,10 @@ class _Writer:
         #: Elements from the products of one position to those of the next.
         self.pitch = spec.tiles.block * self.width + _APART
         self.products = code.on_stack(spec.tiles.positions * self.pitch)
+        # Before them a tile after the transform of its columns.
+        filtering = spec.tiles.filtering
+        halfway = spec.tiles.outputs * filtering.size * unit.lanes
+        self.table = CoefficientTable(code, filtering.inverse, halfway, unit.lanes)
 
     def tile(self) -> None:
         """All products, then all outputs."""
@@ -175,21 +179,25 @@ class _Writer:
         lanes: int,
     ) -> None:
         """The outputs of a tile for a vector of channels."""
-        code, tiles = self.code, self.spec.tiles
+        code, tiles, table = self.code, self.spec.tiles, self.table
+        halfway = table.memory
         size, inverse = tiles.filtering.size, tiles.filtering.inverse
-        columns: list[list[Value]] = []
-        for j in range(size):
+        with code.loop("j", 0, size) as j:
             at = [source + (i * size + j) * self.pitch for i in range(size)]
             values = [code.keep(load(self.products, a, lanes), lanes) for a in at]
-            columns.append(paired_columns(code, inverse, values, lanes))
+            for i, value in enumerate(paired_columns(code, inverse, values, lanes, table)):
+                code.store(halfway, (i * size + j) * lanes, value, lanes)
         image, y, x = grid
         height, width = tiles.window.output
-        for i in range(tiles.outputs):
-            values = paired_columns(code, inverse, [c[i] for c in columns], lanes)
-            with code.branch(_below(y + i, i, height, tiles.outputs)):
-                for j, value in enumerate(values):
-                    with code.branch(_below(x + j, j, width, tiles.outputs)):
-                        self._store((image, y + i, x + j), part, channel, value, lanes)
+        with code.loop("i", 0, tiles.outputs) as i:
+            row = code.bind("output", y + i)
+            with code.branch(row < height if height % tiles.outputs else None):
+                at = [(i * size + j) * lanes for j in range(size)]
+                values = [code.keep(load(halfway, a, lanes), lanes) for a in at]
+                for j, value in enumerate(paired_columns(code, inverse, values, lanes, table)):
+                    outside = width % tiles.outputs and j >= width % tiles.outputs
+                    with code.branch(x + j < width if outside else None):
+                        self._store((image, row, x + j), part, channel, value, lanes)
 
     def _store(
         self,
@@ -211,11 +219,6 @@ def register_tiles(count: int, rows: int) -> list[tuple[int, int]]:
     low, more = divmod(count, number)
     heights = [(low + 1, more), (low, number - more)]
     return [(height, times) for height, times in heights if times]
-
-
-def _below(at: Index, place: int, extent: int, outputs: int) -> Any:
-    """The condition that an output exists; None if it does in every tile."""
-    return at < extent if extent % outputs and place >= extent % outputs else None
 
 
 def _unroll(channels: int, accumulators: int) -> int:
