@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from in_turn import compared, program_runner, session_runner
 from report import model_of, read_figures, write_result
 from rich.table import Table
 
@@ -23,24 +23,17 @@ from relay_passes.load import load_model
 from relay_passes.pipeline import prepare
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
-from runtime_ext.cpu.device import random_buffers
-from runtime_ext.execution.native_executor import NativeExecutor
 from runtime_ext.kernels.spec import Chain
 from tvm_ios.cli.frame.output import console
-from tvm_ios.contest.pairs import PairedRatio, paired_ratio
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.lower import lower_stages
-from tvm_ios.program.program import Program
 from tvm_ios.schedule.chained_schedule import best_disjoint, candidates, with_chains
 from tvm_ios.schedule.stage import Stage, Strategy
 
 NETWORKS = ("mobilenet_v2", "mobilenet_v3", "efficientnet_b0", "shufflenet_v2")
-#: Mean seconds of so many runs.
-Runner = Callable[[int], float]
 Pair = tuple[int, int]
 
-_PAIRS, _SECONDS, _SAMPLE_SECONDS = 41, 4.0, 1e-3
-#: Of whole networks.
+#: Pairs of runs of whole networks.
 _WHOLE_PAIRS, _WHOLE_SECONDS = 301, 20.0
 #: A chain is faster if the median ratio is below this, and the whole interval below one.
 _FASTER = 0.98
@@ -75,7 +68,10 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
 
     def whole(name: str) -> dict[str, Any]:
         ratio, seconds = compared(
-            _runner(sessions["apart"]), _runner(sessions[name]), _WHOLE_PAIRS, _WHOLE_SECONDS
+            session_runner(sessions["apart"]),
+            session_runner(sessions[name]),
+            _WHOLE_PAIRS,
+            _WHOLE_SECONDS,
         )
         return {"ratio": asdict(ratio), "ms": seconds[1] * 1e3, "apart_ms": seconds[0] * 1e3}
 
@@ -128,7 +124,7 @@ def _pairs(
             lower_stages(graph, (stage,), code, merged, lanes=lanes, parts=units.parts)
             for merged in ({}, joined)
         ]
-        both, alone = (_program_runner(compiler, program) for program in programs)
+        both, alone = (program_runner(compiler, program) for program in programs)
         ratio, seconds = compared(both, alone)
         # A chain may be followed by what shuffles its channels, say.
         kernels = [(call, compiler.workload(call.symbol)) for call in joined[stage].calls]
@@ -152,39 +148,6 @@ def _elements(tensor: Any) -> int:
     for extent in tensor.shape:
         count *= extent
     return count
-
-
-def _program_runner(compiler: Any, program: Program) -> Runner:
-    functions = {symbol: compiler.function(symbol) for symbol in program.kernels}
-    executor = NativeExecutor(program, functions, random_buffers(program))
-    return lambda number: executor.benchmark(number, 1)[0]
-
-
-def _runner(session: Any) -> Runner:
-    return lambda number: session.benchmark(number, 1)[0]
-
-
-def compared(
-    apart: Runner, joined: Runner, pairs: int = _PAIRS, most: float = _SECONDS
-) -> tuple[PairedRatio, tuple[float, float]]:
-    """The ratio of chains to units apart, from runs in turn, and the least seconds of each."""
-    quickest = min(apart(1) for _ in range(3))
-    joined(1)
-    number = max(1, int(_SAMPLE_SECONDS / quickest))
-    samples: tuple[list[float], list[float]] = [], []
-    for turn in _turns(pairs, most):
-        runners = list(zip((apart, joined), samples, strict=True))
-        for run, seconds in runners if turn % 2 else reversed(runners):
-            seconds.append(run(number))
-    return paired_ratio(samples[1], samples[0]), (min(samples[0]), min(samples[1]))
-
-
-def _turns(pairs: int, most: float) -> Iterator[int]:
-    end = time.monotonic() + most
-    for turn in range(pairs):
-        if turn > 8 and time.monotonic() > end:
-            return
-        yield turn
 
 
 def show(figures: Sequence[dict[str, Any]]) -> None:

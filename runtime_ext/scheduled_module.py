@@ -177,9 +177,21 @@ class _Reader:
         name = str(function.attrs[UNIT])
         inputs = tuple(n for a in data for n in self.numbers_of(a))
         self.operators.append(Operator(name, "unit", inputs, outputs))
-        self.functions.append(with_tir(function, self.module))
+        function = with_tir(function, self.module)
+        _require_operators(name, function)
+        self.functions.append(function)
         self.constants.append(constants)
         self.places.append((int(function.attrs[STAGE]), int(function.attrs[GROUP])))
+
+
+def _require_operators(unit: str, function: relax.Function) -> None:
+    values = [binding.value for block in function.body.blocks for binding in block.bindings]
+    for value in values:
+        if isinstance(value, relax.Call) and not isinstance(value.op, tvm.ir.Op):
+            raise ModuleError(
+                f"the unit {unit} calls what is no operator, so a later pass changed it: run "
+                "IOSSchedule() after that pass"
+            )
 
 
 def _described(value: Any) -> str:
