@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
+# Modules are compiled when they are first imported, and most of 2 GB never are.
+PIP_INSTALL := pip install --quiet --no-compile
+
 # A second environment with a TVM that still has Relay, which runs on CPython 3.11.
 RELAY_BASE ?= python3.11
 RELAY := .venv-relay
@@ -16,7 +19,7 @@ RELAY_TESTS := $(RELAY)/bin/relay-python -m pytest tests/relay $(SIDE_BY_SIDE)
 HAS_RELAY_BASE := $(shell $(RELAY_BASE) -c "print('yes')" 2>/dev/null)
 RELAY_LEFT_OUT := @echo "left out: tests/relay, which need CPython 3.11 (RELAY_BASE=/path/to/python3.11)"
 
-.PHONY: docs site demo test test-all test-torch page-tools relay-env lint bench wheels clean
+.PHONY: docs environments site demo test test-all test-torch page-tools relay-env lint bench wheels clean
 
 # Where scheduling pays on a CPU: a batch whose tensors leave the caches.
 demo: $(STAMP)
@@ -33,7 +36,7 @@ test-all: $(STAMP) $(if $(HAS_RELAY_BASE),$(RELAY_STAMP))
 
 # Torch and OpenVINO are too large to come with the other test requirements.
 test-torch: $(STAMP)
-	$(BIN)/python -m pip install --quiet torch==2.13.0 "openvino>=2025.0"
+	$(BIN)/python -m $(PIP_INSTALL) torch==2.13.0 "openvino>=2025.0"
 	$(BIN)/python -m pytest -q tests/*/test_torch_*.py tests/peers/test_side_by_side.py
 
 # What slow tests look at pages and traces with: axe-core, and Perfetto's trace processor.
@@ -62,7 +65,7 @@ site: docs $(RELAY_STAMP)
 	$(BIN)/python -m sphinx -W --keep-going -q -E -D nb_execution_mode=auto -b html docs docs/_build/html
 
 bench: $(STAMP)
-	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet -e ".[torch]"
+	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m $(PIP_INSTALL) -e ".[torch]"
 	$(BIN)/python benchmarks/run_all.py $(if $(LANES),--lanes $(LANES))
 
 # The distributions of both projects, in dist/: sdists, and wheels for this architecture.
@@ -76,11 +79,14 @@ $(STAMP): pyproject.toml $(wildcard runtime_ext/native/*)
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed')"
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV): about 2 GB, some minutes without a word"
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	$(BIN)/python -m $(PIP_INSTALL) --upgrade pip
+	$(BIN)/python -m $(PIP_INSTALL) -e ".[dev]"
 	touch $@
 
 relay-env: $(STAMP) $(RELAY_STAMP)
+
+# All that tests need, with -j2 side by side.
+environments: $(STAMP) $(if $(HAS_RELAY_BASE),$(RELAY_STAMP))
 
 # The wheel of bitblas carries a whole TVM 0.17.dev0: the last release of apache-tvm with Relay is
 # no longer offered. The build ends with a check that relay.build works.
@@ -88,9 +94,9 @@ $(RELAY_STAMP): $(wildcard tests/relay/environment/*)
 	$(if $(HAS_RELAY_BASE),,@echo "CPython 3.11 is needed for TVM with Relay: make relay-env \
 	RELAY_BASE=/path/to/python3.11" >&2; exit 1)
 	$(RELAY_BASE) -m venv $(RELAY)
-	$(RELAY)/bin/python -m pip install --quiet --upgrade pip
-	$(RELAY)/bin/python -m pip install --quiet -r tests/relay/environment/requirements.txt
-	$(RELAY)/bin/python -m pip install --quiet --no-deps bitblas==0.1.0.post1
+	$(RELAY)/bin/python -m $(PIP_INSTALL) --upgrade pip
+	$(RELAY)/bin/python -m $(PIP_INSTALL) -r tests/relay/environment/requirements.txt
+	$(RELAY)/bin/python -m $(PIP_INSTALL) --no-deps bitblas==0.1.0.post1
 	mkdir -p $(RELAY)/lib/no-driver
 	$(CC) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $(RELAY)/lib/no-driver/libcuda.so.1 tests/relay/environment/libcuda.c
 	install tests/relay/environment/relay-python $(RELAY)/bin/relay-python

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.brief import take_first_samples
-from tests.fast_run import declare_fast, examples
+from tests.brief import compile_quickly, take_first_samples
+from tests.fast_run import declare_fast, examples, is_fast
 
 # TVM reads this once, when its thread pool starts.
 os.environ.setdefault("TVM_NUM_THREADS", "2")
@@ -18,6 +19,8 @@ os.environ.setdefault("TVM_NUM_THREADS", "2")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before any module of tests is imported."""
+    # Collecting garbage takes a twentieth of a run otherwise.
+    gc.set_threshold(100_000, 20, 100)
     if config.option.markexpr == "not slow":
         declare_fast()
     # An example of some milliseconds takes seconds on a busy machine.
@@ -26,10 +29,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def first_samples() -> Iterator[None]:
-    """Searches beside other tests need not wait for quiet moments."""
+def quick_searches() -> Iterator[None]:
+    """Searches beside other tests need not wait for quiet moments, nor for optimised code."""
     with pytest.MonkeyPatch.context() as patch:
         take_first_samples(patch.setattr)
+        if is_fast():
+            compile_quickly(patch.setattr)
         yield
 
 

@@ -66,6 +66,7 @@ def stopped(process: subprocess.Popen[str], number: signal.Signals) -> None:
     assert out == ""
 
 
+@pytest.mark.slow
 def test_interrupts_while_compiling_and_measuring(place: Place) -> None:
     place.command = "schedule"
     process = place.start()

@@ -16,7 +16,7 @@ WAY = "tvm-ios"
 KNOWN = ("tail", "refused", "outside")
 
 #: The fast tests run one case of so many, of those that are not refused.
-_SPREAD = {"inputs": 30, "constants": 16}
+_SPREAD = {"inputs": 80, "constants": 50}
 
 
 @pytest.mark.parametrize("form", FORMS)

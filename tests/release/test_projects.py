@@ -74,6 +74,7 @@ def test_the_sdist_has_all_sources_and_nothing_generated(sources: Path) -> None:
         assert not {"__pycache__", ".venv", ".venv-relay", "build", "dist"} & set(file.parts), file
 
 
+@pytest.mark.slow
 def test_sources_become_those_of_the_runtime(sources: Path, tmp_path: Path) -> None:
     copy = tmp_path / "sources"
     copy.mkdir()
