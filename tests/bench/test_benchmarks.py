@@ -13,7 +13,9 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 README = (BENCHMARKS / "README.md").read_text()
-SCRIPTS = sorted(path.name for path in BENCHMARKS.glob("*.py") if path.name != "report.py")
+#: What scripts share.
+HELPERS = ("report.py", "in_turn.py")
+SCRIPTS = sorted(path.name for path in BENCHMARKS.glob("*.py") if path.name not in HELPERS)
 RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 GENERAL, *SECTIONS = re.split("^### ", README, flags=re.MULTILINE)
 
