@@ -22,6 +22,7 @@ from tvm_ios.explain.timeline import Timeline
 from tvm_ios.measuring.timing_device import TimingDevice
 from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.program.program import Program
+from tvm_ios.program.winograd import FORM, share_of_products
 from tvm_ios.schedule.computed_units import computed_units
 from tvm_ios.schedule.first_difference import has_contraction
 from tvm_ios.schedule.schedule import Schedule
@@ -48,7 +49,8 @@ class Explanation:
     names
         For each unit of the program its name and, in brackets, the kind of its operator.
     kinds
-        For each unit the kind of its operator; empty where the executable does not say.
+        For each unit the kind of its operator, and the form that its schedule names; empty where
+        the executable does not say.
     flops
         Floating-point operations of each unit; None if the executable does not say.
     latency
@@ -58,6 +60,8 @@ class Explanation:
         machine busy.
     preemptions
         Times in a run that the system stopped a lane to run something else.
+    held_up
+        Seconds that this took of a profiled run, the mean of all runs, summed over the lanes.
     lanes
         Lanes of the program.
     arena, unshared
@@ -95,6 +99,7 @@ class Explanation:
     latency: float
     disturbance: float
     preemptions: float
+    held_up: float
     lanes: int
     arena: int
     unshared: int
@@ -192,6 +197,7 @@ def explain(
         latency=latency,
         disturbance=latency / min(seen.samples),
         preemptions=seen.preemptions,
+        held_up=statistics.fmean(run.held_up for run in runs),
         lanes=lanes,
         arena=executable.plan.nbytes,
         unshared=sum(program.buffers[n].type.nbytes for n in executable.plan.offsets),
@@ -221,14 +227,28 @@ def _units(
     """The kinds of the program's units, their FLOPs, and those that can be tuned.
 
     Where the schedule does not say, kinds are empty, the FLOPs are None and all can be tuned.
+    FLOPs of a convolution by Winograd's filtering are its products', without its transforms'.
     """
     if "flops" not in schedule:
         return ("",) * len(program.units), None, frozenset(range(len(program.units)))
-    described, flops = schedule["graph"]["units"], schedule["flops"]
-    computed = computed_units(Schedule.from_json(schedule), schedule["units"])
+    described = schedule["graph"]["units"]
+    applied = Schedule.from_json(schedule)
+    computed = computed_units(applied, schedule["units"])
     units_of = [computed.get(name, ()) for name in program.units]
+    forms = {unit: form for unit, form in applied.kernels.items() if form.startswith(FORM)}
+    flops = [
+        round(each * share_of_products(forms[unit], described[unit]["kernel"][0]))
+        if unit in forms
+        else each
+        for unit, each in enumerate(schedule["flops"])
+    ]
+
+    def kind(units: Sequence[int]) -> str:
+        names = [described[u]["kind"] for u in units]
+        return "+".join(dict.fromkeys([*names, *(forms[u] for u in units if u in forms)]))
+
     return (
-        tuple("+".join(dict.fromkeys(described[u]["kind"] for u in units)) for units in units_of),
+        tuple(map(kind, units_of)),
         [sum(flops[u] for u in units) for units in units_of] if all(units_of) else None,
         frozenset(
             number

@@ -12,8 +12,8 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
 
-def save_small_executable(path: Path) -> Path:
-    """Two merged convolutions, their sum, and a third: three units of the program."""
+def save_small_executable(path: Path, form: str = "") -> Path:
+    """Two merged convolutions, their sum, and a third, in a form that the schedule may name."""
     sketch = Sketch(1, 8, 12, 12)
     left, right = (sketch.op("Relu", sketch.conv("x", 8, 16)) for _ in range(2))
     last = sketch.conv(sketch.op("Add", left, right), 16, 4)
@@ -22,7 +22,9 @@ def save_small_executable(path: Path) -> Path:
         Stage(Strategy.MERGE, ((0,), (1,))),
         *(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(2, len(prepared.units))),
     )
-    schedule = Schedule(prepared.units.fingerprint, stages, policy="ios-merge")
+    kernels = {len(prepared.units) - 1: form} if form else {}
+    fingerprint = prepared.units.fingerprint
+    schedule = Schedule(fingerprint, stages, policy="ios-merge", kernels=kernels)
     built = build(apply_schedule(prepared, schedule), lanes=2)
     built.save(path, {"policies": [{"policy": "sequential", "latency": 2e-3}]})
     return path

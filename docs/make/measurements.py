@@ -1,32 +1,38 @@
-"""Writes the tables of ``docs/measurements.md`` from results; ``--check`` only compares."""
+"""Writes the tables of several pages from results; ``--check`` only compares."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "measurements.md"
 RESULTS = ROOT / "benchmarks" / "results"
 
 #: How tables name those that we are compared with.
-_NAMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "torch": "torch"}
+_NAMES = {
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "torch": "torch",
+    "torch-compile": "torch.compile",
+}
 _POLICIES = ("sequential", "ios-both", "rammer", "ios-holistic")
 
 
-def page() -> str:
-    """The page with its tables as the results say."""
-    text = PAGE.read_text()
-    for name, table in (("bench", _bench()), ("kept", _kept()), ("vdevice", _vdevice())):
+def page(name: str) -> str:
+    """A page with its tables as the results say."""
+    text = (ROOT / "docs" / name).read_text()
+    for table, write in PAGES[name].items():
         marked = re.compile(
-            rf"(<!-- {name}: [^\n]*-->\n\n).*?(\n<!-- end of {name} -->)", re.DOTALL
+            rf"(<!-- {table}: [^\n]*-->\n\n).*?(\n<!-- end of {table} -->)", re.DOTALL
         )
-        text, count = marked.subn(lambda match, new=table: match[1] + new + match[2], text)
+        new = write()
+        text, count = marked.subn(lambda match, new=new: match[1] + new + match[2], text)
         if count != 1:
-            sys.exit(f"docs/measurements.md lacks the place of the table {name}")
+            sys.exit(f"docs/{name} lacks the place of the table {table}")
     return text
 
 
@@ -77,6 +83,33 @@ def _vdevice() -> str:
     return _table(lines)
 
 
+def _winograd() -> str:
+    lines: list[tuple[str, ...]] = [
+        ("network", "lanes", "units with such a form", "direct", "with them", "ratio", "difference")
+    ]
+    for row in _read("winograd")["figures"]:
+        times = (f"{row[field]:.2f} ms" for field in ("direct_ms", "ms"))
+        units = f"{row['with_forms']} of {row['units']}"
+        ends = (_interval(row["ratio"]), f"{row['error']:.0e}")
+        lines.append((f"`{row['network']}`", str(row["lanes"]), units, *times, *ends))
+    return _table(lines)
+
+
+def _steadiness() -> str:
+    rows = _read("steadiness")["figures"]
+    peers = list(rows[0]["ours_to_it"])
+    heads = (f"{_NAMES[peer]} {what}" for peer in peers for what in ("median", "99 %"))
+    lines: list[tuple[str, ...]] = [("network", "beside it", "median", "99 %", *heads)]
+    for row in rows:
+        ours = (f"{row[quantile]['ours']:.1f} ms" for quantile in ("p50_ms", "p99_ms"))
+        cells: list[str] = []
+        for peer in peers:
+            cells.append(f"{row['ours_to_it'][peer]['median']:.2f}")
+            cells.append(f"{row['p99_ms']['ours'] / row['p99_ms'][peer]:.2f}")
+        lines.append((f"`{row['network']}`", row["case"], *ours, *cells))
+    return _table(lines)
+
+
 def _interval(ratio: Any) -> str:
     return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
@@ -87,7 +120,20 @@ def _table(lines: list[tuple[str, ...]]) -> str:
     return "\n".join(rows) + "\n"
 
 
+#: Of each page its tables.
+PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "measurements.md": {
+        "bench": _bench,
+        "kept": _kept,
+        "steadiness": _steadiness,
+        "vdevice": _vdevice,
+    },
+    "winograd.md": {"winograd": _winograd},
+}
+
 if __name__ == "__main__":
+    pages = {ROOT / "docs" / name: page(name) for name in PAGES}
     if "--check" in sys.argv[1:]:
-        raise SystemExit(page() != PAGE.read_text())
-    PAGE.write_text(page())
+        raise SystemExit(any(path.read_text() != text for path, text in pages.items()))
+    for path, text in pages.items():
+        path.write_text(text)

@@ -17,6 +17,7 @@ from runtime_ext.kernels.winograd_convolution import WinogradTiles
 from runtime_ext.units.by_winograd import WinogradCut, fits
 from runtime_ext.units.plans import winograd_plan
 from runtime_ext.units.unit import UnitPlan, UnitSource
+from tvm_ios.program.winograd import FORM
 
 #: Rows of a tile of outputs, by the taps of the filter.
 _OUTPUTS: Mapping[int, tuple[int, ...]] = {3: (2, 4, 6), 5: (2, 4)}
@@ -53,7 +54,7 @@ def promising_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str
 
 
 def _name(outputs: int) -> str:
-    return f"winograd-{outputs}"
+    return f"{FORM}{outputs}"
 
 
 def _plan(source: UnitSource, space: VectorSpace, outputs: int) -> tuple[UnitPlan, float] | None:

@@ -20,6 +20,9 @@ class Span:
         Which lane, and which of its launches (waits are not counted).
     begin, end
         Seconds since the run began.
+    held_up
+        For how many seconds of these the system ran something else on the thread's CPU; 0 where
+        nobody knows.
     runner
         The lane whose thread ran it: another one if the launch's own was held up. -1 where no lane
         stands in for another.
@@ -29,6 +32,7 @@ class Span:
     launch: int
     begin: float
     end: float
+    held_up: float = 0.0
     runner: int = -1
 
 

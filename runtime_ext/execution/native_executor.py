@@ -85,8 +85,8 @@ class NativeExecutor:
         """One run with the times of every launch, lane by lane."""
         flat = list(self._library["profile"](self._handle))
         return tuple(
-            Span(flat[i], flat[i + 1], flat[i + 2] * 1e-9, flat[i + 3] * 1e-9, flat[i + 4])
-            for i in range(0, len(flat), 5)
+            Span(lane, launch, begin * 1e-9, end * 1e-9, held_up * 1e-9, runner)
+            for lane, launch, begin, end, held_up, runner in zip(*[iter(flat)] * 6, strict=True)
         )
 
     def close(self) -> None:

@@ -28,11 +28,13 @@
 
 namespace tvm_ios {
 
-// When a launch ran, in nanoseconds since its run began, and the lane whose thread ran it; -1 on
-// devices where nobody stands in.
+// When a launch ran, in nanoseconds since its run began; for how many of these the system ran
+// something else on the thread's CPU; and the lane whose thread ran it, -1 on devices where nobody
+// stands in.
 struct Span {
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  std::int64_t held_up = 0;
   std::int32_t runner = -1;
 };
 

@@ -67,7 +67,8 @@ ffi::Array<double> Benchmark(ExecutorRef self, std::int64_t number, std::int64_t
   return ffi::Array<double>(seconds.begin(), seconds.end());
 }
 
-// Five numbers a launch: lane, launch, begin, end (nanoseconds), the lane whose thread ran it.
+// Six numbers a launch: lane, launch, begin, end, held up (nanoseconds), the lane whose thread ran
+// it.
 ffi::Array<std::int64_t> Profile(ExecutorRef self) {
   const std::vector<std::vector<Span>> spans = self->executor->Profile();
   std::vector<std::int64_t> flat;
@@ -76,7 +77,7 @@ ffi::Array<std::int64_t> Profile(ExecutorRef self) {
       flat.insert(flat.end(),
                   {static_cast<std::int64_t>(lane), static_cast<std::int64_t>(launch),
                    spans[lane][launch].begin, spans[lane][launch].end,
-                   spans[lane][launch].runner});
+                   spans[lane][launch].held_up, spans[lane][launch].runner});
     }
   }
   return ffi::Array<std::int64_t>(flat.begin(), flat.end());

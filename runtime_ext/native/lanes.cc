@@ -1,4 +1,6 @@
 // What a lane does in a run: its own launches, and those of lanes that are held up.
+#include <time.h>
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -14,6 +16,13 @@ namespace {
 
 std::int64_t Nanoseconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+}
+
+// The CPU time of the calling thread.
+std::int64_t ThreadNanoseconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
 }  // namespace
@@ -65,9 +74,12 @@ bool Executor::Launch(std::uint64_t run, std::size_t lane, std::uint64_t launch,
     if (timed_.load(std::memory_order_relaxed)) {
       Span& span = spans_[lane][launch];
       span.runner = static_cast<std::int32_t>(self);
+      const std::int64_t computed = ThreadNanoseconds();
       span.begin = Nanoseconds(Clock::now() - origin_);
       step.function->CallPacked(step.arguments, step.argument_count, &result);
       span.end = Nanoseconds(Clock::now() - origin_);
+      const std::int64_t passed = span.end - span.begin;
+      span.held_up = std::max<std::int64_t>(0, passed - (ThreadNanoseconds() - computed));
     } else {
       step.function->CallPacked(step.arguments, step.argument_count, &result);
     }

@@ -22,6 +22,9 @@ struct LaunchSpan {
   // Nanoseconds since the run began.
   std::int64_t begin;
   std::int64_t end;
+  // How long of these the system ran something else, and the lane whose thread ran it, or -1.
+  std::int64_t held_up;
+  std::int64_t runner;
 };
 
 // Not re-entrant: a second caller is refused with an ffi::Error of kind SessionError, as any

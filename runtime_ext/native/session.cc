@@ -94,9 +94,10 @@ std::vector<LaunchSpan> Session::Profile() {
   for (std::size_t lane = 0; lane < spans.size(); ++lane) {
     for (std::size_t launch = 0; launch < spans[lane].size(); ++launch) {
       const LaunchName& name = launches_[lane][launch];
+      const Span& span = spans[lane][launch];
       launches.push_back({static_cast<std::int64_t>(lane), static_cast<std::int64_t>(launch),
-                          name.unit, name.kernel, spans[lane][launch].begin,
-                          spans[lane][launch].end});
+                          name.unit, name.kernel, span.begin, span.end, span.held_up,
+                          span.runner});
     }
   }
   return launches;

@@ -14,7 +14,9 @@ ffi::Array<Plain> AsData(const std::vector<LaunchSpan>& spans) {
                         {"unit", ffi::String(span.unit)},
                         {"kernel", ffi::String(span.kernel)},
                         {"begin", static_cast<double>(span.begin) * 1e-9},
-                        {"end", static_cast<double>(span.end) * 1e-9}});
+                        {"end", static_cast<double>(span.end) * 1e-9},
+                        {"held_up", static_cast<double>(span.held_up) * 1e-9},
+                        {"runner", span.runner}});
   }
   return launches;
 }

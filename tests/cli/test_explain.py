@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime_ext.execution.executable import load
+from runtime_ext.explain import Explanation, explain
 from tests.cli.command_line import tvm_ios
 from tests.small_executable import save_small_executable
 from tvm_ios.explain.bounds import Bound
@@ -22,12 +23,13 @@ def test_json(executable: Path) -> None:
     result = tvm_ios("explain", executable, "--repeat", 4, "--json").json
     assert list(result) == [
         *("policy", "measured_ms", "lanes", "memory", "latency_ms", "disturbance"),
-        *("preemptions", "peak", "tail", "total", "blocks", "hot"),
+        *("preemptions", "held_up_ms", "peak", "tail", "total", "blocks", "hot"),
     ]
     assert result["measured_ms"] == {"sequential": 2.0}
     assert (result["policy"], result["lanes"]) == ("ios-merge", 2)
     assert result["disturbance"] >= 1
     assert result["preemptions"] >= 0
+    assert result["held_up_ms"] >= 0
     assert min(result["peak"].values()) > 0
     total = result["total"]
     # Two merged 3x3 convolutions of 8 to 16 channels, and one of 16 to 4; a multiply-add is two.
@@ -53,6 +55,21 @@ def test_json(executable: Path) -> None:
         assert row["gflops"] >= 0
         assert row["gbps"] > 0
         assert len(row["kernels"]) >= 1
+
+
+def test_forms_are_named_and_compute_what_they_multiply(executable: Path, tmp_path: Path) -> None:
+    filtered = save_small_executable(tmp_path / "filtered", "winograd-4")
+    (direct, _), (less, kind) = (_flops_and_kind(path) for path in (executable, filtered))
+    assert "winograd-4" in kind
+    assert less == pytest.approx(direct / 4)
+
+
+def _flops_and_kind(path: Path) -> tuple[float, str]:
+    """Of the last unit."""
+    explained = explain(path, repeat=2)
+    assert isinstance(explained, Explanation)
+    assert explained.flops is not None
+    return explained.flops[-1], explained.kinds[-1]
 
 
 def test_the_table_names_blocks_bounds_and_kernels(executable: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import itertools
 import random
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -177,6 +178,18 @@ def test_profile_covers_all_launches_in_order(make: Make) -> None:
     assert all(0 <= s.begin <= s.end for s in spans)
     by_leg = sorted(spans, key=lambda s: s.launch * 3 + s.lane)
     assert all(a.end <= b.begin for a, b in itertools.pairwise(by_leg))
+    executor.close()
+
+
+def test_a_profile_says_for_how_long_a_kernel_stood_still() -> None:
+    def sleep(source: Any, target: Any, begin: int, end: int) -> None:
+        time.sleep(0.02)
+
+    program = Program(((Launch(0, (0, 1), 0, 12, 0),),), ("sleep",), BUFFERS, ("u",))
+    executor = NativeExecutor(program, {"sleep": sleep}, vectors()[1])
+    (span,) = executor.profile()
+    assert 0.019 <= span.held_up <= span.end - span.begin
+    assert span.runner == 0
     executor.close()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.program.constant_transform import ParamTransform
-from tvm_ios.program.winograd import filtering, transformed_weights
+from tvm_ios.program.winograd import filtering, share_of_products, transformed_weights
 
 FILTERINGS = [(2, 3), (4, 3), (6, 3), (2, 5), (4, 5)]
 
@@ -66,6 +66,13 @@ def test_the_step_of_a_constant_knows_its_shape_and_is_plain_data():
     weight = np.ones((5, 4, 3, 3), "float32")
     assert transform.apply(weight).shape == transform.shape(weight.shape) == (5, 4, 8, 8)
     assert ParamTransform.from_json(transform.to_json()) == transform
+
+
+def test_forms_have_fewer_products():
+    assert share_of_products("winograd-4", 3) == 36 / 144
+    assert share_of_products("winograd-2", 5) == 36 / 100
+    assert share_of_products("winograd-6", 3) == pytest.approx(64 / 324)
+    assert share_of_products("int16", 3) == 1
 
 
 def test_tiles_of_other_sizes_are_refused():

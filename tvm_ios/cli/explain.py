@@ -195,7 +195,8 @@ def _print_advice(explanation: Explanation) -> None:
     if explanation.disturbance > _DISTURBED or explanation.preemptions > _PREEMPTED:
         out.print(
             "[yellow]something else keeps this machine busy: lanes were stopped "
-            f"{explanation.preemptions:.1f} times a run, and half of the runs took "
+            f"{explanation.preemptions:.1f} times a run, their kernels stood still for "
+            f"{explanation.held_up * 1e3:.2f} ms of a profiled one, and half of the runs took "
             f"{explanation.disturbance:.1f} times as long as the fastest, or longer. What follows "
             "may be about that: repeat it when nothing else runs, or with a larger "
             "--repeat[/yellow]"

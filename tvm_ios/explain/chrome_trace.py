@@ -86,6 +86,10 @@ def _slices(process: int, traced: TracedRun) -> Iterable[dict[str, Any]]:
             "kernel": program.kernels[launch.kernel],
             "tiles": f"{launch.begin} to {launch.end}",
         }
+        if step.held_up:
+            details["held up"] = f"{_microseconds(step.held_up):.0f} us"
+        if step.runner != step.lane:
+            details["run by"] = f"{traced.row} {step.runner}"
         name = program.units[step.unit]
         category = kind or "unit"
         yield _slice(process, step.lane, name, category, step.begin, step.end, details)

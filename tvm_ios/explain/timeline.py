@@ -25,6 +25,10 @@ class TimedLaunch(Protocol):
     def begin(self) -> float: ...  # noqa: D102
     @property
     def end(self) -> float: ...  # noqa: D102
+    @property
+    def held_up(self) -> float: ...  # noqa: D102
+    @property
+    def runner(self) -> int: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,10 @@ class Step:
         here the lane had nothing to do.
     begin, end
         When the kernel ran. From ``ready`` to ``begin`` the lane was told, and launched it.
+    held_up
+        For how many seconds of these its thread did not: the system ran something else there.
+    runner
+        The lane whose thread ran it; the launch's own one unless that was held up.
     """
 
     lane: int
@@ -53,6 +61,8 @@ class Step:
     ready: float
     begin: float
     end: float
+    held_up: float
+    runner: int
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,11 @@ class Timeline:
     def seconds(self) -> float:
         """From the start of the run to the end of the last launch."""
         return max((step.end for step in self.steps), default=0.0)
+
+    @cached_property
+    def held_up(self) -> float:
+        """Seconds, summed over the lanes, that kernels stood still while the system ran others."""
+        return sum(step.held_up for step in self.steps)
 
     def instants(self, units: Collection[int]) -> list[Interval]:
         """When some units were what the program was doing.
@@ -154,7 +169,13 @@ def read_timeline(program: Program, spans: Iterable[TimedLaunch]) -> Timeline:
             span = ran[lane, place]
             # Clocks of two CPUs may differ a little.
             ready = max(free, min(ready, span.begin))
-            steps.append(Step(lane, place, item.unit, free, ready, span.begin, span.end))
+            runner = lane if span.runner < 0 else span.runner
+            steps.append(
+                Step(
+                    *(lane, place, item.unit, free, ready),
+                    *(span.begin, span.end, span.held_up, runner),
+                )
+            )
             free = ready = span.end
             place += 1
     return Timeline(tuple(steps), len(program.lanes))

@@ -20,6 +20,9 @@ from tvm_ios.files.array_files import Array
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
+#: Before the rows of a tile the name of a form.
+FORM = "winograd-"
+
 #: Points by the size of a tile, after 0 in pairs of opposite signs, which share half of the
 #: arithmetic. How much rounding grows depends on them: of small fractions whose matrices are exact
 #: in float32 these had the least errors to float64, on random activations and weights.
@@ -61,6 +64,14 @@ class Filtering:
     def size(self) -> int:
         """Inputs of a tile, and products, along one axis."""
         return self.outputs + self.taps - 1
+
+
+def share_of_products(form: str, taps: int) -> float:
+    """The products of a form of a convolution to those of the direct one; 1 of another form."""
+    if not form.startswith(FORM):
+        return 1.0
+    outputs = int(form.removeprefix(FORM))
+    return ((outputs + taps - 1) / (outputs * taps)) ** 2
 
 
 @lru_cache

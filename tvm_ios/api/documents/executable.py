@@ -15,7 +15,16 @@ from tvm_ios.schedule.computed_units import computed_units
 from tvm_ios.schedule.schedule import ORIGINS, UNROLLED_FROM, Schedule
 
 #: What a page takes of :func:`explanation_json` as it is.
-_SAID = ("policy", "lanes", "latency_ms", "disturbance", "preemptions", "peak", "total")
+_SAID = (
+    "policy",
+    "lanes",
+    "latency_ms",
+    "disturbance",
+    "preemptions",
+    "held_up_ms",
+    "peak",
+    "total",
+)
 
 if TYPE_CHECKING:
     from runtime_ext.execution.foreign_build import ForeignBuild
@@ -83,6 +92,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "latency_ms": explanation.latency * 1e3,
         "disturbance": explanation.disturbance,
         "preemptions": explanation.preemptions,
+        "held_up_ms": explanation.held_up * 1e3,
         "peak": {
             "gflops": explanation.peaks.flops / 1e9,
             "gbps": explanation.peaks.bandwidth / 1e9,

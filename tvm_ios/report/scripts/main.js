@@ -24,7 +24,7 @@ function drawHead(parent, executable) {
   if (executable.total) head.append("p").attr("class", "says").text(executable.total.advice);
   if (executable.disturbance > 1.3 || executable.preemptions > 0.5) {
     head.append("p").attr("class", "says warn").text(
-      `Something else kept this machine busy: lanes were stopped ${executable.preemptions.toFixed(1)} times a run, and half of the runs took ` +
+      `Something else kept this machine busy: lanes were stopped ${executable.preemptions.toFixed(1)} times a run, their kernels stood still for ${executable.held_up_ms.toFixed(2)} ms of a profiled one, and half of the runs took ` +
       `${executable.disturbance.toFixed(1)} times as long as the fastest, or longer. What is shown is the fastest run; make the page again when nothing else runs.`);
   }
   const facts = head.append("p").attr("class", "facts");
