@@ -23,6 +23,8 @@ class Span:
     launch: int
     begin: float
     end: float
+    held_up: float = 0.0
+    runner: int = -1
 
 
 def simulate(program: Program, seconds: Seconds) -> Timeline:
