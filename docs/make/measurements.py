@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ def _read(name: str) -> Any:
     return json.loads((RESULTS / f"{name}.json").read_text())
 
 
-def _bench() -> str:
-    results = _read("bench")
+def _bench(name: str = "bench") -> str:
+    results = _read(name)
     peers = [name for name in results["geomean"] if name != "sequential"]
     lines = [
         ("network", "ours", "kept (to sequential)", *(f"to {_NAMES.get(p, p)}" for p in peers))
@@ -124,6 +125,7 @@ def _table(lines: list[tuple[str, ...]]) -> str:
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "measurements.md": {
         "bench": _bench,
+        "bench_avx2": partial(_bench, "bench_avx2"),
         "kept": _kept,
         "steadiness": _steadiness,
         "vdevice": _vdevice,

@@ -57,18 +57,29 @@ PinnedHere::~PinnedHere() {
   if (!before_.empty()) BindThisThread(before_);
 }
 
-void MoveHere(pid_t thread) {
-  const int cpu = sched_getcpu();
+int ThisCpu() { return sched_getcpu(); }
+
+namespace {
+
+// Binds a thread to some CPUs that it may use, `cpu` or all others, and lets it go again.
+void Move(pid_t thread, int cpu, bool away) {
   cpu_set_t before;
   // Zero would be the calling thread; machines of more CPUs than a cpu_set_t has are left alone.
   if (thread <= 0 || cpu < 0 || sched_getaffinity(thread, sizeof(before), &before) != 0) return;
   if (!CPU_ISSET(cpu, &before) || CPU_COUNT(&before) == 1) return;
-  cpu_set_t here;
-  CPU_ZERO(&here);
-  CPU_SET(cpu, &here);
-  if (sched_setaffinity(thread, sizeof(here), &here) == 0) {
+  cpu_set_t there;
+  CPU_ZERO(&there);
+  CPU_SET(cpu, &there);
+  if (away) CPU_XOR(&there, &there, &before);
+  if (sched_setaffinity(thread, sizeof(there), &there) == 0) {
     sched_setaffinity(thread, sizeof(before), &before);
   }
 }
+
+}  // namespace
+
+void MoveHere(pid_t thread) { Move(thread, ThisCpu(), false); }
+
+void MoveAway(pid_t thread) { Move(thread, ThisCpu(), true); }
 
 }  // namespace tvm_ios

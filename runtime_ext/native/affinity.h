@@ -32,6 +32,12 @@ class PinnedHere {
 // milliseconds to see that a CPU has nothing to do.
 void MoveHere(pid_t thread);
 
+// Has the system move another thread, which waits for the caller's CPU, to any other one.
+void MoveAway(pid_t thread);
+
+// The CPU that the calling thread runs on; -1 if that is not known.
+int ThisCpu();
+
 }  // namespace tvm_ios
 
 #endif  // TVM_IOS_NATIVE_AFFINITY_H_

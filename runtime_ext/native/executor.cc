@@ -60,7 +60,8 @@ Executor::Executor(std::unique_ptr<Plan> plan, const ExecutorOptions& options)
       patience_(options.patience),
       progress_(plan_->lanes().size()),
       left_(plan_->lanes().size()),
-      threads_of_lanes_(plan_->lanes().size()) {
+      threads_of_lanes_(plan_->lanes().size()),
+      cpus_of_lanes_(plan_->lanes().size()) {
   const std::vector<Lane>& lanes = plan_->lanes();
   for (std::size_t lane = 1; lane < lanes.size(); ++lane) {
     if (lanes[lane].launches != 0) helpers_.push_back(lane);

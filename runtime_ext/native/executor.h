@@ -132,6 +132,9 @@ class Executor {
   // By lane, as the system numbers them; 0 before a thread has begun.
   std::vector<std::atomic<pid_t>> threads_of_lanes_;
 
+  // Where each lane's thread last began a launch; -1 if it was sent away from there since.
+  std::vector<std::atomic<int>> cpus_of_lanes_;
+
   std::atomic<bool> abort_{false};
   std::atomic<bool> stop_{false};
   std::atomic<bool> busy_{false};

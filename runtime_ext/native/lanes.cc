@@ -67,6 +67,7 @@ bool Executor::Launch(std::uint64_t run, std::size_t lane, std::uint64_t launch,
                       std::size_t self) {
   const Lane& owner = plan_->lanes()[lane];
   const Step& step = owner.steps[owner.places[launch]];
+  cpus_of_lanes_[self].store(ThisCpu(), std::memory_order_relaxed);
   std::string reason;
   std::string backtrace;
   try {
@@ -141,6 +142,12 @@ bool Executor::AwaitOrStandIn(std::uint64_t run, std::size_t lane, std::uint64_t
     if (pending.over) continue;
     if (!pending.runner.has_value()) {
       if (helping && Claim(run, pending.lane, pending.launch, self)) {
+        std::atomic<int>& cpu = cpus_of_lanes_[pending.lane];
+        if (!pin_ && cpu.load(std::memory_order_relaxed) == ThisCpu()) {
+          // It may wait for this very CPU, which is not given up to it while there is work.
+          MoveAway(threads_of_lanes_[pending.lane].load(std::memory_order_relaxed));
+          cpu.store(-1, std::memory_order_relaxed);
+        }
         if (!Launch(run, pending.lane, pending.launch, self)) return false;
         deadline = Clock::now() + spin_;
       }
