@@ -17,7 +17,7 @@
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 6;
+constexpr std::int64_t kInterface = 7;
 
 class ExecutorObj : public ffi::Object {
  public:
