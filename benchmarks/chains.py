@@ -8,15 +8,13 @@ can be, whether faster or not, for what that does to memory. All outputs are com
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from in_turn import compared, program_runner, session_runner
-from report import model_of, read_figures, write_result
+from in_turn import compared, measure_networks, program_runner, session_runner, shown
+from report import model_of
 from rich.table import Table
 
 from relay_passes.load import load_model
@@ -76,7 +74,6 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
         return {"ratio": asdict(ratio), "ms": seconds[1] * 1e3, "apart_ms": seconds[0] * 1e3}
 
     return {
-        "network": network,
         "lanes": lanes,
         "load": os.getloadavg()[0],
         "units": len(graph),
@@ -163,7 +160,7 @@ def show(figures: Sequence[dict[str, Any]]) -> None:
                 " ".join(pair["units"]) + (f" x{n}" if (n := pair["equal_pairs"]) > 1 else ""),
                 pair["first"],
                 f"{pair['us']:.0f}",
-                _shown(pair["ratio"]),
+                shown(pair["ratio"]),
                 f"{pair['handed_bytes'] >> 10} KiB",
             )
         apart = row["networks"]["apart"]["arena_bytes"]
@@ -174,7 +171,7 @@ def show(figures: Sequence[dict[str, Any]]) -> None:
                 str(row["lanes"]),
                 f"{row['load']:.0f}",
                 f"{name}: {whole['chains']} of {row['possible']}",
-                _shown(whole["ratio"]),
+                shown(whole["ratio"]),
                 f"{whole['ms']:.2f}",
                 f"{whole['apart_ms']:.2f}",
                 str(whole["arena_bytes"] >> 10),
@@ -184,25 +181,5 @@ def show(figures: Sequence[dict[str, Any]]) -> None:
     console().print(networks)
 
 
-def _shown(ratio: Mapping[str, float]) -> str:
-    return f"{ratio['median']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", default=NETWORKS, help="of the zoo, or files")
-    parser.add_argument("--lanes", nargs="+", type=int, default=[1, 2], help="numbers of lanes")
-    parser.add_argument("--again", action="store_true", help="measure what the results have")
-    given = parser.parse_args()
-    figures = {(row["network"], row["lanes"]): row for row in read_figures("chains")}
-    for network in given.networks:
-        for lanes in given.lanes:
-            name = Path(network).stem
-            if given.again or (name, lanes) not in figures:
-                figures[name, lanes] = measure(network, lanes) | {"network": name}
-                write_result("chains", list(figures.values()))
-    show(list(figures.values()))
-
-
 if __name__ == "__main__":
-    main()
+    measure_networks("chains", __doc__, NETWORKS, measure, show)

@@ -1,10 +1,17 @@
-"""Two programs in one process, in turn: the ratio of their times from pairs of runs."""
+"""Two programs in one process, in turn: the ratio of their times from pairs of runs.
+
+Also the command line of scripts that measure networks so, on several numbers of lanes.
+"""
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from report import read_figures, write_result
 
 from runtime_ext.cpu.device import random_buffers
 from runtime_ext.execution.native_executor import NativeExecutor
@@ -50,3 +57,45 @@ def _turns(pairs: int, most: float) -> Iterator[int]:
         if turn > 8 and time.monotonic() > end:
             return
         yield turn
+
+
+def shown(ratio: Mapping[str, float]) -> str:
+    """A ratio and its interval, of a result."""
+    return f"{ratio['median']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})"
+
+
+def measure_networks(
+    result: str,
+    description: str | None,
+    networks: Sequence[str],
+    measure: Callable[[str, int], dict[str, Any]],
+    show: Callable[[Sequence[dict[str, Any]]], None],
+) -> None:
+    """Measure what the command line names and the result does not have, and show all.
+
+    Parameters
+    ----------
+    result
+        Where the figures are kept.
+    description
+        Of the command.
+    networks
+        What is measured if none is named.
+    measure
+        The figures of a network, on so many lanes.
+    show
+        Prints figures.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("networks", nargs="*", default=networks, help="of the zoo, or files")
+    parser.add_argument("--lanes", nargs="+", type=int, default=[1, 2], help="numbers of lanes")
+    parser.add_argument("--again", action="store_true", help="measure what the results have")
+    given = parser.parse_args()
+    figures = {(row["network"], row["lanes"]): row for row in read_figures(result)}
+    for network in given.networks:
+        for lanes in given.lanes:
+            key = Path(network).stem, lanes
+            if given.again or key not in figures:
+                figures[key] = {**measure(network, lanes), "network": key[0]}
+                write_result(result, list(figures.values()))
+    show(list(figures.values()))

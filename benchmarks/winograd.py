@@ -7,15 +7,13 @@ networks, one unit after another: all direct, and with the form that was the fas
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
-from in_turn import compared, program_runner, session_runner
-from report import model_of, read_figures, write_result
+from in_turn import compared, measure_networks, program_runner, session_runner, shown
+from report import model_of
 from rich.table import Table
 
 from relay_passes.pipeline import prepare
@@ -28,10 +26,10 @@ from tvm_ios.models.load import load_onnx
 from tvm_ios.models.source import ModelSource
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.lower import lower_stages
+from tvm_ios.program.winograd import FORM
 from tvm_ios.schedule.stage import Stage, Strategy
 
 NETWORKS = ("squeezenet", "resnet50", "vgg16", "inception_v3", "light_densenet121")
-PREFIX = "winograd-"
 #: A form is faster if the median ratio is below this, and the whole interval below one.
 _FASTER = 0.97
 
@@ -44,7 +42,7 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     kernels: dict[int, str] = {}
     for unit in range(len(graph)):
         source = units.source((unit,))
-        names = [name for name in compiler.rkernels(source) if name.startswith(PREFIX)]
+        names = [name for name in compiler.rkernels(source) if name.startswith(FORM)]
         if not names:
             continue
         direct = compiler.compile({"": source})[""]
@@ -97,7 +95,7 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
         session_runner(sessions["direct"]), session_runner(sessions["forms"]), 301, 20.0
     )
     return {
-        **{"network": Path(network).stem, "lanes": lanes, "load": os.getloadavg()[0]},
+        **{"lanes": lanes, "load": os.getloadavg()[0]},
         **{"units": len(graph), "with_forms": len(kernels), "convolutions": list(rows.values())},
         "ratio": asdict(ratio),
         "ms": seconds * 1e3,
@@ -132,7 +130,7 @@ def show(figures: Sequence[dict[str, Any]]) -> None:
         networks.add_row(
             *(row["network"], str(row["lanes"]), f"{row['load']:.1f}"),
             f"{row['with_forms']} of {row['units']}",
-            _shown(row["ratio"]),
+            shown(row["ratio"]),
             *(f"{row[field]:.2f}" for field in ("ms", "direct_ms")),
         )
     console().print(units)
@@ -145,25 +143,5 @@ def _cell(form: Mapping[str, Any] | None) -> str:
     return f"{form['ratio']['median']:.2f}" + ("" if form["tried"] else " (left out)")
 
 
-def _shown(ratio: Mapping[str, float]) -> str:
-    return f"{ratio['median']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", default=NETWORKS, help="of the zoo, or light_...")
-    parser.add_argument("--lanes", nargs="+", type=int, default=[1, 2], help="numbers of lanes")
-    parser.add_argument("--again", action="store_true", help="measure what the results have")
-    given = parser.parse_args()
-    figures = {(row["network"], row["lanes"]): row for row in read_figures("winograd")}
-    for network in given.networks:
-        for lanes in given.lanes:
-            key = Path(network).stem, lanes
-            if given.again or key not in figures:
-                figures[key] = measure(network, lanes)
-                write_result("winograd", list(figures.values()))
-    show(list(figures.values()))
-
-
 if __name__ == "__main__":
-    main()
+    measure_networks("winograd", __doc__, NETWORKS, measure, show)

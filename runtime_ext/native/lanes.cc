@@ -67,10 +67,12 @@ bool Executor::Launch(std::uint64_t run, std::size_t lane, std::uint64_t launch,
                       std::size_t self) {
   const Lane& owner = plan_->lanes()[lane];
   const Step& step = owner.steps[owner.places[launch]];
-  std::atomic<int>& last = cpus_of_lanes_[self];
-  const int cpu = ThisCpu();
-  // Not written without need: lanes would take the cache line from each other at every launch.
-  if (last.load(std::memory_order_relaxed) != cpu) last.store(cpu, std::memory_order_relaxed);
+  if (!pin_ && !helpers_.empty()) {
+    std::atomic<int>& last = cpus_of_lanes_[self];
+    const int cpu = ThisCpu();
+    // Not written without need: lanes would take the cache line from each other at every launch.
+    if (last.load(std::memory_order_relaxed) != cpu) last.store(cpu, std::memory_order_relaxed);
+  }
   std::string reason;
   std::string backtrace;
   try {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.candidates import Candidates, build_candidates
 from tvm_ios.contest.outputs import Errors, Reference, largest_errors, output_errors
+from tvm_ios.program.winograd import FORM
 from tvm_ios.progress import Progress
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ LARGEST = 1e-4
 #: What a difference of rounding may be in float32: a model's that rounds itself is larger.
 _ROUNDING = 1e-3
 #: The forms that round more than sums of products do, the worst first.
-INEXACT = ("winograd-6", "winograd-4", "winograd-2")
+INEXACT = tuple(f"{FORM}{outputs}" for outputs in (6, 4, 2))
 
 
 def exact_enough(
