@@ -10,7 +10,9 @@ def main() -> None:
     with interrupts.reported():
         # Here, because a signal may come while this takes its half second.
         from tvm_ios.cli import app
+        from tvm_ios.cli.frame.torch_later import import_torch_later
 
+        import_torch_later()
         app(prog_name="tvm-ios")
 
 

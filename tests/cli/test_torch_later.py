@@ -1,0 +1,25 @@
+"""Commands do not wait for torch, which TVM would import, and can import it all the same."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+_BOTH = """
+import sys
+from tvm_ios.cli.frame.torch_later import import_torch_later
+
+import_torch_later()
+import tvm
+
+assert "torch" not in sys.modules
+import torch
+
+assert torch.IS_HERE
+"""
+
+
+def test_torch_is_imported_by_who_asks_for_it_and_not_by_tvm(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("IS_HERE = True\n")
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}){_BOTH}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
