@@ -16,7 +16,7 @@ from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource
 from tests.fast_run import examples
-from tests.kernels.kernel_harness import check, compiler, make_unit, run_unit
+from tests.kernels.kernel_harness import check, compiler, make_unit, run_unit, sliced
 from tests.units.unit_rows import layer_norm, product, softmax
 
 op = relax.op
@@ -46,6 +46,8 @@ def test_rows(make: Any, shape: tuple[int, ...], target: str, kernels_folder: Pa
         ((3, 1, 5), (5, 4)),
         ((5, 9), (2, 9, 33)),
         ((1, 2), (2, 1)),
+        ((2, 53, 6), (2, 6, 37)),
+        ((1, 25, 3), (3, 100)),
     ],
     ids=str,
 )
@@ -94,6 +96,20 @@ def test_a_head_of_attention(kernels_folder: Path) -> None:
     function = make_unit([(1, 3, 12, 12), q], [], joined)
     assert kernels_of(function, ("", "", "")) == ["Product", "Pointwise"]
     check(str(kernels_folder), function, ("", "", ""))
+
+
+def test_a_result_that_lies_apart_or_is_changed(kernels_folder: Path) -> None:
+    """Exponentials wait where the result goes: in a slice, or where no place is theirs."""
+
+    def changed(emit: Any, x: Any, y: Any) -> Any:
+        return op.multiply(emit(op.tanh(emit(op.nn.softmax(x, axis=-1)))), y)
+
+    function = make_unit([(2, 5, 6, 19), (2, 5, 6, 19)], [], changed)
+    assert kernels_of(function, ("",) * 3) == ["Normalisation"]
+    check(str(kernels_folder), function, ("",) * 3)
+    plain = softmax((2, 5, 6, 19))
+    for layouts in (("", "NHWC"), ("NHWC", ""), sliced(plain, ("", "")), ("NHWC", "NHWC")):
+        check(str(kernels_folder), plain, layouts)
 
 
 def test_a_mask_of_minus_infinity_leaves_nothing(kernels_folder: Path) -> None:

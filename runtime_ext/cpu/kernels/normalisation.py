@@ -12,7 +12,7 @@ from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import LOWEST, Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Normalisation
-from runtime_ext.kernels.statements import activate, store_statement
+from runtime_ext.kernels.statements import activate, element_offset, store_statement
 from runtime_ext.kernels.transcendental import exp
 
 #: Elements a tile: long against a call, short enough to balance lanes.
@@ -20,8 +20,8 @@ _ELEMENTS = 2048
 #: Vectors that are reduced side by side, to hide latency.
 _VECTORS = 4
 
-#: What becomes of a vector of so many lanes.
-Change = Callable[[Any, int], Any]
+#: Gives a vector of so many lanes that begins at an element of the row.
+Value = Callable[[Index, int], Any]
 
 
 def normalisation(spec: Normalisation, unit: VectorUnit) -> tuple[Any, int]:
@@ -29,12 +29,15 @@ def normalisation(spec: Normalisation, unit: VectorUnit) -> tuple[Any, int]:
     code = TileCode(spec.buffers)
     strip = max(1, min(spec.grid[2], _ELEMENTS // spec.count))
     with code.pixels(spec.grid, strip) as grid:
-        _Row(spec, unit, code, grid).write()
+        RowWriter(spec, unit, code, grid).write()
     return code.kernel()
 
 
-class _Row:
-    """One row: what all its elements come to, then each element."""
+class RowWriter:
+    """Writes the code of one row: what all its elements come to, then each element.
+
+    ``shift`` is added to where the row is read and stored.
+    """
 
     def __init__(
         self,
@@ -42,56 +45,89 @@ class _Row:
         unit: VectorUnit,
         code: TileCode,
         grid: tuple[Index, Index, Index],
+        shift: Index = 0,
     ) -> None:
         self.spec, self.lanes, self.code, self.grid = spec, unit.lanes, code, grid
-        self.buffers = code.buffers
-        strides = zip(grid, spec.data.strides, strict=False)
-        origin = spec.data.offset + sum(index * stride for index, stride in strides)
+        self.buffers, self._shift = code.buffers, shift
+        origin = element_offset(spec.data, grid, 0) + shift
         self.origin = code.bind("origin", origin)
 
     def write(self) -> None:
         """All elements of the row."""
-        change = self._softmax() if self.spec.kind == "softmax" else self._layer_norm()
+        value_of = self._softmax() if self.spec.kind == "softmax" else self._layer_norm()
 
         def store(at: Index, _: int, lanes: int) -> None:
-            value = change(self._read(at, lanes), lanes)
+            # Kept, as the first statement may overwrite what it is made of.
+            value = self.code.keep(value_of(at, lanes), lanes)
             for statement in self.spec.statements:
-                store_statement(self.code, self.buffers, statement, self.grid, at, value, lanes)
+                store_statement(
+                    self.code, self.buffers, statement, self.grid, at, value, lanes, self._shift
+                )
 
         self._each(store)
 
-    def _softmax(self) -> Change:
-        """``exp(x - largest) / sum``; the exponentials are computed twice and never stored."""
-        largest = self._reduce(tirx.max, LOWEST, lambda x, _: x)
+    def _softmax(self) -> Value:
+        """``exp(x - largest) / sum``; exponentials are kept where the result goes, if it is there.
 
-        def exponential(x: Any, lanes: int) -> Any:
+        Otherwise they are computed again.
+        """
+        largest = self._reduce(tirx.max, LOWEST, self._read)
+
+        def exponential(at: Index, lanes: int) -> Any:
             code = self.code
-            lowered = code.keep(x - self._repeat(largest, lanes), lanes)
+            lowered = code.keep(self._read(at, lanes) - self._repeat(largest, lanes), lanes)
             value = exp(lowered, lambda c: constant(c, lanes), lambda v: code.keep(v, lanes))
             return code.keep(value, lanes)
 
-        total = self._reduce(_add, 0.0, exponential)
+        total = self._reduce(_add, 0.0, self._kept(exponential))
         factor = self._number(constant(1.0, 1) / load(total, 0, 1))
-        return lambda x, lanes: exponential(x, lanes) * self._repeat(factor, lanes)
+        again = self._stored if self._has_place else exponential
+        return lambda at, lanes: again(at, lanes) * self._repeat(factor, lanes)
 
-    def _layer_norm(self) -> Change:
+    @property
+    def _has_place(self) -> bool:
+        """Whether all elements of the row have a place of their own where the result goes."""
+        first = self.spec.statements[0]
+        return (first.begin, first.count, first.target.strides[3]) == (0, self.spec.count, 1)
+
+    def _kept(self, value_of: Value) -> Value:
+        """Values that are stored, where the row has a place, besides."""
+        if not self._has_place:
+            return value_of
+
+        def kept(at: Index, lanes: int) -> Any:
+            value = value_of(at, lanes)
+            self.code.store(*self._place(at), value, lanes)
+            return value
+
+        return kept
+
+    def _stored(self, at: Index, lanes: int) -> Any:
+        return load(*self._place(at), lanes)
+
+    def _place(self, at: Index) -> tuple[Any, Index]:
+        target = self.spec.statements[0].target
+        where = element_offset(target, self.grid, at) + self._shift
+        return self.buffers[target.buffer], where
+
+    def _layer_norm(self) -> Value:
         """``(x - mean) / sqrt(variance + epsilon)``, the variance from what is centred."""
         count = constant(float(self.spec.count), 1)
-        mean = self._number(load(self._reduce(_add, 0.0, lambda x, _: x), 0, 1) / count)
+        mean = self._number(load(self._reduce(_add, 0.0, self._read), 0, 1) / count)
 
-        def centred(x: Any, lanes: int) -> Any:
-            return self.code.keep(x - self._repeat(mean, lanes), lanes)
+        def centred(at: Index, lanes: int) -> Any:
+            return self.code.keep(self._read(at, lanes) - self._repeat(mean, lanes), lanes)
 
-        def squared(x: Any, lanes: int) -> Any:
-            value = centred(x, lanes)
+        def squared(at: Index, lanes: int) -> Any:
+            value = centred(at, lanes)
             return value * value
 
         variance = load(self._reduce(_add, 0.0, squared), 0, 1) / count
         root = tirx.sqrt(variance + constant(self.spec.epsilon, 1))
         factor = self._number(constant(1.0, 1) / root)
-        return lambda x, lanes: centred(x, lanes) * self._repeat(factor, lanes)
+        return lambda at, lanes: centred(at, lanes) * self._repeat(factor, lanes)
 
-    def _reduce(self, combine: Callable[[Any, Any], Any], neutral: float, of: Change) -> Any:
+    def _reduce(self, combine: Callable[[Any, Any], Any], neutral: float, of: Value) -> Any:
         """A local buffer with what the row comes to; sums are always in the same order."""
         code, lanes = self.code, self.lanes
         sums = code.accumulators(min(_VECTORS, max(1, self.spec.count // lanes)), lanes)
@@ -102,7 +138,7 @@ class _Row:
 
         def gather(at: Index, vector: int, width: int) -> None:
             buffer = sums[vector] if width == lanes else partial
-            value = of(self._read(at, width), width)
+            value = of(at, width)
             code.store(buffer, 0, combine(load(buffer, 0, width), value), width)
 
         self._each(gather)

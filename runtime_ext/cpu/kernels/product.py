@@ -11,59 +11,100 @@ from runtime_ext.kernels.code import Index, broadcast, constant, load, widths
 from runtime_ext.kernels.spec import Product
 from runtime_ext.kernels.statements import divide, store_statement
 
-#: Vectors of columns of a register tile.
+#: Vectors of columns of a register tile, at most.
 _VECTORS = 4
+#: Rows of a tile, about: some columns of the second matrix stay in the first-level cache for them.
+ROWS = 24
 
 
 def product(spec: Product, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of a batch of products and its number of tiles (blocks of rows)."""
+    """The PrimFunc of a batch of products and its number of tiles (runs of rows)."""
     code = TileCode(spec.buffers)
     images, heights, rows = spec.grid
-    vectors = min(_VECTORS, -(-spec.columns // unit.lanes))
-    # One register for each vector of the second matrix, and one for the first's element.
-    block = min(rows, max(1, (unit.registers - vectors - 1) // vectors))
+    block = tile_rows(spec, unit)
     blocks = -(-rows // block)
     with code.tiles(images * heights * blocks) as tile:
         matrix, part = divide(code, "matrix", tile, blocks, images * heights)
         image, height = divide(code, "image", matrix, heights, images)
-        writer = _Writer(spec, unit.lanes, vectors, code, image, height)
+        writer = ProductWriter(spec, unit, code, (image, height))
         code.blocks(part, rows, block, writer.rows)
     return code.kernel()
 
 
-class _Writer:
+def tile_rows(spec: Product, unit: VectorUnit) -> int:
+    """Rows of a tile: whole register tiles, and equally many in all tiles where that is so."""
+    rows, block = spec.grid[2], _rows(_vectors(spec, unit), unit)
+    tiles = max(1, -(-rows // ROWS))
+    return min(rows, -(-rows // (tiles * block)) * block)
+
+
+def _vectors(spec: Product, unit: VectorUnit) -> int:
+    """Vectors of a register tile: those with which it holds most sums, the most of equals."""
+    most = min(_VECTORS, -(-spec.columns // unit.lanes))
+    return max(range(min(2, most), most + 1), key=lambda v: (v * _rows(v, unit), -v))
+
+
+def _rows(vectors: int, unit: VectorUnit) -> int:
+    """Rows of a register tile.
+
+    One register is for each vector of the second matrix, and one for the first's element.
+    """
+    return max(1, (unit.registers - vectors - 1) // vectors)
+
+
+class ProductWriter:
+    """Writes the code of some rows of a product.
+
+    ``read_shift`` is added to where the first matrix is read, ``stored_shift`` to where results
+    are stored.
+    """
+
     def __init__(
         self,
         spec: Product,
-        lanes: int,
-        vectors: int,
+        unit: VectorUnit,
         code: TileCode,
-        image: Index,
-        height: Index,
+        matrix: tuple[Index, Index],
+        read_shift: Index = 0,
+        stored_shift: Index = 0,
     ) -> None:
-        self.spec, self.code, self.buffers = spec, code, code.buffers
-        self.lanes, self.width = lanes, vectors * lanes
-        self.image, self.height = image, height
+        self.spec, self.unit, self.code, self.buffers = spec, unit, code, code.buffers
+        self.image, self.height = matrix
+        self._read_shift, self._stored_shift = read_shift, stored_shift
 
     def rows(self, row: Index, count: int) -> None:
-        """All columns of some rows."""
+        """All columns of some rows: some columns at a time, of all the rows."""
         row = self.code.bind("row", row)
-        self.code.vectors(self.spec.columns, self.width, partial(self._tile, row, count))
+        width = _vectors(self.spec, self.unit) * self.unit.lanes
+        self.code.vectors(self.spec.columns, width, partial(self._columns, row, count))
+
+    def _columns(self, row: Index, count: int, column: Index, columns: int) -> None:
+        column = self.code.bind("column", column)
+        block = _rows(-(-columns // self.unit.lanes), self.unit)
+        whole, rest = divmod(count, block)
+        if whole > 1:
+            with self.code.loop("block", 0, whole) as number:
+                self._tile(row + number * block, block, column, columns)
+        elif whole:
+            self._tile(row, block, column, columns)
+        if rest:
+            self._tile(row + whole * block, rest, column, columns)
 
     def _tile(self, row: Index, count: int, column: Index, columns: int) -> None:
-        spec, code, wide = self.spec, self.code, widths(columns, self.lanes)
-        column = code.bind("column", column)
+        spec, code, lanes = self.spec, self.code, self.unit.lanes
+        wide = widths(columns, lanes)
+        row = code.bind("first_row", row)
         tile = [[code.accumulators(1, width)[0] for width in wide] for _ in range(count)]
         for accumulators in tile:
             for accumulator, width in zip(accumulators, wide, strict=True):
                 code.store(accumulator, 0, constant(0.0, width), width)
         first = self._origin(spec.data.offset, spec.data.strides) + row * spec.data.strides[2]
         second = self._origin(spec.other.offset, spec.other.strides) + column
-        first, second = code.bind("first", first), code.bind("second", second)
+        first, second = code.bind("first", first + self._read_shift), code.bind("second", second)
         with code.loop("k", 0, spec.depth) as k:
             at = code.bind("at", second + k * spec.other.strides[2])
             line = [
-                code.keep(load(self.buffers[spec.other.buffer], at + v * self.lanes, width), width)
+                code.keep(load(self.buffers[spec.other.buffer], at + v * lanes, width), width)
                 for v, width in enumerate(wide)
             ]
             for p, accumulators in enumerate(tile):
@@ -78,8 +119,8 @@ class _Writer:
             for v, (accumulator, width) in enumerate(zip(accumulators, wide, strict=True)):
                 value = load(accumulator, 0, width)
                 for statement in spec.statements:
-                    inner = column + v * self.lanes
-                    store_statement(code, self.buffers, statement, grid, inner, value, width)
+                    inner, shift = column + v * lanes, self._stored_shift
+                    store_statement(code, self.buffers, statement, grid, inner, value, width, shift)
 
     def _origin(self, offset: int, strides: tuple[int, int, int, int]) -> Index:
         return offset + self.image * strides[0] + self.height * strides[1]
