@@ -66,7 +66,7 @@ site: docs $(RELAY_STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m $(PIP_INSTALL) -e ".[torch]"
-	$(BIN)/python benchmarks/run_all.py $(if $(LANES),--lanes $(LANES))
+	$(BIN)/python -m benchmarks.run_all $(if $(LANES),--lanes $(LANES))
 
 # The distributions of both projects, in dist/: sdists, and wheels for this architecture.
 wheels: $(STAMP)

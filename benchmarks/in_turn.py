@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from report import read_figures, write_result
-
+from benchmarks.report import read_figures, write_result
 from runtime_ext.cpu.device import random_buffers
 from runtime_ext.execution.native_executor import NativeExecutor
 from tvm_ios.contest.pairs import PairedRatio, paired_ratio

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from pathlib import Path
 
 from runtime_ext.machine.this_machine import available_lanes
 
@@ -15,22 +14,21 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=available_lanes())
     lanes = ["--lanes", str(parser.parse_args().lanes)]
     for name, options in (
-        ("search.py", []),
-        ("executor.py", lanes),
-        ("side_by_side.py", lanes),
-        ("optimize.py", lanes),
-        ("arena.py", lanes),
-        ("vdevice.py", lanes),
-        ("fine_grained_waits.py", lanes),
-        ("graphturbo_model.py", lanes),
-        ("graphturbo_cpu.py", lanes),
-        ("deployment.py", []),
-        ("memory.py", []),
-        ("networks.py", []),
+        ("searching.search", []),
+        ("units.executor", lanes),
+        ("networks.side_by_side", lanes),
+        ("networks.optimize", lanes),
+        ("memory.arena", lanes),
+        ("networks.vdevice", lanes),
+        ("networks.fine_grained_waits", lanes),
+        ("predicted.graphturbo_model", lanes),
+        ("networks.graphturbo_cpu", lanes),
+        ("serving.deployment", []),
+        ("memory.schedulers", []),
+        ("searching.networks", []),
     ):
         print(f"== {name}", flush=True)
-        script = Path(__file__).parent / name
-        subprocess.run([sys.executable, str(script), *options], check=True)
+        subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], check=True)
 
 
 if __name__ == "__main__":

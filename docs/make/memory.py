@@ -17,9 +17,9 @@ PAGE = ROOT / "docs" / "memory.md"
 TEXT = ROOT / "docs" / "make" / "memory_text.md"
 #: Peaks and proofs, which tests repeat.
 GOLDEN = ROOT / "tests" / "memory" / "golden.json"
-#: Every scheduler with its seconds, from ``python benchmarks/memory.py``.
+#: Every scheduler with its seconds, from ``python -m benchmarks.memory.schedulers``.
 RESULT = ROOT / "benchmarks" / "results" / "memory.json"
-#: The random graphs, from ``python benchmarks/memory.py --random``.
+#: The random graphs, from ``python -m benchmarks.memory.schedulers --random``.
 RANDOM = ROOT / "benchmarks" / "results" / "memory_random.json"
 
 #: Peak KB of reverse post-order and of the best order, table II of the paper.
@@ -58,7 +58,7 @@ def _saving(before: float, after: float) -> list[str]:
 
 def _schedulers() -> str:
     if not RESULT.exists():
-        return "`python benchmarks/memory.py` measures and prints it.\n"
+        return "`python -m benchmarks.memory.schedulers` measures and prints it.\n"
     result: dict[str, Any] = json.loads(RESULT.read_text())
     rows = [
         "| network | count | scheduler | peak KiB | arena KiB | seconds | operators | fused "
@@ -103,7 +103,7 @@ def _losses(figures: list[dict[str, Any]]) -> str:
 
 def _random() -> str:
     if not RANDOM.exists():
-        return "`python benchmarks/memory.py --random` measures and prints it.\n"
+        return "`python -m benchmarks.memory.schedulers --random` measures and prints it.\n"
     result: dict[str, Any] = json.loads(RANDOM.read_text())
     figures = [row for row in result["figures"] if not row["activations_fused"]]
     optimal = [row for row in figures if row["name"] == "optimal"]

@@ -17,8 +17,9 @@ SEARCHES = ROOT / "benchmarks" / "results" / "networks.json"
 _HEADER = """# The networks
 
 Every network of the zoo and every real topology inside the `onnx` wheel (`light_*`), optimised by
-`tvm-ios optimize` with random weights and checked (`python benchmarks/optimize.py` measures,
-`python docs/make/networks.py` writes this page). Measured on {processor}, {lanes} lanes, {date}.
+`tvm-ios optimize` with random weights and checked (`python -m benchmarks.networks.optimize`
+measures, `python docs/make/networks.py` writes this page). Measured on {processor}, {lanes} lanes,
+{date}.
 
 *Kept* is the policy whose program was fastest, with its ratio to the sequential program in pairs of
 runs (the upper end of the 95 % interval in brackets); where it is sequential, no schedule was
@@ -45,7 +46,8 @@ _SEARCHES = """
 ## Searches
 
 Seconds of a core that `tvm-ios stats` and `tvm-ios schedule --cost v100` take from the start of the
-process on, and what the schedule saves on the described V100 (`python benchmarks/networks.py`).
+process on, and what the schedule saves on the described V100
+(`python -m benchmarks.searching.networks`).
 
 | network | units | blocks | policy | stats s | schedule s | sequential ms | scheduled ms |
 |---|---|---|---|---|---|---|---|

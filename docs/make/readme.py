@@ -17,7 +17,8 @@ _BEGIN, _END = "<!-- table: python docs/make/readme.py -->\n", "<!-- end of the 
 
 _CAPTION = """
 `holistic`, the best of all policies block by block, with {batch} images on {lanes} cores
-({processor}, {date}; 95 % intervals of pairs of runs; `python benchmarks/graphturbo_cpu.py`):
+({processor}, {date}; 95 % intervals of pairs of runs;
+`python -m benchmarks.networks.graphturbo_cpu`):
 
 | network | {batch} images | to one unit after another | to ONNX Runtime |
 |---|---|---|---|

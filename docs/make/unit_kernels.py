@@ -14,7 +14,7 @@ RESULT = ROOT / "benchmarks" / "results" / "tvm_units.json"
 
 _HEADER = """# Units beside TVM's own kernels
 
-Would TVM's kernel of a unit be faster than ours? `python benchmarks/tvm_units.py` runs every
+Would TVM's kernel of a unit be faster than ours? `python -m benchmarks.units.tvm_units` runs every
 distinct unit of a network as in our program, and as a module of its own that TVM's default pipeline
 builds, on one lane, in turn (`python docs/make/unit_kernels.py` writes this page). Measured on
 {processor}, {date}, beside other work: only ratios of pairs count.

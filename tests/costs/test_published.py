@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+from benchmarks.predicted import described_devices
 from tests.random_dags import graph_of
 from tvm_ios.costs.described import described_costs
 from tvm_ios.devices.device import load_device
@@ -25,17 +23,6 @@ needs_files = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def benchmark() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        import described_devices
-
-        yield described_devices
-        for name in [n for n in sys.modules if n.split(".")[0] in ("published", "report")]:
-            del sys.modules[name]
-
-
 @pytest.mark.parametrize(
     "network",
     [
@@ -45,9 +32,9 @@ def benchmark() -> Iterator[ModuleType]:
         pytest.param("nasnet_a", marks=pytest.mark.slow),
     ],
 )
-def test_speed_ups_of_ios_s_networks(benchmark: ModuleType, network: str) -> None:
-    published = benchmark.published_latencies()[network, 1]
-    predicted = benchmark.latencies(network, 1, "v100", tuple(published))
+def test_speed_ups_of_ios_s_networks(network: str) -> None:
+    published = described_devices.published_latencies()[network, 1]
+    predicted = described_devices.latencies(network, 1, "v100", tuple(published))
     for policy, milliseconds in published.items():
         measured = published["sequential"] / milliseconds
         speed_up = predicted["sequential"] / predicted[policy]
@@ -59,8 +46,8 @@ def test_speed_ups_of_ios_s_networks(benchmark: ModuleType, network: str) -> Non
         assert predicted["ios-merge"] == pytest.approx(predicted["sequential"])
 
 
-def test_resnet_gains_little_and_a_chain_nothing(benchmark: ModuleType) -> None:
-    predicted = benchmark.latencies("resnet50", 1, "v100", ("sequential", "ios-both"))
+def test_resnet_gains_little_and_a_chain_nothing() -> None:
+    predicted = described_devices.latencies("resnet50", 1, "v100", ("sequential", "ios-both"))
     assert 1 < predicted["sequential"] / predicted["ios-both"] < 1.05
     chain = Problem.of(graph_of([1 << place - 1 if place else 0 for place in range(12)]), 40)
     costs = described_costs(load_device("v100"))
@@ -78,29 +65,29 @@ def test_resnet_gains_little_and_a_chain_nothing(benchmark: ModuleType) -> None:
 
 
 @pytest.mark.slow
-def test_larger_batches_gain_less(benchmark: ModuleType) -> None:
+def test_larger_batches_gain_less() -> None:
     speed_ups = []
     for batch in (1, 16, 32, 64, 128):
         policies = ("sequential", "ios-both")
-        predicted = benchmark.latencies("inception_v3", batch, "v100", policies)
+        predicted = described_devices.latencies("inception_v3", batch, "v100", policies)
         speed_ups.append(predicted["sequential"] / predicted["ios-both"])
     assert all(smaller > larger for smaller, larger in pairwise(speed_ups))
     assert speed_ups[-1] > 1
 
 
 @needs_files
-def test_the_authors_schedules_rank_as_they_measured(benchmark: ModuleType) -> None:
+def test_the_authors_schedules_rank_as_they_measured() -> None:
     for batch in (1, 32):
-        seconds = {other: benchmark.authors_seconds(other, batch) for other in (1, 32, 128)}
-        measured = benchmark.specialised()[str(batch)]
+        seconds = {other: described_devices.authors_seconds(other, batch) for other in (1, 32, 128)}
+        measured = described_devices.specialised()[str(batch)]
         assert sorted(seconds, key=lambda other: seconds[other]) == sorted(
             seconds, key=lambda other: measured[str(other)]
         )
 
 
 @needs_files
-def test_the_order_of_simulated_programs_and_their_ratios(benchmark: ModuleType) -> None:
-    programs = benchmark.simulated_programs()
+def test_the_order_of_simulated_programs_and_their_ratios() -> None:
+    programs = described_devices.simulated_programs()
     for model in {program.model for program in programs}:
         of_model = [program for program in programs if program.model == model]
         first, *others = of_model

@@ -17,7 +17,7 @@ from tvm_ios.cli.frame.commands import SUMMARIES, load_command
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 #: Files that pages run, and commands or other programs write: where their source is.
 _WRITTEN = {
-    "suite/gpu.py": ROOT / "benchmarks" / "gpu.py",
+    "suite/gpu.py": ROOT / "benchmarks" / "gpus" / "gpu.py",
     "BUNDLE/run.py": ROOT / "runtime_ext" / "bundle" / "runner.py",
 }
 #: Programs of a TVM that has Relay, which is in another environment.
@@ -82,8 +82,6 @@ def _of_python(words: list[str]) -> str | None:
 
 
 def _file(name: str) -> Path | None:
-    if name == "benchmarks/NAME.py":
-        return ROOT / "benchmarks" / "search.py"
     if name.endswith("bundle/run.py"):
         name = "BUNDLE/run.py"
     path = _WRITTEN.get(name, ROOT / name)
@@ -91,7 +89,13 @@ def _file(name: str) -> Path | None:
 
 
 def _module_file(name: str) -> Path | None:
-    spec = find_spec(name)
+    if name == "benchmarks.ROOM.NAME":
+        name = "benchmarks.searching.search"
+    try:
+        spec = find_spec(name)
+    except ModuleNotFoundError:
+        # The folder before the last point is not there.
+        return None
     if spec is None or spec.origin is None:
         return None
     origin = Path(spec.origin)

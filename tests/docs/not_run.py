@@ -20,7 +20,7 @@ NOT_RUN = {
     r"python suite/gpu\.py .*": "it needs an NVIDIA GPU",
     r".* --dialect relay.*|tvm-ios run squeezenet\.ios": "it needs a TVM with Relay; tests/relay",
     r"python -m tvm\.autotvm.*": "it needs a TVM with Relay",
-    r"python benchmarks/.*": "it measures for minutes to hours; tests/bench see that it starts",
+    r"python -m benchmarks\..*": "it measures for minutes to hours; tests/bench see that it starts",
     r"python docs/make/.*": "it rewrites pages; tests/docs compare what it would write",
     r"python -m tests\..*": "it runs as long as it is let; folders of tests have short runs of it",
     r"tvm-ios --install-completion": "it changes the user's shell; tests/cli let shells complete",

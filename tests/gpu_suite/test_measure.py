@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.gpus.suite.prepare import copy_scripts
+
 ROOT = Path(__file__).parents[2]
 #: Finds schedules, or compares them; what it does first is what the file ``does`` says.
 RUN = """
@@ -55,9 +57,8 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # Its checks need none of what is installed for these tests.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     folder = tmp_path / "suite"
-    shutil.copytree(ROOT / "benchmarks" / "gpu_suite", folder / "gpu_suite")
-    shutil.copyfile(ROOT / "benchmarks" / "gpu.py", folder / "gpu.py")
-    (folder / "bundles").mkdir()
+    (folder / "bundles").mkdir(parents=True)
+    copy_scripts(folder)
     (tmp_path / "run.py").write_text(RUN)
     for name in ("squeezenet-1", "squeezenet-16", "squeezenet-cpu-1", "inception_block-1"):
         with tarfile.open(folder / "bundles" / f"{name}.tar.xz", "w:xz", preset=0) as packed:

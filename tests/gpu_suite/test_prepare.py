@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.gpus.suite.slices import chosen_slices
 from runtime_ext.bundle.contents import FORMAT, VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -60,8 +61,6 @@ def without_code(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def prepare(module: Any, suite: Path, **options: Any) -> None:
-    from gpu_suite.slices import chosen_slices
-
     slices = chosen_slices("squeezenet")
     machine = {"arch": "sm_90", "cpu_arch": "x86-64-v3", "python": "3.12"}
     module.prepare_suite(suite, slices, **machine, **options)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.gpus.suite.slices import POLICIES, chosen_slices
 from runtime_ext.bundle.contents import ABOUT, REFERENCE, digest
 from runtime_ext.cuda.machine_code.nvrtc import find_nvcc
 from tests.cuda.stand_in.build import build_stand_in
@@ -62,8 +63,6 @@ def run(suite: Path, driver: Path) -> dict[str, Any]:
 @pytest.mark.skipif(find_nvcc() is None, reason="TVM's own build needs CUDA's nvcc")
 def test_a_bundle_for_a_gpu_goes_all_its_way(module: Any, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="computes what is expected: pip install .[torch]")
-    from gpu_suite.slices import POLICIES, chosen_slices
-
     suite, driver = tmp_path / "suite", tmp_path / "driver"
     module.prepare_suite(
         suite, chosen_slices(KEY), arch="sm_90", cpu_arch="x86-64-v3", python="3.12"

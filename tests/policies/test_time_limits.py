@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 
+from benchmarks.memory.schedulers import random_nas
 from tests.fast_run import examples
 from tests.random_dags import dags, graph_of
 from tests.refusals import refused
@@ -69,9 +68,7 @@ def large(request: pytest.FixtureRequest) -> OpGraph:
     """Graphs of 5,000 and 15,000 operators."""
     if request.param == "lstm_tc":
         return load_operators("lstm_tc")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-        graph = importlib.import_module("memory").random_nas(1, 5000)
+    graph = random_nas(1, 5000)
     # Convolutions without weights are nothing that units can be formed of.
     return replace(graph, operators=tuple(replace(op, kind="relu") for op in graph.operators))
 

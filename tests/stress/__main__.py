@@ -13,7 +13,9 @@ from pathlib import Path
 
 from rich.progress import track
 
-from .runner import RUNS_EACH, Difference, busy_processes, load_kernels, run_network, run_programs
+from benchmarks.busy_processes import busy_processes
+
+from .runner import RUNS_EACH, Difference, load_kernels, run_network, run_programs
 
 
 def main() -> int:

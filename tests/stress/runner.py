@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,29 +19,10 @@ from .programs import random_program
 
 #: Runs of one program, of which each goes on from what the one before left in memory.
 RUNS_EACH = 20
-_BUSY = """
-import os
-parent = os.getppid()
-while os.getppid() == parent:
-    for _ in range(1000000):
-        pass
-"""
 
 
 class Difference(AssertionError):
     """A run that is not what the reference says."""
-
-
-@contextmanager
-def busy_processes(count: int) -> Iterator[None]:
-    """Others that take all the CPU time they get."""
-    others = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
 
 
 def load_kernels(folder: Path) -> dict[str, Any]:

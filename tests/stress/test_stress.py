@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.busy_processes import busy_processes
 from tvm_ios.program.program import Launch
 
 from . import __main__ as command
 from . import runner
 from .programs import random_program
-from .runner import Difference, busy_processes, load_kernels, run_network, run_programs
+from .runner import Difference, load_kernels, run_network, run_programs
 
 
 @pytest.fixture(scope="session")

@@ -1,1 +1,0 @@
-"""The parts of ``benchmarks/gpu.py``, which go with it to the GPU machine."""

@@ -1,0 +1,11 @@
+"""Whole networks.
+
+fine_grained_waits.py   waits against barriers, on random cells
+graphturbo_cpu.py       instances on lanes against layer by layer
+optimize.py             every network by `tvm-ios optimize`, its outputs compared
+quantised.py            products of integers beside floats and ONNX Runtime's eight bits
+report_page.py          what the page of a large network weighs, and when it paints
+shares.py               what each part of the search is worth
+side_by_side.py         ten networks beside ONNX Runtime and torch
+vdevice.py              all schedulers on one vDevice, and what no schedule can beat
+"""

@@ -1,0 +1,153 @@
+"""Quantised networks: products in integers, beside floats and beside ONNX Runtime's eight bits.
+
+ONNX Runtime's quantiser draws each network of the zoo in the format Q/DQ, weights by channel, with
+ranges of three random inputs. Programs run in turn in one process on one thread each; the
+figures are medians of the ratios of runs that follow one another. ONNX Runtime is measured as it is
+by default, and with its precise kernels (``session.x64quantprecision``): without VNNI the default
+ones add up products in 16 bits, which overflow. *Errors* are to the precise ones, relative to the
+largest output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from rich.table import Table
+
+from benchmarks.report import update_result
+from relay_passes.pipeline import apply_schedule, prepare
+from relay_passes.relax.importer import import_onnx
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
+from runtime_ext.build import build
+from tvm_ios.cli.frame.output import console
+from tvm_ios.contest.pairs import paired_ratio
+from tvm_ios.models.load import load_onnx
+from tvm_ios.onnx.simplify import simplify
+from tvm_ios.policies.sequential import sequential_schedule
+
+NETWORKS = ("squeezenet", "resnet50", "mobilenet_v2", "inception_v3")
+FORM = "int16"
+
+
+def quantised(network: str, folder: Path) -> onnx.ModelProto:
+    from onnxruntime.quantization import CalibrationDataReader, quantize_static
+
+    model = load_onnx(network)
+    onnx.save(model, folder / "float.onnx")
+    (port,) = model.graph.input
+    shape = [dim.dim_value for dim in port.type.tensor_type.shape.dim]
+    rng = np.random.default_rng(1)
+
+    class Samples(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = [{port.name: rng.standard_normal(shape, np.float32)} for _ in range(3)]
+
+        def get_next(self) -> Any:
+            return self.left.pop() if self.left else None
+
+    logging.disable(logging.WARNING)
+    quantize_static(folder / "float.onnx", folder / "int8.onnx", Samples(), per_channel=True)
+    logging.disable(logging.NOTSET)
+    return onnx.load(folder / "int8.onnx")
+
+
+def session(model: onnx.ModelProto, *, integers: bool) -> Any:
+    """A session of the sequential schedule, with products of integers where there are any."""
+    prepared = prepare(import_onnx(simplify(model)), "quantised")
+    schedule = sequential_schedule(prepared.units)
+    if integers:
+        units = RelaxUnits(prepared, SearchOptions(lanes=1))
+        compiler = units.backend.compiler
+        named = [
+            u for u in range(len(prepared.units)) if FORM in compiler.rkernels(units.source((u,)))
+        ]
+        schedule = replace(schedule, kernels=dict.fromkeys(named, FORM))
+    return build(apply_schedule(prepared, schedule), lanes=1).session()
+
+
+def onnx_runtime(model: onnx.ModelProto, inputs: Any, precise: bool) -> Callable[[], Any]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    if precise:
+        options.add_session_config_entry("session.x64quantprecision", "1")
+        level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        options.graph_optimization_level = level
+    runner = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return lambda: runner.run(None, inputs)[0]
+
+
+def row_of(network: str, rounds: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        eight = quantised(network, Path(folder))
+    ours = session(eight, integers=True)
+    inputs = ours.random_inputs(0)
+
+    def run_of(runner: Any) -> Callable[[], Any]:
+        runner.set_input(**inputs)
+        return runner.run
+
+    runs = {
+        "integers": run_of(ours),
+        "floats": run_of(session(eight, integers=False)),
+        "float network": run_of(session(load_onnx(network), integers=False)),
+        "ONNX Runtime": onnx_runtime(eight, inputs, False),
+        "ONNX Runtime, precise": onnx_runtime(eight, inputs, True),
+        "ONNX Runtime, float network": onnx_runtime(load_onnx(network), inputs, False),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(rounds + 2):
+        for name, run in runs.items():
+            begin = time.perf_counter()
+            run()
+            if turn >= 2:
+                seconds[name].append(time.perf_counter() - begin)
+    exact = runs["ONNX Runtime, precise"]()
+    largest = float(np.abs(exact).max())
+    ratios = {
+        name: paired_ratio(seconds["integers"], other)
+        for name, other in seconds.items()
+        if name != "integers"
+    }
+    return {
+        "network": network,
+        "milliseconds": float(np.median(seconds["integers"])) * 1e3,
+        "ratios": {n: [r.median, r.low, r.high] for n, r in ratios.items()},
+        "error": float(np.abs(ours.get_output() - exact).max()) / largest,
+        "default_error": float(np.abs(runs["ONNX Runtime"]() - exact).max()) / largest,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("networks", nargs="*", default=NETWORKS, help="networks of the zoo")
+    parser.add_argument("--rounds", type=int, default=31, help="runs of each program")
+    arguments = parser.parse_args()
+    rows = [row_of(network, arguments.rounds) for network in arguments.networks]
+    others = list(rows[0]["ratios"])
+    table = Table("network", "ms", *[f"to {name}" for name in others], "error", "ONNX Runtime's")
+    for row in rows:
+        ratios = ("{:.2f} ({:.2f} to {:.2f})".format(*row["ratios"][name]) for name in others)
+        errors = (f"{row[name]:.1e}" for name in ("error", "default_error"))
+        table.add_row(row["network"], f"{row['milliseconds']:.2f}", *ratios, *errors)
+    console().print(table)
+    update_result("quantised", rows, "network")
+
+
+if __name__ == "__main__":
+    main()

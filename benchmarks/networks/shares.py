@@ -1,0 +1,116 @@
+"""What each part of the search is worth: programs found without it, beside the one with all.
+
+A program is made with everything, as `optimize` makes it, and one more without each part:
+Winograd's filtering; chains; instances; tiles of several units placed together (co-scheduling);
+and all that is not one unit after another on all lanes (concurrency). All run in turn, in fresh
+processes; a ratio above one is what the program without takes longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.report import model_of, read_figures, update_result
+from relay_passes.search_options import SearchOptions
+from runtime_ext.machine.this_machine import available_lanes
+from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
+from tvm_ios.api import optimize
+from tvm_ios.cli.frame.output import console, progress_bars
+from tvm_ios.contest.pairs import ratio_over_processes
+from tvm_ios.contest.rules import Rules
+from tvm_ios.contest.verdict import pooled, ratio_of
+from tvm_ios.models.source import ModelSource
+from tvm_ios.policies.registry import policy_names
+
+NETWORKS = ("squeezenet", "resnet50", "mobilenet_v2", "light_densenet121", "nasnet_a")
+EVERYTHING = "everything"
+#: Policies with instances, and those that place tiles of several units.
+_INSTANCES, _TILES = {"graphturbo", "holistic"}, {"rammer", "ios-holistic", "holistic"}
+#: What is left out: options of the search, and policies.
+WITHOUT: Mapping[str, tuple[Mapping[str, Any], set[str]]] = {
+    EVERYTHING: ({}, set()),
+    "winograd": ({"winograd": "off"}, set()),
+    "chains": ({"chains": False}, set()),
+    "instances": ({}, _INSTANCES),
+    "co-scheduling": ({}, _TILES),
+    "concurrency": ({}, set(policy_names()) - {"sequential"}),
+}
+
+
+def measure(network: str, batch: int, folder: Path, rules: Rules, processes: int) -> dict[str, Any]:
+    source = ModelSource(model_of(network), random_weights=0, batch=None if batch == 1 else batch)
+    lanes = available_lanes()
+    folder /= f"{Path(network).stem}-{batch}"
+    kept: dict[str, str] = {}
+    for part, (options, policies) in WITHOUT.items():
+        shutil.rmtree(folder / part, ignore_errors=True)
+        with progress_bars() as bars:
+            optimized = optimize(
+                source,
+                folder / part,
+                options=SearchOptions(lanes=lanes, **options),
+                policies=[name for name in policy_names() if name not in policies],
+                fallback=(),
+                progress=lambda what, done, total, part=part, bars=bars: bars(
+                    f"without {part}: {what}", done, total
+                ),
+            )
+        kept[part] = optimized.kept
+    runners = SideBySide(
+        {part: folder / part for part in WITHOUT}, lanes, rules.shared_by(processes)
+    )
+    outcomes = [run_side_by_side(runners) for _ in range(processes)]
+    samples = pooled([outcome.samples for outcome in outcomes])
+    ratios = {
+        part: ratio_over_processes([ratio_of(o.samples, part, EVERYTHING) for o in outcomes])
+        for part in list(WITHOUT)[1:]
+    }
+    return {
+        **{"network": Path(network).stem, "batch": batch, "lanes": lanes, "kept": kept},
+        "ms": {part: sorted(each)[len(each) // 2] * 1e3 for part, each in samples.items()},
+        "without_to_with": {part: asdict(ratio) for part, ratio in ratios.items()},
+    }
+
+
+def show(rows: Sequence[Mapping[str, Any]]) -> None:
+    table = Table("network", "batch", "kept", "ms", *(f"without {p}" for p in list(WITHOUT)[1:]))
+    for row in rows:
+        ratios = row["without_to_with"].values()
+        table.add_row(
+            *(row["network"], str(row["batch"]), row["kept"][EVERYTHING]),
+            f"{row['ms'][EVERYTHING]:.2f}",
+            *(f"{r['median']:.2f} ({r['low']:.2f} to {r['high']:.2f})" for r in ratios),
+        )
+    console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", default=NETWORKS, help="of the zoo, or light_...")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1], help="batch sizes")
+    parser.add_argument("--folder", type=Path, default=Path("out/shares"), help="executables")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of all runs of a network")
+    parser.add_argument("--processes", type=int, default=6, help="fresh ones that share them")
+    parser.add_argument("--again", action="store_true", help="measure what the results have")
+    given = parser.parse_args()
+    done = {(row["network"], row["batch"]) for row in read_figures("shares")}
+    rules = Rules(rounds=240, seconds=given.seconds, minimum=12, warm_up=1)
+    for batch in given.batch:
+        for network in given.networks:
+            if given.again or (Path(network).stem, batch) not in done:
+                row = measure(network, batch, given.folder, rules, given.processes)
+                print(json.dumps(row), flush=True)
+                update_result("shares", [row], "network", "batch")
+    show(read_figures("shares"))
+
+
+if __name__ == "__main__":
+    main()

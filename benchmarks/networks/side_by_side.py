@@ -1,0 +1,35 @@
+"""Where we stand: ten networks beside ONNX Runtime and torch, as ``tvm-ios bench`` measures it.
+
+Networks that the results have already are not measured again, so it can be stopped and started at
+will. Options of ``tvm-ios bench`` are passed on, for instance ``--lanes 16``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+from benchmarks.report import LIGHT, RESULTS, model_of
+
+ZOO = ("squeezenet", "inception_v3", "nasnet_a", "randwire")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", default=[*ZOO, *LIGHT])
+    parser.add_argument("--against", default="onnxruntime,torch")
+    parser.add_argument("--output", default=str(RESULTS / "bench.json"))
+    given, options = parser.parse_known_args()
+    options += ["--against", given.against, "--random-weights", "0"]
+    options += ["--output", given.output, "--resume"]
+    codes: list[int] = []
+    for network in given.networks:
+        # A process each: none suffers from what another one left in memory, or from its end.
+        command = [sys.executable, "-m", "tvm_ios", "bench", model_of(network), *options]
+        codes.append(subprocess.run(command).returncode)
+    sys.exit(max(map(abs, codes)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+"""Programs as they are deployed.
+
+deployment.py          a deployment of twelve programs beside twelve executables
+deployment_in_cpp.py   a deployment from C++, without Python
+steadiness.py          latencies beside other work
+throughput.py          requests a second
+"""
