@@ -115,7 +115,7 @@ class KernelCompiler(UnitCompiler):
         return promising_plans(source, self.space, self._without)
 
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
-        plans, others = self._plan(source), other_plans(source, self.space)
+        plans, others = self._planned(source, self._plan), other_plans(source, self.space)
         return different({"default": plans["default"], **plans, **others})
 
     def _find(self, key: str) -> Artefact | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+from tvm_ffi import StructuralKey
 
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.integer_contraction import IntegerKernel
@@ -41,6 +44,11 @@ class UnitSource:
     layouts: tuple[Layout, ...]
     in_place: frozenset[int] = frozenset()
     integers: tuple[Bounds | None, ...] = ()
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """Equal for units that have equal plans, whatever their variables are called."""
+        return StructuralKey(self.function), self.layouts, self.in_place, self.integers
 
     @property
     def alone(self) -> UnitSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from runtime_ext.kernels.artefact import Artefact, kernel_key
@@ -47,6 +47,7 @@ class UnitCompiler(ABC):
         self._key_of: dict[str, str] = {}
         self._kept: dict[str, CompiledUnit] = {}
         self._tuned: dict[str, dict[str, UnitPlan]] = {}
+        self._plans: dict[tuple[object, ...], dict[str, UnitPlan]] = {}
         #: Kernels compiled by this object (not found in the cache).
         self.compiled = 0
 
@@ -86,35 +87,29 @@ class UnitCompiler(ABC):
         progress
             Called with kernels done and all of them, after each.
         """
-        plans = {name: tuple(self._plan(source).values()) for name, source in units.items()}
+        plans = {name: self._planned(source, self._plan) for name, source in units.items()}
         forms = self._compile_different(plans, progress)
         return {name: self._kept[compiled_forms[-1].key] for name, compiled_forms in forms.items()}
 
     def compile_forms(
         self, units: Mapping[str, UnitSource], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
-        """Compile each unit in every form: those of a name, as in the log, and by default.
-
-        Returns
-        -------
-        dict
-            For each unit its different forms; the default comes last.
-        """
+        """Compile each unit in all different forms: of a name, as in the log, and last by default."""
         plans = {
-            name: (*self._measured_plans(source).values(), *self._plan(source).values())
+            name: self._planned(source, self._measured_plans, self._plan)
             for name, source in units.items()
         }
         return self._compile_different(plans, progress)
 
     def _compile_different(
-        self, plans: Mapping[str, Sequence[UnitPlan]], progress: Steps | None
+        self, plans: Mapping[str, Mapping[str, UnitPlan]], progress: Steps | None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
         """For each unit its forms of different code; the last one is the default."""
-        self._compile_plans((plan for forms in plans.values() for plan in forms), progress)
+        self._compile_plans((plan for forms in plans.values() for plan in forms.values()), progress)
         result: dict[str, tuple[CompiledUnit, ...]] = {}
         for name, forms in plans.items():
             by_key: dict[str, CompiledUnit] = {}
-            for unit in map(self._unit_code, forms):
+            for unit in map(self._unit_code, forms.values()):
                 # Where the log's best is the default, it counts as the log's.
                 by_key[unit.key] = by_key.pop(unit.key, unit)
             result[name] = tuple(by_key.values())
@@ -129,7 +124,7 @@ class UnitCompiler(ABC):
 
     def rkernels(self, source: UnitSource) -> tuple[str, ...]:
         """The names of the ways to compute a unit; nothing is compiled."""
-        return tuple(self._rkernel_plans(source) | self._named_plans(source))
+        return tuple(self._planned(source, self._rkernel_plans, self._named_plans))
 
     def compile_rkernels(
         self,
@@ -159,10 +154,13 @@ class UnitCompiler(ABC):
         KeyError
             If a unit has no form of the wanted name.
         """
-        plans = {name: self._rkernel_plans(source) for name, source in units.items()}
+        named = () if only is None else (self._named_plans,)
+        plans = {
+            name: self._planned(source, self._rkernel_plans, *named)
+            for name, source in units.items()
+        }
         if only is not None:
-            ways = {n: forms | self._named_plans(units[n]) for n, forms in plans.items()}
-            plans = {name: {only[name]: forms[only[name]]} for name, forms in ways.items()}
+            plans = {name: {only[name]: forms[only[name]]} for name, forms in plans.items()}
         self._compile_plans((plan for forms in plans.values() for plan in forms.values()), progress)
         return {
             name: {form: self._unit_code(plan) for form, plan in forms.items()}
@@ -181,6 +179,18 @@ class UnitCompiler(ABC):
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
         """Give :meth:`compile` one of the forms of a unit to return from now on."""
         self._kept[forms[-1].key] = best
+
+    def _planned(
+        self, source: UnitSource, *makers: Callable[[UnitSource], dict[str, UnitPlan]]
+    ) -> dict[str, UnitPlan]:
+        """A unit's plans by some methods, made once for all equal units: programs share most."""
+        plans: dict[str, UnitPlan] = {}
+        for make in makers:
+            key = (make.__name__, *source.key)
+            if key not in self._plans:
+                self._plans[key] = make(source)
+            plans |= self._plans[key]
+        return plans
 
     def log_use(self) -> LogUse | None:
         """How much of the tuning log is used; None without one."""
