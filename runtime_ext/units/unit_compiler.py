@@ -94,7 +94,7 @@ class UnitCompiler(ABC):
     def compile_forms(
         self, units: Mapping[str, UnitSource], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
-        """Compile each unit in all different forms: of a name, as in the log, and last by default."""
+        """Compile each unit in all its forms: of a name, as in the log, and, last, by default."""
         plans = {
             name: self._planned(source, self._measured_plans, self._plan)
             for name, source in units.items()
