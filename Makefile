@@ -37,7 +37,7 @@ test-all: $(STAMP) $(if $(HAS_RELAY_BASE),$(RELAY_STAMP))
 # Torch and OpenVINO are too large to come with the other test requirements.
 test-torch: $(STAMP)
 	$(BIN)/python -m $(PIP_INSTALL) torch==2.13.0 "openvino>=2025.0"
-	$(BIN)/python -m pytest -q tests/*/test_torch_*.py tests/peers/test_side_by_side.py
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/*/test_torch_*.py tests/peers/test_side_by_side.py
 
 # What slow tests look at pages and traces with: axe-core, and Perfetto's trace processor.
 TOOLS := build/page-tools
