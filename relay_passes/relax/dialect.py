@@ -31,6 +31,7 @@ def _target_units(prepared: Prepared, options: SearchOptions) -> RelaxUnits:
 
 def _compile_tvm_build(module: tvm.IRModule, options: SearchOptions, path: Path) -> None:
     from runtime_ext.machine.this_machine import host_target
+    from runtime_ext.peers.kept_tvm_builds import kept_tvm_build
     from runtime_ext.peers.tvm_build import compile_tvm_build
     from runtime_ext.target_architecture import cuda_arch
 
@@ -38,7 +39,10 @@ def _compile_tvm_build(module: tvm.IRModule, options: SearchOptions, path: Path)
     if cuda_arch(target) is not None:
         # What it computes is compared with on the CPU, for which the log is not.
         target, tuned = host_target(options.lanes), None
-    compile_tvm_build(module, target, path, tuned)
+    if tuned is None:
+        kept_tvm_build(module, target, path, options.cache / "tvm")
+    else:
+        compile_tvm_build(module, target, path, tuned)
 
 
 DIALECT = Dialect(

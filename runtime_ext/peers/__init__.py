@@ -1,5 +1,7 @@
 """What our programs are compared with: others' ways to run a model, in one registry.
 
+``kept_tvm_builds.py``
+    TVM's own builds that were made before.
 ``model_files.py``
     A model as peers of ``bench`` read it; that of a bundle is ``runtime_ext/bundle/network.py``.
 ``onnxruntime_peer.py``

@@ -1,0 +1,75 @@
+"""TVM's own builds that were made before: compiling one may take longer than a search."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import tvm
+import tvm_ffi
+
+from runtime_ext.kernels.artefact import Artefact, ArtefactCache, kernel_key
+from runtime_ext.peers.tvm_build import compile_tvm_build
+from tvm_ios.files.atomic import write_atomically
+
+_LOGGER = logging.getLogger(__name__)
+
+#: All of a folder, for each holds its model's weights; those that were not used for longest go.
+_MOST_BYTES = 1 << 30
+#: The part of a disk's free space that one may take.
+_PART_OF_FREE = 0.25
+
+
+def kept_tvm_build(module: tvm.IRModule, target: Any, path: Path, folder: Path) -> None:
+    """Do what :func:`~runtime_ext.peers.tvm_build.compile_tvm_build` does, once for equal models.
+
+    Parameters
+    ----------
+    module, target, path
+        As of that function.
+    folder
+        Where builds are kept: 1 GiB of them, and none that would fill a disk.
+
+    Raises
+    ------
+    UserError
+        If the disk has too little room, or the folder cannot be written.
+    """
+    cache = ArtefactCache(folder, "so")
+    key = kernel_key(f"TVM's own build of {tvm_ffi.structural_hash(module):x}", str(target))
+    if cache.find(key) is not None:
+        # Another process may have removed it since.
+        with suppress(FileNotFoundError):
+            os.utime(cache.code_file(key))
+            write_atomically(path, cache.code_file(key).read_bytes())
+            _LOGGER.info("TVM's own build: from the cache")
+            return
+    compile_tvm_build(module, target, path)
+    _keep(cache, key, path)
+
+
+def _keep(cache: ArtefactCache, key: str, path: Path) -> None:
+    """Keep a build and remove the oldest ones; nothing depends on whether that succeeds."""
+    size = path.stat().st_size
+    if size > min(_MOST_BYTES, _PART_OF_FREE * shutil.disk_usage(cache.folder).free):
+        return
+    try:
+        cache.add(Artefact(key, (), ()), path.read_bytes())
+        _remove_oldest(cache)
+    except OSError as error:
+        _LOGGER.info("TVM's own build was not kept: %s", error)
+
+
+def _remove_oldest(cache: ArtefactCache) -> None:
+    files = [(file.stat(), file) for file in cache.folder.glob("*.so")]
+    kept_bytes = 0
+    for status, file in sorted(files, key=lambda entry: -entry[0].st_mtime_ns):
+        kept_bytes += status.st_size
+        if kept_bytes > _MOST_BYTES:
+            # The description first: a library without one does not count.
+            file.with_suffix(".json").unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
