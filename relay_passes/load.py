@@ -57,7 +57,7 @@ def load_model(model: AnyModel) -> LoadedModel:
     """
     source = ModelSource.of(model)
     form, dialect = source.form, named_dialect(source.dialect)
-    if form in (Form.ZOO, Form.ONNX):
+    if source.is_onnx:
         written = read_model(source)
         simple = simplified(source, written)
         module = dialect.import_onnx(simple.model)

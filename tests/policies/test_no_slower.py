@@ -22,6 +22,7 @@ from tvm_ios.costs.costs import Costs
 from tvm_ios.costs.model import CostModel
 from tvm_ios.costs.named import costs_named
 from tvm_ios.errors import MemoryBudgetError
+from tvm_ios.graph.components import components
 from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import Budget
@@ -133,7 +134,9 @@ def check(
     problem: Problem, costs: Costs, limits: Limits, *, together: bool, greedy: bool = True
 ) -> None:
     searches = [Search(problem, costs, limits) for _ in _POLICIES]
-    if together:
+    # Greedy's stages cross the borders of blocks of different components: where two schedules of
+    # these are alike to it, others need not be, unless they know of them.
+    if together or len(components(problem.units)) > 1:
         searches = [searches[0]] * len(_POLICIES)
     found = {
         policy: latency(searching, policy)

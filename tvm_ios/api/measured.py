@@ -128,7 +128,9 @@ def optimize(
     watch.lap("import")
     module = measured_module(prepared, options, progress)
     tried, broken = (
-        tried_policies(module.search.costs.offers) if policies is None else (policies, ())
+        tried_policies(module.search.costs.offers, prepared.units)
+        if policies is None
+        else (policies, ())
     )
     searches, refused = find_schedules(
         module, ("sequential", *tried), module.search.find, memory_budget

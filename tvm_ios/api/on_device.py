@@ -88,7 +88,9 @@ def optimize_on_device(
     require_numpy_types(prepared)
     module = measured_module(prepared, options, progress)
     search = _search(module, cost)
-    tried, broken = tried_policies(search.costs.offers) if policies is None else (policies, ())
+    tried, broken = (
+        tried_policies(search.costs.offers, prepared.units) if policies is None else (policies, ())
+    )
     schedules, skipped = _found(module, search, tried, memory_budget)
     if schedule is not None:
         schedules["given"] = read_schedule(schedule, prepared.units).schedule

@@ -74,7 +74,7 @@ def compile_unmeasured(
     refused: dict[str, str] = {}
     if schedule is None:
         if policies is None:
-            policies, broken = tried_policies({Offer.STAGES})
+            policies, broken = tried_policies({Offer.STAGES}, prepared.units)
         search = (
             module.recorded(Path(cost))
             if cost.endswith(".jsonl")

@@ -21,7 +21,7 @@ from tvm_ios.cli.options.combinations import (
 from tvm_ios.cli.options.completion import complete_cost
 from tvm_ios.cli.options.described import without_gpu
 from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
-from tvm_ios.cli.options.model import Model, RandomWeights
+from tvm_ios.cli.options.model import Models, RandomWeights, Together, models_together
 from tvm_ios.cli.options.search_options import (
     Chains,
     ChainsMode,
@@ -69,6 +69,7 @@ PAGE = HelpPage(
         "tvm-ios optimize squeezenet --batch 1,8 --arch x86-64-v3,x86-64-v4 --lanes 1,2 -o app/",
         "tvm-ios optimize squeezenet --from-logs results/ -o app/",
         "tvm-ios optimize squeezenet --objective throughput -o out/",
+        "tvm-ios optimize squeezenet mobilenet_v2 --together -o out/",
         "tvm-ios optimize squeezenet --tracker 127.0.0.1:9190 --key epyc",
     ),
     "`tvm-ios run` runs the result, `tvm-ios explain` says what bounds it.",
@@ -77,7 +78,8 @@ PAGE = HelpPage(
 
 @reports_errors
 def optimize(
-    model: Model,
+    model: Models,
+    together: Together = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -169,14 +171,17 @@ def optimize(
     architectures or numbers of lanes it makes a deployment: one folder with a program for each
     combination, of which the one that fits is run; what cannot run here is scheduled by a
     description or a log, and not measured. With --objective throughput it keeps what serves the
-    most requests a second: one on all lanes, or one a lane at once.
+    most requests a second: one on all lanes, or one a lane at once. With --together, several models
+    become one program, whose inputs and outputs have the model's name before them where two models
+    have the same; their units run side by side only where that is faster than one after another.
     """
     policies = chosen_policies(policy)
     budget = bytes_of(memory_budget, "--memory-budget")
-    models = sources(model, random_weights, shape, numbers_in(batch, "--batch"), dialect.value)
+    named = models_together(model, together)
+    models = sources(named, random_weights, shape, numbers_in(batch, "--batch"), dialect.value)
     lane_counts = numbers_in(lanes, "--lanes")
     archs = names_in(arch or "")
-    path = output or Path(f"{Path(model).stem}.ios")
+    path = output or Path(f"{named.name}.ios")
     fleet = fleet_choice(tracker, key, devices)
     make_options = partial(
         search_options,

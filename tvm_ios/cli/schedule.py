@@ -12,7 +12,15 @@ from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Debug, Json, Verbose, progress_bars, reports_errors, tell_tail
 from tvm_ios.cli.options.completion import complete_cost, complete_policy
 from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
-from tvm_ios.cli.options.model import Batch, Model, RandomWeights, Shapes, input_shapes
+from tvm_ios.cli.options.model import (
+    Batch,
+    Models,
+    RandomWeights,
+    Shapes,
+    Together,
+    input_shapes,
+    models_together,
+)
 from tvm_ios.cli.options.search_options import (
     STREAMS,
     Arch,
@@ -64,6 +72,7 @@ PAGE = HelpPage(
         "tvm-ios schedule inception_v3 --schedule published.json",
         "tvm-ios schedule squeezenet --pareto",
         "tvm-ios schedule squeezenet --batch 8 --policy graphturbo --cost stcp920 -o plan.json",
+        "tvm-ios schedule inception_v3 resnet50 --together",
         "tvm-ios schedule squeezenet --tracker 127.0.0.1:9190 --key epyc",
     ),
     "`tvm-ios optimize` searches, builds and measures in one go.",
@@ -72,14 +81,15 @@ PAGE = HelpPage(
 
 @reports_errors
 def schedule(
-    model: Model,
+    model: Models,
     policy: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help=f"{', '.join(policy_names())}.",
+            help=f"{', '.join(policy_names())}.  [ios-both; with --together together]",
             autocompletion=complete_policy,
         ),
-    ] = "ios-both",
+    ] = None,
+    together: Together = False,
     cost: Annotated[
         str | None,
         typer.Option(
@@ -140,13 +150,13 @@ def schedule(
     Policies of IOS keep to a memory budget, or show with --pareto what memory costs in time; memory
     runs units in instances where no order fits. For an accelerator graphturbo plans instances,
     cores, buffers, tiles and moves, and simulates them; with --target cuda it puts instances on
-    streams.
+    streams. With --together, several models are scheduled as one program.
     """
     from tvm_ios.api.accelerator import names_accelerator
-    from tvm_ios.models.source import ModelSource
     from tvm_ios.plot import plot_schedule, require_picture, save_picture
     from tvm_ios.policies.registry import OURS, policy_named
 
+    policy = policy or ("together" if together else "ios-both")
     budget = bytes_of(memory_budget, "--memory-budget")
     if (budget is not None or pareto) and not policy_named(policy).keeps_memory_budget:
         keeping = [name for name in OURS if policy_named(name).keeps_memory_budget]
@@ -165,7 +175,14 @@ def schedule(
         require_writable(output)
     fleet = fleet_choice(tracker, key, devices)
     cost = cost or ("v100" if device is None and fleet is None else MEASURED)
-    source = ModelSource(model, random_weights, input_shapes(shape), batch, dialect.value)
+    source = models_together(
+        model,
+        together,
+        random_weights=random_weights,
+        shapes=input_shapes(shape),
+        batch=batch,
+        dialect=dialect.value,
+    )
     log = Path(cost) if Path(cost).suffix == ".jsonl" else None
     if pareto and log is not None:
         raise typer.BadParameter(

@@ -7,6 +7,7 @@
   unit_partition: operators on their way into units
 - units: checks any rule and builds the graph of units
 - blocks: where a graph is cut into blocks; down_sets: the states of a block
+- components: parts of a graph that have nothing to do with each other
 - equal_branches: which branches of a block are equal; branch_symmetry: states that are alike then
 - topological: an order in which each node comes after those that it reads from
 - merge_rule: which convolutions can be merged; merged_weights: what their common weight is

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from tvm_ios.errors import SearchError
 from tvm_ios.graph.branch_symmetry import representative_down_sets, symmetry_of
+from tvm_ios.graph.components import components
 from tvm_ios.graph.down_sets import WORD_UNITS, Masks, down_sets
 from tvm_ios.graph.equal_branches import equal_branches
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
@@ -25,7 +26,8 @@ def cut_blocks(
 ) -> tuple[int, ...]:
     """Bit sets of unit numbers, in order; all before a block is closed under predecessors.
 
-    A boundary between blocks is a set of units closed under predecessors. The graph is first cut
+    A boundary between blocks is a set of units closed under predecessors. Where a graph of several
+    components is no block by itself, they follow each other, each cut by itself. A graph is cut
     wherever all that follows reads one unit and nothing before it, which costs nothing: no schedule
     could run anything of what follows earlier. Runs of blocks of one unit become one block. What
     is still larger than ``max_block``, or has more than :data:`MAX_STATES` sets of units that are
@@ -55,30 +57,42 @@ def cut_blocks(
         raise ValueError(f"max_block must be positive, not {max_block}")
     if not len(graph):
         return ()
-    boundaries = _Boundaries(graph, branches_as_one)
-    joints = [0, *boundaries.joints(), graph.all_operators]
-    segments = [(a, b) for a, b in itertools.pairwise(joints) if a != b]
+    parts = components(graph)
+    if len(parts) > 1:
+        whole = _Boundaries(graph, branches_as_one, 0, graph.all_operators)
+        if whole.fits(0, graph.all_operators, max_block):
+            parts = (graph.all_operators,)
     blocks: list[int] = []
-    for below, above in _join_chains(segments, max_block):
-        cuts = _refine(boundaries, below, above, 2, max_block)
-        blocks += [b & ~a for a, b in itertools.pairwise(cuts)]
+    before = 0
+    for part in parts:
+        boundaries = _Boundaries(graph, branches_as_one, before, part)
+        joints = [before, *boundaries.joints(), before | part]
+        segments = [(a, b) for a, b in itertools.pairwise(joints) if a != b]
+        for below, above in _join_chains(segments, max_block):
+            cuts = _refine(boundaries, below, above, 2, max_block)
+            blocks += [b & ~a for a, b in itertools.pairwise(cuts)]
+        before |= part
     return tuple(blocks)
 
 
 class _Boundaries:
-    """The candidate boundaries of a graph, and how many tensors cross them."""
+    """The candidate boundaries of a part of a graph, and how many of its tensors cross them.
 
-    def __init__(self, graph: OpGraph, branches_as_one: bool) -> None:
+    What is before the part, which it reads nothing of, is below all of them.
+    """
+
+    def __init__(self, graph: OpGraph, branches_as_one: bool, before: int, part: int) -> None:
         self._graph, self._as_one = graph, branches_as_one
         self._readers = [
-            (graph.producer[tensor], mask_of(readers))
+            (graph.producer[tensor], mask_of(readers) & part)
             for tensor, readers in enumerate(graph.consumers)
-            if readers and not graph.tensors[tensor].constant
+            if readers and not graph.tensors[tensor].constant and mask_of(readers) & part
         ]
         self._predecessors, self._successors = graph.predecessors, graph.successors
-        self._ideals = [mask | 1 << unit for unit, mask in enumerate(graph.ancestors)]
+        self._units = list(bits(part))
+        self._ideals = [before | graph.ancestors[unit] | 1 << unit for unit in self._units]
         # A branch that is cut before it joins others leaves blocks that differ for no reason.
-        joins = (mask.bit_count() > 1 for mask in graph.predecessors)
+        joins = (graph.predecessors[unit].bit_count() > 1 for unit in self._units)
         self._at_joins = set(itertools.compress(self._ideals, joins))
 
     def _makers(self, below: int) -> Iterator[int | None]:
@@ -102,13 +116,17 @@ class _Boundaries:
         for maker, readers in self._readers:
             of_inputs |= readers if maker is None else 0
         #: Of each unit what reads an input or a result of a unit that it depends on.
-        reading: list[int] = []
-        for before in self._predecessors:
-            reading.append(of_inputs)
-            for unit in bits(before):
-                reading[-1] |= reading[unit] | self._successors[unit]
+        reading: dict[int, int] = {}
+        for unit in self._units:
+            reading[unit] = of_inputs
+            for source in bits(self._predecessors[unit]):
+                reading[unit] |= reading[source] | self._successors[source]
         return _by_size(
-            {below for unit, below in enumerate(self._ideals) if not reading[unit] & ~below}
+            {
+                below
+                for unit, below in zip(self._units, self._ideals, strict=True)
+                if not reading[unit] & ~below
+            }
         )
 
     def between(self, below: int, above: int) -> list[int]:

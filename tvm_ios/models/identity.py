@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 
 from tvm_ios.models.load import read_model
-from tvm_ios.models.source import AnyModel, Form, ModelSource
+from tvm_ios.models.source import AnyModel, ModelSource
 
 
 def model_identity(model: AnyModel) -> str:
@@ -20,7 +20,7 @@ def model_identity(model: AnyModel) -> str:
         If it cannot be read.
     """
     source = ModelSource.of(model)
-    if source.form in (Form.ZOO, Form.ONNX):
+    if source.is_onnx:
         proto = read_model(replace(source, batch=None))
         proto.graph.name = ""
         return hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()

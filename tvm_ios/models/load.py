@@ -19,6 +19,7 @@ from tvm_ios.onnx.as_written import beginning_as_written, with_static_inputs
 from tvm_ios.onnx.batch import with_batch
 from tvm_ios.onnx.file import read_onnx
 from tvm_ios.onnx.graph import graph_from_onnx
+from tvm_ios.onnx.join import join
 from tvm_ios.onnx.simplify import before_tail, simplify
 from tvm_ios.onnx.supported import require_supported, require_tensors
 from tvm_ios.onnx.tail import Tail
@@ -73,6 +74,11 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
         cut = before_tail(model, source.shapes)
         if cut is None:
             raise
+        if source.beside:
+            raise ModelError(
+                f"the end of one of {source.name} has shapes that depend on the data "
+                f"({cut[1].sentence}): such a model runs alone"
+            ) from None
     head, tail = cut
     simple = simplify(head)
     require_supported(source.name, simple)
@@ -88,8 +94,10 @@ def read_model(source: ModelSource) -> onnx.ModelProto:
     ModelError, BatchError
         If there is no such model, or it is malformed.
     """
-    if source.form not in (Form.ZOO, Form.ONNX):
+    if not source.is_onnx:
         raise ModelError(f"{source.model} is {source.form.value}, which holds no ONNX model")
+    if source.form is Form.TOGETHER:
+        return join({part.name: read_model(part) for part in source.parts})
     if source.form is Form.ZOO:
         proto = zoo.build(source.model, source.random_weights or 0)
     else:

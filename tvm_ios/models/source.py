@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ class Form(Enum):
     MODULE = "a TVM module saved as JSON"
     GRAPH = "a graph .json"
     BARE = "a bare block graph .json"
+    TOGETHER = "several models together"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class ModelSource:
     dialect
         The dialect of TVM's IR that it becomes, ``relax`` or ``relay``; only ONNX models can be
         had in both.
+    beside
+        Other models, which run together with it in one program: ONNX files, or of the zoo. Weights
+        and batch are those of each, shapes those of inputs as they are named together.
     """
 
     model: str
@@ -55,6 +60,57 @@ class ModelSource:
     shapes: Shapes = field(default_factory=dict[str, tuple[int, ...]])
     batch: int | None = None
     dialect: str = "relax"
+    beside: tuple[str, ...] = ()
+
+    @staticmethod
+    def together(models: Sequence[str], **how: Any) -> ModelSource:
+        """Models that run together, or the one that is given.
+
+        Parameters
+        ----------
+        models
+            What each is called.
+        how
+            Other fields, for all of them.
+
+        Raises
+        ------
+        ModelError
+            If two have one name, or one is no ONNX model.
+        """
+        source = ModelSource(models[0], beside=tuple(models[1:]), **how)
+        names = [part.name for part in source.parts]
+        if twin := next((name for name in names if names.count(name) > 1), None):
+            raise ModelError(
+                f"two of the models are named {twin}, by which their inputs are told apart: "
+                "rename a file"
+            )
+        if source.beside:
+            for part in source.parts:
+                part.require_onnx("run together with others")
+        return source
+
+    @property
+    def parts(self) -> tuple[ModelSource, ...]:
+        """Each model by itself; shapes are of all of them together."""
+        if not self.beside:
+            return (self,)
+        models = (self.model, *self.beside)
+        return tuple(replace(self, model=m, beside=(), shapes={}) for m in models)
+
+    def require_onnx(self, what: str) -> None:
+        """Refuse what is no ONNX model.
+
+        Raises
+        ------
+        ModelError
+            Saying what only ONNX models can do.
+        """
+        if self.form not in (Form.ZOO, Form.ONNX):
+            raise ModelError(
+                f"{self.model} is {self.form.value}: only ONNX models and those of the zoo can "
+                f"{what}"
+            )
 
     @staticmethod
     def of(model: AnyModel) -> ModelSource:
@@ -68,13 +124,20 @@ class ModelSource:
 
     @property
     def name(self) -> str:
-        """The zoo's name of it, or the file's without its suffix."""
+        """The zoo's name of it, or the file's without its suffix; of several joined by ``+``."""
+        if self.beside:
+            return "+".join(part.name for part in self.parts)
         return self.model if self.form is Form.ZOO else self.path.stem
 
     @property
     def needs_tvm(self) -> bool:
         """Whether only TVM can read it as it is asked for."""
         return self.dialect != "relax" or self.form in (Form.TORCH, Form.MODULE)
+
+    @property
+    def is_onnx(self) -> bool:
+        """Whether it is read as ONNX."""
+        return self.form in (Form.ZOO, Form.ONNX, Form.TOGETHER)
 
     @cached_property
     def form(self) -> Form:
@@ -85,6 +148,8 @@ class ModelSource:
         ModelError
             If it is nothing that can be read.
         """
+        if self.beside:
+            return Form.TOGETHER
         if self.model in zoo.names():
             return Form.ZOO
         if self.path.suffix == ".onnx":

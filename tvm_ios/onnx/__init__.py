@@ -1,7 +1,7 @@
 """ONNX models: read with care, simplified, and turned into an operator graph without TVM.
 
 - file: reads files that may be anything; supported: what a simplified model must not hold
-- batch: another batch size for a model of fixed shapes
+- batch: another batch size for a model of fixed shapes; join: several models as one
 - tail: the end of a model whose shapes depend on the data, cut off
 - simplify: the list of steps that a model goes through, which lie in rewrites/
 - edit: small edits of a graph of ``onnx_ir``, and questions about nodes, which many steps share

@@ -167,6 +167,8 @@ class Policy:
         with smaller and smaller budgets.
     tried
         Whether ``optimize`` tries it without being told to.
+    tried_for
+        The graphs of units for which it does; None for all.
     """
 
     name: str
@@ -177,3 +179,4 @@ class Policy:
     keeps_memory_budget: bool = False
     front: Callable[[Request], tuple[FrontPoint, ...]] | None = None
     tried: bool = True
+    tried_for: Callable[[OpGraph], bool] | None = None

@@ -11,6 +11,7 @@ from tvm_ios.extensions import ExtensionError, extensions, load_extension
 
 if TYPE_CHECKING:
     from tvm_ios.costs.costs import Offer
+    from tvm_ios.graph.op_graph import OpGraph
     from tvm_ios.policies.policy import Policy
 
 #: The entry points of other packages' policies.
@@ -31,6 +32,7 @@ OURS = {
     "heft": "heft:HEFT",
     "nimble": "nimble:NIMBLE",
     "opara": "opara:OPARA",
+    "together": "together:TOGETHER",
 }
 
 
@@ -70,13 +72,17 @@ def policy_named(name: str) -> Policy:
     )
 
 
-def tried_policies(offers: Collection[Offer]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def tried_policies(
+    offers: Collection[Offer], units: OpGraph | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The policies that are tried where none is named.
 
     Parameters
     ----------
     offers
         What costs know of.
+    units
+        What is scheduled; None where only policies for all graphs are tried.
 
     Returns
     -------
@@ -91,6 +97,7 @@ def tried_policies(offers: Collection[Offer]) -> tuple[tuple[str, ...], tuple[st
         except ExtensionError as error:
             broken.append(str(error))
         else:
-            if policy.tried and policy.needs <= frozenset(offers):
+            fits = policy.tried_for is None or (units is not None and policy.tried_for(units))
+            if policy.tried and fits and policy.needs <= frozenset(offers):
                 names.append(name)
     return tuple(names), tuple(broken)

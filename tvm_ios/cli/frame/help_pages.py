@@ -37,7 +37,8 @@ class HelpPage:
 PANELS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(
-            ("dialect", "shape", "batch", "random_weights", "inputs", "seed"), "Model and inputs"
+            ("together", "dialect", "shape", "batch", "random_weights", "inputs", "seed"),
+            "Model and inputs",
         ),
         **dict.fromkeys(
             (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -59,7 +60,7 @@ def numbers_in(text: str | None, option: str) -> list[int]:
 
 
 def sources(
-    model: str,
+    model: ModelSource,
     random_weights: int | None,
     shapes: Sequence[str] | None,
     batches: Sequence[int],
@@ -73,12 +74,12 @@ def sources(
     every = ((shapes, batch) for shapes in alternatives for batch in batches or [None])
     different = {_key(*each): each for each in every}
     return [
-        ModelSource(
+        replace(
             model,
-            random_weights,
-            {n: s if batch is None else (batch, *s[1:]) for n, s in each.items()},
-            batch,
-            dialect,
+            random_weights=random_weights,
+            shapes={n: s if batch is None else (batch, *s[1:]) for n, s in each.items()},
+            batch=batch,
+            dialect=dialect,
         )
         for each, batch in different.values()
     ]

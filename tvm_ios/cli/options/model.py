@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from tvm_ios.cli.options.completion import complete_model
 from tvm_ios.graph.input_shapes import InputShapeError, parse_shapes
+from tvm_ios.models.source import ModelSource
 
 Model = Annotated[
     str,
     typer.Argument(
         help="A zoo name, an .onnx or .pt2 (torch.export) file, or a TVM module saved as .json.",
         autocompletion=complete_model,
+    ),
+]
+Models = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL...",
+        help="A zoo name, an .onnx or .pt2 (torch.export) file, or a TVM module saved as .json; "
+        "several with --together.",
+        autocompletion=complete_model,
+    ),
+]
+Together = Annotated[
+    bool,
+    typer.Option(
+        "--together", help="Several models in one program: each run computes all of them."
     ),
 ]
 RandomWeights = Annotated[
@@ -34,6 +51,31 @@ Batch = Annotated[
     int | None,
     typer.Option(min=1, help="Another batch size, of ONNX models and those of the zoo."),
 ]
+
+
+def models_together(models: Sequence[str], together: bool, **how: Any) -> ModelSource:
+    """The model, or those that run together; several of which that is not said are a wrong use.
+
+    Parameters
+    ----------
+    models, together
+        What was given.
+    how
+        Other fields of the source.
+
+    Raises
+    ------
+    ModelError
+        If some cannot.
+    """
+    if together != (len(models) > 1):
+        raise typer.BadParameter(
+            "it takes two models or more"
+            if together
+            else f"{len(models)} models are given: they run in one program with --together",
+            param_hint="'--together'" if together else "'MODEL...'",
+        )
+    return ModelSource.together(models, **how)
 
 
 def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
