@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from runtime_ext.build import build
 from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.units.in_place import arrange
 from tests.graphturbo_policy import Unrolled, graphturbo_policy
+from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
+from tvm_ios.schedule.schedule import ScheduleError
 from tvm_ios.schedule.stage import Strategy
 
 
@@ -57,6 +60,36 @@ def test_parts_of_the_batch_are_never_copied(capacity: int) -> None:
     assert len(joins) >= 2
     for unit in joins:
         assert set(unit.inputs) == memory.in_place[unit.outputs[0]]
+
+
+def convolutions(sketch: RelaxSketch, x: Any) -> Any:
+    for channels in (16, 16, 24):
+        x = sketch.emit(relax.op.nn.relu(sketch.conv(x, channels)))
+    return x
+
+
+def test_images_of_a_batch_run_the_forms_that_are_named() -> None:
+    module = module_of([(4, 16, 13, 12)], convolutions)
+    prepared = prepare(module)
+    planned = graphturbo_policy(prepared, lanes=LANES, capacity=1, axes=(0,)).planned
+    assert planned.instances is not None
+    planned = replace(planned, kernels={0: "winograd-4", 2: "winograd-2"})
+    model = build(apply_schedule(prepared, planned), lanes=LANES)
+    forms = [tuple(notes["forms"]) for notes in model.unit_notes.values()]
+    factor = planned.instances.subgraphs[0].factor
+    assert forms.count(("winogradinput", "winogradoutput")) == 2 * factor
+    inputs = inputs_of(module)
+    session = model.session(executor="poisoning")
+    session.run(**dict(zip((port.name for port in model.inputs), inputs, strict=True)))
+    np.testing.assert_allclose(session.get_output(0), *run(module, inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_rows_have_no_forms_of_a_name() -> None:
+    module = module_of([(1, 16, 24, 12)], convolutions)
+    prepared = prepare(module)
+    planned = graphturbo_policy(prepared, lanes=LANES, capacity=12_000, axes=(2,)).planned
+    with refused(ScheduleError, "no images of a batch"):
+        replace(planned, kernels={0: "winograd-4"}).validate(prepared.units)
 
 
 def test_every_lane_runs_its_instances_alone_and_in_order() -> None:

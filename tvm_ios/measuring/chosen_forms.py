@@ -61,7 +61,8 @@ class ChosenForms:
     def named(self, schedule: Schedule) -> Schedule:
         """A schedule that names the form of each unit for which one of a name is the fastest.
 
-        Units of split sub-graphs have none: their instances are other units.
+        Units of sub-graphs that are split into images of a batch have those of the whole batch;
+        of other parts, and of what is merged in them, no form is timed.
         """
         pieces: list[tuple[int, ...]] = []
         for stage in schedule.stages:
@@ -72,7 +73,12 @@ class ChosenForms:
         plan = schedule.instances
         subgraphs = () if plan is None else plan.subgraphs
         split = {unit for subgraph in subgraphs for unit in subgraph.units}
-        forms = {units: self(units).name for units in pieces if not split.intersection(units)}
+        other = {unit for subgraph in subgraphs if not subgraph.of_batch for unit in subgraph.units}
+        forms = {
+            units: self(units).name
+            for units in pieces
+            if not (other if len(units) == 1 else split).intersection(units)
+        }
         names = {unit: name for units, name in forms.items() if name for unit in units}
         kept = {u: name for u, name in schedule.kernels.items() if name not in self._left_out}
         return replace(schedule, kernels={**kept, **names})

@@ -30,6 +30,11 @@ class SplitSubGraph:
     factor: int
     axes: tuple[int, ...]
 
+    @property
+    def of_batch(self) -> bool:
+        """Whether its parts are images of a batch: the same computation, in the same kernels."""
+        return not any(self.axes)
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedInstance:
@@ -154,7 +159,7 @@ def fault_of(
             return f"sub-graph {number} {fault}"
         owner |= dict.fromkeys(subgraph.units, number)
     return (
-        _fault_of_kernels(graph, kernels, owner)
+        _fault_of_kernels(graph, kernels, plan)
         or _fault_of_order(graph, plan, owner)
         or _fault_of_stages(stages, owner)
         or _fault_of_regions(stages, plan, owner)
@@ -195,12 +200,14 @@ def _fault_of_split(graph: OpGraph, subgraph: SplitSubGraph) -> str | None:
 
 
 def _fault_of_kernels(
-    graph: OpGraph, kernels: Mapping[int, str], owner: Mapping[int, int]
+    graph: OpGraph, kernels: Mapping[int, str], plan: InstancePlan
 ) -> str | None:
-    for unit in kernels:
-        if unit in owner:
-            name = graph.operators[unit].name
-            return f"unit {name!r} of sub-graph {owner[unit]} cannot have a kernel of its own"
+    for number, subgraph in enumerate(plan.subgraphs):
+        for unit in () if subgraph.of_batch else kernels.keys() & set(subgraph.units):
+            return (
+                f"unit {graph.operators[unit].name!r} of sub-graph {number} cannot have a kernel "
+                "of its own: its parts are no images of a batch"
+            )
     return None
 
 
