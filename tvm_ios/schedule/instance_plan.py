@@ -199,9 +199,7 @@ def _fault_of_split(graph: OpGraph, subgraph: SplitSubGraph) -> str | None:
     return None
 
 
-def _fault_of_kernels(
-    graph: OpGraph, kernels: Mapping[int, str], plan: InstancePlan
-) -> str | None:
+def _fault_of_kernels(graph: OpGraph, kernels: Mapping[int, str], plan: InstancePlan) -> str | None:
     for number, subgraph in enumerate(plan.subgraphs):
         for unit in () if subgraph.of_batch else kernels.keys() & set(subgraph.units):
             return (
