@@ -1,9 +1,10 @@
 """What each part of the search is worth: programs found without it, beside the one with all.
 
 A program is made with everything, as `optimize` makes it, and one more without each part:
-Winograd's filtering; chains; instances; tiles of several units placed together (co-scheduling);
-and all that is not one unit after another on all lanes (concurrency). All run in turn, in fresh
-processes; a ratio above one is what the program without takes longer.
+Winograd's filtering; chains; images whose channels are innermost in memory (layout); instances;
+tiles of several units placed together (co-scheduling); all that is not one unit after another on
+all lanes (concurrency); and our kernels, so that units run TVM's own, untuned, one after another.
+All run in turn, in fresh processes; a ratio above one is what the program without takes longer.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import argparse
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from rich.table import Table
 
@@ -22,6 +25,8 @@ from benchmarks.report import model_of, read_figures, update_result
 from relay_passes.search_options import SearchOptions
 from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
+from runtime_ext.units import in_place, planner
+from runtime_ext.units.layouts import AS_IS
 from tvm_ios.api import optimize
 from tvm_ios.cli.frame.output import console, progress_bars
 from tvm_ios.contest.pairs import ratio_over_processes
@@ -42,7 +47,22 @@ WITHOUT: Mapping[str, tuple[Mapping[str, Any], set[str]]] = {
     "instances": ({}, _INSTANCES),
     "co-scheduling": ({}, _TILES),
     "concurrency": ({}, set(policy_names()) - {"sequential"}),
+    "layout": ({}, set()),
+    "kernels": ({}, set(policy_names()) - {"sequential"}),
 }
+
+
+def _switched_off(part: str) -> AbstractContextManager[Any]:
+    """What there is no option for, switched off while the context lasts."""
+    switched = ExitStack()
+    if part == "layout":
+        switched.enter_context(
+            patch.object(in_place, "tensor_layouts", lambda graph, _: (AS_IS,) * len(graph.tensors))
+        )
+    if part == "kernels":
+        switched.enter_context(patch.object(planner, "RULES", {}))
+        switched.enter_context(patch.object(planner, "element_wise_rule", lambda *_: False))
+    return switched
 
 
 def measure(network: str, batch: int, folder: Path, rules: Rules, processes: int) -> dict[str, Any]:
@@ -52,7 +72,7 @@ def measure(network: str, batch: int, folder: Path, rules: Rules, processes: int
     kept: dict[str, str] = {}
     for part, (options, policies) in WITHOUT.items():
         shutil.rmtree(folder / part, ignore_errors=True)
-        with progress_bars() as bars:
+        with progress_bars() as bars, _switched_off(part):
             optimized = optimize(
                 source,
                 folder / part,
