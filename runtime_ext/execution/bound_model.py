@@ -109,7 +109,9 @@ def bind_onnx(path: Path, threads: int) -> Bind:
     return bind
 
 
-def onnx_session(path: Path, threads: int, cuda: Mapping[str, str] | None = None) -> Any:
+def onnx_session(
+    path: Path, threads: int, cuda: Mapping[str, str] | None = None, *, spinning: bool = True
+) -> Any:
     """An ``InferenceSession`` of ONNX Runtime.
 
     Parameters
@@ -120,6 +122,8 @@ def onnx_session(path: Path, threads: int, cuda: Mapping[str, str] | None = None
         How many it may use.
     cuda
         Options of its provider of CUDA, which runs all of the model; None for the CPU.
+    spinning
+        Whether its threads look for work for a while before they sleep.
 
     Raises
     ------
@@ -132,6 +136,8 @@ def onnx_session(path: Path, threads: int, cuda: Mapping[str, str] | None = None
     options.intra_op_num_threads = threads
     # Errors only: it warns of what it optimises.
     options.log_severity_level = 3
+    if not spinning:
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     provider: Any = "CPUExecutionProvider"
     if cuda is not None:
         provider = ("CUDAExecutionProvider", dict(cuda))

@@ -5,10 +5,15 @@ Inputs and outputs lie in its own memory, as those of our programs do in theirs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
 import onnxruntime
 
 from runtime_ext.execution.bound_model import BoundModel, onnx_feeds, onnx_session
-from runtime_ext.peers.peer import PeerModel
+from runtime_ext.peers.peer import PeerModel, Submit
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
@@ -21,6 +26,33 @@ def start(network: PeerModel) -> BoundModel:
 def start_graph(network: PeerModel) -> BoundModel:
     """ONNX Runtime's provider of CUDA, its kernels captured in a graph."""
     return _start(network, enable_cuda_graph="1")
+
+
+def serve(network: PeerModel, in_flight: int, opened: ExitStack) -> dict[str, Submit]:
+    """A session of one thread for each lane, and one session of all threads."""
+    counts = dict.fromkeys(((network.lanes, 1), (1, network.lanes)))
+    return {
+        f"onnxruntime {sessions} x {threads}": _sessions(network, sessions, threads, opened)
+        for sessions, threads in counts
+    }
+
+
+def _sessions(network: PeerModel, sessions: int, threads: int, opened: ExitStack) -> Submit:
+    """A queue before so many sessions; each is run by a thread of its own."""
+    with temporary_folder() as folder:
+        path = network.onnx_file(folder)
+        # Spinning threads would take the CPU of another session.
+        free = [onnx_session(path, threads, spinning=sessions == 1) for _ in range(sessions)]
+    pool = opened.enter_context(ThreadPoolExecutor(sessions))
+
+    def run(request: Mapping[str, Any]) -> list[Any]:
+        session = free.pop()
+        try:
+            return session.run(None, onnx_feeds(session, request))
+        finally:
+            free.append(session)
+
+    return lambda request: pool.submit(run, request)
 
 
 def _start(network: PeerModel, **cuda_options: str) -> BoundModel:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +17,10 @@ from tvm_ios.errors import UserError
 if TYPE_CHECKING:
     from runtime_ext.execution.bound_model import BoundModel
     from tvm_ios.files.array_files import Array
+
+
+#: Takes a request, inputs by name, and promises the outputs in the model's order.
+Submit = Callable[[Mapping[str, Any]], Future[Any]]
 
 
 class PeerError(UserError):
@@ -106,6 +112,10 @@ class Peer:
         Whether it is nothing without a tuning log.
     tells_little
         Whether it runs only where it is named: ``all`` leaves it out.
+    server
+        ``module:function``; the function makes a :class:`PeerModel` ready for many requests on a
+        CPU, as its settings for that say: given the model, how many requests are in flight, and
+        what is closed in the end, :data:`Submit` by name of each way. Empty where there are none.
     """
 
     name: str
@@ -116,6 +126,7 @@ class Peer:
     devices: tuple[str, ...] = ("cpu", "cuda")
     needs_log: bool = False
     tells_little: bool = False
+    server: str = ""
 
     @property
     def module(self) -> str:
@@ -132,8 +143,23 @@ class Peer:
         """
         if ("cuda" if network.gpu else "cpu") not in self.devices:
             raise PeerError(f"{self.name} runs on {'CPUs' if network.gpu else 'GPUs'} only")
-        function = getattr(importlib.import_module(self.module), self.loader.partition(":")[2])
-        return function(network)
+        return _function(self.loader)(network)
+
+    def serve(self, network: PeerModel, in_flight: int, opened: ExitStack) -> Mapping[str, Submit]:
+        """Make a model ready for many requests; raises as :meth:`start`."""
+        self.require_server()
+        return _function(self.server)(network, in_flight, opened)
+
+    def require_server(self) -> None:
+        """Refuse a peer without settings for many requests.
+
+        Raises
+        ------
+        PeerError
+            If it is one.
+        """
+        if not self.server:
+            raise PeerError(f"the peer {self.name} has no settings for throughput: leave it out")
 
     def require_available(self) -> None:
         """Find out whether it could start on this machine's CPU, without importing anything.
@@ -155,3 +181,8 @@ class Peer:
                 raise PeerError(
                     f"the peer {self.name} needs the program {program}, which is not on the PATH"
                 )
+
+
+def _function(place: str) -> Callable[..., Any]:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

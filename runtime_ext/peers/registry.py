@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runtime_ext.peers.peer import Peer, PeerError, PeerModel
+from runtime_ext.peers.peer import Peer, PeerError, PeerModel, Submit
 from tvm_ios.extensions import extensions, load_extension
 from tvm_ios.progress import Progress
 
@@ -26,7 +27,11 @@ _GPU = ("cuda",)
 OURS: Mapping[str, Peer] = {
     peer.name: peer
     for peer in (
-        _ONNXRUNTIME("onnxruntime", "runtime_ext.peers.onnxruntime_peer:start"),
+        _ONNXRUNTIME(
+            "onnxruntime",
+            "runtime_ext.peers.onnxruntime_peer:start",
+            server="runtime_ext.peers.onnxruntime_peer:serve",
+        ),
         _ONNXRUNTIME(
             "onnxruntime-graph", "runtime_ext.peers.onnxruntime_peer:start_graph", devices=_GPU
         ),
@@ -36,6 +41,7 @@ OURS: Mapping[str, Peer] = {
             library="openvino",
             install="tvm-ios[openvino]",
             devices=("cpu",),
+            server="runtime_ext.peers.openvino_peer:serve",
         ),
         _TORCH("torch", "runtime_ext.peers.torch_peer:start"),
         _TORCH("torch-nhwc", "runtime_ext.peers.torch_peer:start_nhwc"),
@@ -119,21 +125,28 @@ def installed_peers() -> tuple[str, ...]:
     return tuple(name for name in peer_names("cpu") if is_installed(name))
 
 
-def peers_to_compare(*, with_log: bool) -> tuple[str, ...]:
+def peers_to_compare(*, with_log: bool, serving: bool = False) -> tuple[str, ...]:
     """The names of the installed peers that say where a model stands on this machine's CPU.
 
     Parameters
     ----------
     with_log
         Whether there is a tuning log.
+    serving
+        Only those that have settings for many requests.
 
     Raises
     ------
     ExtensionError
         If a package that adds one is broken.
     """
-    peers = map(peer_named, installed_peers())
-    return tuple(p.name for p in peers if not p.tells_little and (with_log or not p.needs_log))
+    return tuple(
+        peer.name
+        for peer in map(peer_named, installed_peers())
+        if not peer.tells_little
+        and (with_log or not peer.needs_log)
+        and (peer.server or not serving)
+    )
 
 
 def require_log(peers: Iterable[Peer], log: Path | None) -> None:
@@ -150,6 +163,27 @@ def require_log(peers: Iterable[Peer], log: Path | None) -> None:
                 f"the peer {peer.name} is built with a tuning log of TVM's functions: tune them by "
                 "MetaScheduleTuneIRMod, and give the log's folder as --log"
             )
+
+
+def serve_peers(
+    names: Iterable[str], network: PeerModel, in_flight: int, opened: ExitStack
+) -> tuple[dict[str, Submit], dict[str, str]]:
+    """Make peers ready for many requests.
+
+    Returns
+    -------
+    dict of str to Submit, dict of str to str
+        The ways to serve requests by name, and for each other peer a sentence that says why not.
+    """
+    ways: dict[str, Submit] = {}
+    failed: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        try:
+            ways |= peer_named(name).serve(network, in_flight, opened)
+        # As in start_peers.
+        except Exception as error:
+            failed[name] = " ".join(str(error).split())[:300] or repr(error)
+    return ways, failed
 
 
 def start_peers(

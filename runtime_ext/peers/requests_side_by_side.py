@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,17 @@ from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.request_load import serve
 from runtime_ext.execution.session_pool import Request, Result, SessionPool
 from runtime_ext.fresh_process import end_with_parent, report, run_fresh_process
+from runtime_ext.peers.model_files import ModelFiles
+from runtime_ext.peers.peer import Submit
+from runtime_ext.peers.registry import serve_peers
+from tvm_ios.contest.outputs import difference, output_errors
 from tvm_ios.contest.rounds import Samples, run_in_turn
 from tvm_ios.contest.rules import Rules
+from tvm_ios.contest.tolerance import rounds, tolerance
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
 from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.first_difference import kinds
 
 #: A sample lasts about so long, so that the last requests, beside which fewer run, weigh little.
 _SAMPLE_SECONDS = 0.3
@@ -61,15 +68,52 @@ class Serving:
         For each way the seconds of every request of these samples.
     requests
         How many a sample has.
+    errors
+        For each way the largest difference to the reference over all outputs, relative to the
+        output's largest value; only beside peers.
+    reference
+        The way whose outputs the others were compared with: that of the first peer, or else the
+        first of ours.
+    failed
+        Peers that could not serve, with a sentence each.
     """
 
     samples: Samples
     latencies: Mapping[str, Sequence[float]]
     requests: int
+    errors: Mapping[str, float] = field(default_factory=dict[str, float])
+    reference: str = ""
+    failed: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class Peers:
+    """What serves the same requests beside our ways.
+
+    Attributes
+    ----------
+    names
+        Names in :mod:`runtime_ext.peers.registry`.
+    onnx
+        The model that they read: where our executables have a tail, what is before it.
+    lanes
+        Threads of each.
+    precision
+        What the programs compute in, by which outputs may differ; None if they may in any way.
+    """
+
+    names: Sequence[str]
+    onnx: Path
+    lanes: int
+    precision: str | None = "float32"
 
 
 def serve_side_by_side(
-    ways: Mapping[str, Way], in_flight: int, rules: Rules, progress: Progress = silent
+    ways: Mapping[str, Way],
+    in_flight: int,
+    rules: Rules,
+    progress: Progress = silent,
+    peers: Peers | None = None,
 ) -> Serving:
     """Compare and time ways in a fresh process.
 
@@ -81,16 +125,22 @@ def serve_side_by_side(
         How many requests are always submitted and not yet done.
     rules
         How long.
+    progress
+        Called with (what, done, total).
+    peers
+        Others that serve the same requests.
 
     Raises
     ------
     UserError
-        If a way gives other outputs than the session of its executable, or the process fails.
+        If a way gives other outputs than the session of its executable, or than the peers, or the
+        process fails.
     """
     task = {
         "ways": {name: [str(way.executable), way.workers] for name, way in ways.items()},
         "in_flight": in_flight,
         "rules": asdict(rules),
+        "peers": peers and {**asdict(peers), "onnx": str(peers.onnx)},
     }
     command = [sys.executable, "-m", "runtime_ext.peers.requests_side_by_side", str(os.getpid())]
     result = run_fresh_process(command, task, {"TVM_NUM_THREADS": "1"}, progress)
@@ -103,50 +153,82 @@ def _main(parent: int) -> None:
     end_with_parent(parent)
     task = json.loads(sys.stdin.readline())
     ways = {name: Way(Path(path), workers) for name, (path, workers) in task["ways"].items()}
+    peers = task["peers"] and Peers(**{**task["peers"], "onnx": Path(task["peers"]["onnx"])})
     try:
-        result = asdict(_compete(ways, task["in_flight"], Rules(**task["rules"])))
+        result = asdict(_compete(ways, task["in_flight"], Rules(**task["rules"]), peers))
     except UserError as error:
         result = {"error": str(error)}
     print(json.dumps(result))
 
 
-def _compete(ways: Mapping[str, Way], in_flight: int, rules: Rules) -> Serving:
+def _compete(ways: Mapping[str, Way], in_flight: int, rules: Rules, peers: Peers | None) -> Serving:
     with ExitStack() as opened:
-        pools: dict[str, SessionPool] = {}
+        servers: dict[str, Submit] = {}
         requests: list[dict[str, Any]] = []
-        seconds = math.inf
+        results: dict[str, list[Array]] = {}
+        quantised = False
         for name, way in ways.items():
             executable = load(way.executable)
             assert isinstance(executable, Executable), "others' builds have one way"
-            session = opened.enter_context(closing(executable.session()))
+            quantised = quantised or rounds(kinds(executable.schedule.get("graph", {})))
+            # Peers have no tail.
+            whole = executable.session if peers is None else executable.program_session
+            session = opened.enter_context(closing(whole()))
             requests = requests or [session.random_inputs(n) for n in range(_DIFFERENT_REQUESTS)]
-            pools[name] = session.pool(way.workers)
-            _require_same(name, session, pools[name], requests)
-            seconds = min(
-                seconds, serve(pools[name].submit, requests, in_flight, in_flight).seconds
-            )
+            pool = session.pool(way.workers)
+            _require_same(name, session, pool, requests)
+            result = pool.submit(requests[0]).result()
+            results[name] = [result[port.name] for port in session.outputs]
+            servers[name] = pool.submit
+        failed: dict[str, str] = {}
+        errors: dict[str, float] = {}
+        reference = next(iter(ways))
+        if peers is not None:
+            network = ModelFiles(requests[0], peers.lanes, peers.onnx, None, None)
+            started, failed = serve_peers(peers.names, network, in_flight, opened)
+            servers |= started
+            reference = next(iter(started), reference)
+            results |= {name: submit(requests[0]).result() for name, submit in started.items()}
+            errors = _errors(results, reference, peers.precision, quantised=quantised)
+        seconds = min(serve(s, requests, in_flight, in_flight).seconds for s in servers.values())
         wanted = math.ceil(_SAMPLE_SECONDS / seconds) * in_flight
         count = max(2 * in_flight, min(_MOST_REQUESTS, wanted))
-        latencies: dict[str, list[Sequence[float]]] = {name: [] for name in ways}
+        latencies: dict[str, list[Sequence[float]]] = {name: [] for name in servers}
 
         def runner(name: str) -> Callable[[], float]:
             def run() -> float:
-                served = serve(pools[name].submit, requests, count, in_flight)
+                served = serve(servers[name], requests, count, in_flight)
                 latencies[name].append(served.latencies)
                 return served.seconds
 
             return run
 
         samples = run_in_turn(
-            {name: runner(name) for name in ways},
+            {name: runner(name) for name in servers},
             rules,
             lambda done: report("serving requests", done, rules.rounds),
         )
     # The first runs are not counted.
-    counted = {name: latencies[name][-len(samples[name]) :] for name in ways}
-    return Serving(
-        samples, {name: [s for sample in counted[name] for s in sample] for name in ways}, count
-    )
+    counted = {name: latencies[name][-len(samples[name]) :] for name in servers}
+    each = {name: [s for sample in counted[name] for s in sample] for name in servers}
+    return Serving(samples, each, count, errors, reference, failed)
+
+
+def _errors(
+    results: Mapping[str, Sequence[Array]],
+    reference: str,
+    precision: str | None,
+    *,
+    quantised: bool,
+) -> dict[str, float]:
+    """The largest difference of each way's outputs to the reference's."""
+    expected = results[reference]
+    if precision is not None:
+        limit = tolerance(precision, expected, quantised=quantised)
+        for name, outputs in results.items():
+            if how := difference(outputs, expected, limit):
+                raise UserError(f"{name} and {reference} differ {how}, so nothing was timed")
+    return {name: output_errors(outputs, expected)[1] for name, outputs in results.items()}
 
 
 def _require_same(name: str, session: Any, pool: SessionPool, requests: Sequence[Request]) -> None:

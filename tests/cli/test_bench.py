@@ -182,3 +182,39 @@ def test_an_unwritable_output(tmp_path: Path) -> None:
 def test_two_models_of_one_name(tmp_path: Path) -> None:
     outcome = tvm_ios("bench", "resnet50", tmp_path / "resnet50.onnx", "--against", "tvm")
     outcome.refuses("resnet50")
+
+
+@pytest.mark.slow
+def test_requests_a_second(folder: Path) -> None:
+    options = ["--lanes", 2, "--policy", "sequential", "--rounds", 6, "--processes", 2]
+    options += ["--objective", "throughput", "--against", "onnxruntime", "--seconds", 1]
+    files = ["--keep", folder / "served", "--output", folder / "served.json"]
+    command = ("bench", "inception_block", *options, *files)
+    document = tvm_ios_process(*command, "--json", brief=True).json
+    assert document["settings"]["objective"] == "throughput"
+    (network,) = document["networks"]
+    peers = ["onnxruntime 2 x 1", "onnxruntime 1 x 2"]
+    for figure in ("requests_a_second", "p50_ms", "p99_ms", "requests", "max_rel_error"):
+        assert list(network[figure]) == ["ours", *peers]
+    assert min(network["requests_a_second"].values()) > 0
+    assert all(0 < network["p50_ms"][name] <= network["p99_ms"][name] for name in peers)
+    assert list(network["ratio"]) == list(document["geomean"]) == peers
+    assert (network["reference"], network["in_flight"]) == (peers[0], 4)
+    assert network["kept"] in ("in-turn", "side-by-side", "one-lane")
+    assert max(network["max_rel_error"].values()) <= 1e-5
+    assert json.loads((folder / "served.json").read_text()) == document
+    # What is there is neither made nor measured again.
+    again = tvm_ios(*command, "--resume")
+    assert again.code == 0, again.stderr
+    for told in ("2 x 1", "1 x 2", f"{network['workers']} at once", "4 requests were in flight"):
+        assert told in again.stdout
+    assert "serving requests" not in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "named"), [("--against", "tvm", "tvm"), ("--device", "none", "--device")]
+)
+def test_what_serves_no_requests(option: str, value: str, named: str) -> None:
+    found = tvm_ios("bench", "inception_block", "--objective", "throughput", option, value)
+    assert found.code != 0
+    assert named in found.stderr

@@ -1,1 +1,5 @@
-"""Our programs beside peers on whole models, as a document that grows."""
+"""Our programs beside peers on whole models, as a document that grows.
+
+- bench: latencies; throughput: requests a second
+- material: what is compared, made once; document: what was measured, as JSON
+"""

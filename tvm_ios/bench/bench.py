@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tvm_ios.bench.material import ONNX, SIMPLIFIED, TVM_BUILD, prepare_material
 from tvm_ios.contest.outputs import Verify
@@ -62,6 +62,19 @@ class NetworkResult:
     reference: str
     verified: str | None
     failed: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, with milliseconds; without what failed."""
+        return {
+            "model": self.model,
+            "batch": self.batch,
+            "kept": self.kept,
+            "latency_ms": {name: seconds * 1e3 for name, seconds in self.latency.items()},
+            "ratio": {name: asdict(ratio) for name, ratio in self.ratio.items()},
+            "max_rel_error": dict(self.max_rel_error),
+            "reference": self.reference,
+            "verified": self.verified,
+        }
 
 
 def bench(

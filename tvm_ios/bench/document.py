@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tvm_ios.bench.bench import NetworkResult, geometric_means
+from tvm_ios.bench.throughput import ServedResult
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import write_atomically
 
@@ -59,18 +59,9 @@ class BenchDocument:
         """Whether a model was measured."""
         return model in self._networks
 
-    def add(self, result: NetworkResult) -> None:
+    def add(self, result: NetworkResult | ServedResult) -> None:
         """Add what a model came to."""
-        self._networks[result.model] = {
-            "model": result.model,
-            "batch": result.batch,
-            "kept": result.kept,
-            "latency_ms": {name: seconds * 1e3 for name, seconds in result.latency.items()},
-            "ratio": {name: asdict(ratio) for name, ratio in result.ratio.items()},
-            "max_rel_error": dict(result.max_rel_error),
-            "reference": result.reference,
-            "verified": result.verified,
-        }
+        self._networks[result.model] = result.to_json()
         for runner, error in result.failed.items():
             self.add_failure(result.model, runner, error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from tvm_ios.api import optimize
+from tvm_ios.api import optimize, optimize_throughput
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import write_atomically
@@ -78,21 +78,8 @@ def prepare_material(
     UserError
         If the model cannot be read or scheduled, or is no ONNX model.
     """
-    from relay_passes.load import load_model
-    from runtime_ext.execution.package import META
 
-    loaded = load_model(source)
-    if loaded.onnx is None or not isinstance(loaded.original, onnx.ModelProto):
-        raise UserError(f"{source.model} is no ONNX model, which peers read: export it to .onnx")
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {
-        ONNX: loaded.original.SerializeToString(),
-        SIMPLIFIED: loaded.onnx.SerializeToString(),
-    }
-    request = _request(files, options, policies, source.dialect, verify)
-    if not _is_there(folder, request):
-        # Written last again: a kill leaves nothing that would be taken for whole.
-        (folder / _REQUEST).unlink(missing_ok=True)
+    def make() -> None:
         optimize(
             source,
             folder / "ours",
@@ -104,6 +91,82 @@ def prepare_material(
             verify=verify,
             progress=progress,
         )
+
+    return _made_once(source, folder, options, policies, verify, make, {}, TVM_BUILD)
+
+
+def prepare_served(
+    source: ModelSource,
+    folder: Path,
+    options: Callable[[int | None], SearchOptions],
+    *,
+    policies: Sequence[str] | None,
+    verify: Verify,
+    progress: Progress | None,
+) -> Material:
+    """The same, where ``ours`` is what serves the most requests a second, and nothing else is made.
+
+    Parameters
+    ----------
+    source, folder, policies, verify, progress
+        As of :func:`prepare_material`.
+    options
+        As of :func:`tvm_ios.api.optimize_throughput`.
+
+    Raises
+    ------
+    UserError
+        As :func:`prepare_material`.
+    """
+
+    def make() -> None:
+        optimize_throughput(
+            source, folder / "ours", options, policies=policies, verify=verify, progress=progress
+        )
+
+    objective: dict[str, object] = {"objective": "throughput"}
+    return _made_once(source, folder, options(None), policies, verify, make, objective, "ours")
+
+
+def _made_once(
+    source: ModelSource,
+    folder: Path,
+    options: SearchOptions,
+    policies: Sequence[str] | None,
+    verify: Verify,
+    make: Callable[[], None],
+    more: dict[str, object],
+    last: str,
+) -> Material:
+    """Write what peers read, and make our programs if an equal request has not left them there.
+
+    Parameters
+    ----------
+    source, folder, options, policies, verify
+        As of :func:`prepare_material`.
+    make
+        Makes the programs.
+    more
+        What the programs depend on besides.
+    last
+        The name of something that it makes.
+    """
+    from relay_passes.load import load_model
+    from runtime_ext.execution.package import META
+
+    loaded = load_model(source)
+    if loaded.onnx is None or not isinstance(loaded.original, onnx.ModelProto):
+        raise UserError(f"{source.model} is no ONNX model, which peers read: export it to .onnx")
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        ONNX: loaded.original.SerializeToString(),
+        SIMPLIFIED: loaded.onnx.SerializeToString(),
+    }
+    request = _request(files, options, policies, source.dialect, verify) | more
+    if not _is_there(folder, request, last):
+        # Written last again: a kill leaves nothing that would be taken for whole.
+        (folder / _REQUEST).unlink(missing_ok=True)
+        make()
         for name, content in files.items():
             write_atomically(folder / name, content)
         write_atomically(folder / _REQUEST, json.dumps(request, indent=1).encode())
@@ -152,9 +215,9 @@ def _request(
     }
 
 
-def _is_there(folder: Path, request: dict[str, Any]) -> bool:
+def _is_there(folder: Path, request: dict[str, Any], last: str) -> bool:
     try:
         earlier = json.loads((folder / _REQUEST).read_text())
-        return earlier == request and (folder / TVM_BUILD).exists()
+        return earlier == request and (folder / last).exists()
     except (OSError, ValueError):
         return False

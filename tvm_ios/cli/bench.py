@@ -7,6 +7,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +43,8 @@ from tvm_ios.cli.options.search_options import (
     MaxMeasurements,
     Measure,
     MeasureMode,
+    Objective,
+    ObjectiveOption,
     OperatorsAGroup,
     Policies,
     TimeLimit,
@@ -54,7 +57,7 @@ from tvm_ios.cli.options.search_options import (
     require_known,
     search_options,
 )
-from tvm_ios.cli.tables.benched import print_benched
+from tvm_ios.cli.tables.benched import print_benched, print_served_beside_peers
 from tvm_ios.cli.tables.on_device import on_device_json, print_on_device
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.rules import BENCH, BENCH_PROCESSES
@@ -95,6 +98,7 @@ def bench(
             autocompletion=complete_peers,
         ),
     ] = "onnxruntime",
+    objective: ObjectiveOption = Objective.latency,
     policy: Policies = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the JSON here as well.")
@@ -148,42 +152,60 @@ def bench(
     two, so the 95 % interval is that of the processes' medians. A model or a peer that fails is
     reported, files that cannot be read before anything is measured, and the others go on. Of a
     model whose end runs after the program, what is before this end is compared and timed. With
-    --device, no peer runs there: policies are compared with the sequential program.
+    --device, no peer runs there: policies are compared with the sequential program. With
+    --objective throughput, what `optimize` keeps for that serves many requests beside peers with
+    their settings for it, and requests a second are compared.
     """
+    serving = objective is Objective.throughput
     against_names = (
-        list(peers_to_compare(with_log=log is not None)) if against == "all" else names_in(against)
+        list(peers_to_compare(with_log=log is not None, serving=serving))
+        if against == "all"
+        else names_in(against)
     )
     policies = chosen_policies(policy)
     shapes = input_shapes(shape)
-    options = search_options(
-        lanes,
-        measure,
-        max_measurements,
-        time_limit,
-        r,
-        s,
-        max_block,
-        log,
+    make_options = partial(
+        search_options,
+        measure=measure,
+        max_measurements=max_measurements,
+        time_limit=time_limit,
+        r=r,
+        s=s,
+        max_block=max_block,
+        log=log,
         dialect=dialect,
         chains=chains,
         winograd=winograd,
         device=device,
     )
+    if serving and device is not None:
+        raise typer.BadParameter("requests are served by this CPU", param_hint="'--device'")
+    options = make_options(lanes)
+
+    def options_on(wanted: int | None) -> SearchOptions:
+        return make_options(wanted or lanes)
+
     from runtime_ext.cpu.machine_description import describe_machine
     from tvm_ios.bench.bench import bench as run
     from tvm_ios.bench.document import BenchDocument
     from tvm_ios.bench.material import log_digest
+    from tvm_ios.bench.throughput import bench_throughput
     from tvm_ios.models.load import load_operators
     from tvm_ios.models.source import Form, ModelSource
 
     if device is not None:
         sources = [ModelSource(m, random_weights, shapes, batch, dialect.value) for m in models]
         return _bench_on_device(sources, options, policies, verify, output, as_json)
+    measured = (
+        partial(bench_throughput, options=options_on) if serving else partial(run, options=options)
+    )
     require_known(against_names, peer_names("cpu"), "--against")
     if resume and output is None:
         raise typer.BadParameter("there is no --output to resume", param_hint="'--resume'")
     peers = available_peers(against_names)
     require_log(peers, log)
+    for peer in peers if serving else ():
+        peer.require_server()
     libraries = [peer.library for peer in peers if peer.library]
     rules = replace(
         BENCH,
@@ -206,6 +228,7 @@ def bench(
         "log": log_digest(log),
         # Of documents that were begun before there was a choice.
         **({} if verify is Verify.onnx else {"verify": verify.value}),
+        **({"objective": objective.value} if serving else {}),
     }
     if output is not None and output.is_dir():
         raise UserError(f"{output} is a folder: name a file for the results")
@@ -238,13 +261,12 @@ def bench(
             document.save(output)
         for name, source in readable.items():
             with _failures_kept(name, document, update, raised=alone):
-                result = run(
+                result = measured(
                     source,
                     against_names,
                     (keep or folder) / name,
                     rules=rules,
                     processes=processes,
-                    options=options,
                     policies=policies,
                     verify=verify,
                     progress=lambda what, done, total, name=name: update(
@@ -256,6 +278,8 @@ def bench(
                 document.save(output)
     if as_json:
         print_json(document.to_json())
+    elif serving:
+        print_served_beside_peers(document.to_json())
     else:
         print_benched(document.to_json())
     for failure in document.failed:

@@ -13,14 +13,7 @@ from tvm_ios.cli.frame.output import console
 def print_benched(document: dict[str, Any]) -> None:
     """Print a row for each runner of each network, and the means over networks."""
     out = console()
-    machine = document["machine"]
-    peaks = machine["peak"]
-    reached = "; ".join(
-        f"{n} lane{'s' * (n != '1')} {peak['gflops']:.0f} GFLOP/s, {peak['gbps']:.0f} GB/s"
-        for n, peak in peaks.items()
-    )
-    peak = f"; measured peak of {reached}" if reached else ""
-    out.print(f"{machine['processor']}, {machine['lanes']} lanes{peak}")
+    _print_machine(document)
     table = Table("network", "runner", "latency", "ours to it", "95 %", "pairs", "largest error")
     for network in document["networks"]:
         for place, (name, latency) in enumerate(network["latency_ms"].items()):
@@ -44,3 +37,52 @@ def print_benched(document: dict[str, Any]) -> None:
     # Documents that were begun earlier do not say it.
     for source in dict.fromkeys(n["verified"] for n in document["networks"] if n.get("verified")):
         out.print(escape(f"Before, ours and sequential were compared with {source}."))
+
+
+def print_served_beside_peers(document: dict[str, Any]) -> None:
+    """Print for each runner of each network how many requests it serves, and the means."""
+    out = console()
+    _print_machine(document)
+    heads = ("requests/s", "half within", "99 % within", "ours to it", "95 %", "largest error")
+    table = Table("network", "runner", *heads)
+    for network in document["networks"]:
+        for place, (name, rate) in enumerate(network["requests_a_second"].items()):
+            ratio = network["ratio"].get(name)
+            table.add_row(
+                f"{escape(network['model'])} (batch {network['batch']})" if place == 0 else "",
+                name,
+                f"{rate:.1f}",
+                f"{network['p50_ms'][name]:.2f} ms",
+                f"{network['p99_ms'][name]:.2f} ms",
+                "" if ratio is None else f"{ratio['median']:.3f}",
+                "" if ratio is None else f"{ratio['low']:.3f} to {ratio['high']:.3f}",
+                "reference"
+                if name == network["reference"]
+                else f"{network['max_rel_error'][name]:.1e}",
+                style="bold" if name == "ours" else "",
+                end_section=place == len(network["requests_a_second"]) - 1,
+            )
+    for runner, mean in document["geomean"].items():
+        table.add_row("geometric mean", runner, "", "", "", f"{mean:.3f}", "", "")
+    out.print(table)
+    for network in document["networks"]:
+        out.print(
+            escape(
+                f"{network['model']}: ours is {network['kept']}, of the policy "
+                f"{network['policy']}, with {network['workers']} at once"
+            )
+        )
+    for count in dict.fromkeys(network["in_flight"] for network in document["networks"]):
+        out.print(f"{count} requests were in flight; times of requests include waiting.")
+    out.print("Ratios are of times for as many requests; below 1 ours serves more a second.")
+
+
+def _print_machine(document: dict[str, Any]) -> None:
+    machine = document["machine"]
+    peaks = machine["peak"]
+    reached = "; ".join(
+        f"{n} lane{'s' * (n != '1')} {peak['gflops']:.0f} GFLOP/s, {peak['gbps']:.0f} GB/s"
+        for n, peak in peaks.items()
+    )
+    peak = f"; measured peak of {reached}" if reached else ""
+    console().print(f"{machine['processor']}, {machine['lanes']} lanes{peak}")

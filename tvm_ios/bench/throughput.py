@@ -1,0 +1,180 @@
+"""Requests a second: ours, as ``optimize --objective throughput`` keeps it, beside peers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tvm_ios.api.throughput import IN_FLIGHT_A_LANE
+from tvm_ios.bench.material import ONNX, prepare_served
+from tvm_ios.contest.outputs import Verify
+from tvm_ios.contest.pairs import PairedRatio, ratio_over_processes
+from tvm_ios.contest.rules import BENCH_PROCESSES, Rules
+from tvm_ios.contest.verdict import ratio_of
+from tvm_ios.models.source import AnyModel, ModelSource
+from tvm_ios.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from relay_passes.search_options import SearchOptions
+    from runtime_ext.peers.requests_side_by_side import Serving
+
+OURS = "ours"
+
+
+@dataclass(frozen=True)
+class ServedResult:
+    """Runners that serve requests of one model, in turn.
+
+    Attributes
+    ----------
+    model, batch
+        The model's name and batch size.
+    kept
+        Which of our ways it is, as of :class:`tvm_ios.api.throughput.ServedWay`.
+    policy
+        Whose schedule its program runs.
+    workers
+        How many requests ours runs at once.
+    in_flight
+        How many requests were always in flight.
+    requests_a_second
+        For each runner the median of samples.
+    p50, p99
+        For each runner the seconds that half of all requests and 99 % of them took at most, waiting
+        included.
+    requests
+        For each runner how many there were.
+    ratio
+        For each runner but ``ours`` our time to its, for as many requests: below 1 ours serves
+        more.
+    max_rel_error, reference, verified, failed
+        As of :class:`tvm_ios.bench.bench.NetworkResult`.
+    """
+
+    model: str
+    batch: int
+    kept: str
+    policy: str
+    workers: int
+    in_flight: int
+    requests_a_second: Mapping[str, float]
+    p50: Mapping[str, float]
+    p99: Mapping[str, float]
+    requests: Mapping[str, int]
+    ratio: Mapping[str, PairedRatio]
+    max_rel_error: Mapping[str, float]
+    reference: str
+    verified: str | None
+    failed: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, with milliseconds; without what failed."""
+        data = asdict(self)
+        del data["failed"]
+        for name in ("p50", "p99"):
+            data[f"{name}_ms"] = {runner: s * 1e3 for runner, s in data.pop(name).items()}
+        return data
+
+
+def bench_throughput(
+    model: AnyModel,
+    against: Sequence[str],
+    folder: Path,
+    *,
+    rules: Rules,
+    options: Callable[[int | None], SearchOptions],
+    processes: int = BENCH_PROCESSES,
+    in_flight: int | None = None,
+    policies: Sequence[str] | None = None,
+    verify: Verify = Verify.onnx,
+    progress: Progress | None = None,
+) -> ServedResult:
+    """Optimise a model for throughput, and serve requests of it beside peers on as many threads.
+
+    Parameters
+    ----------
+    model
+        A zoo name or an ONNX file.
+    against
+        Names of peers in :mod:`runtime_ext.peers.registry` that have settings for many requests.
+    folder
+        Where the executable goes; what it holds of an equal earlier call is used again.
+    rules
+        How long to serve, in all processes together; a run is a sample of many requests.
+    options
+        As of :func:`tvm_ios.api.optimize_throughput`.
+    processes
+        Fresh processes, in each of which all runners serve; an interval of 95 % takes six.
+    in_flight
+        How many requests are always submitted and not yet done; by default two for each lane.
+    policies, verify, progress
+        As of :func:`tvm_ios.api.optimize_throughput`.
+
+    Raises
+    ------
+    UserError
+        If a peer is not there or has no such settings, the model cannot be scheduled, or results
+        differ.
+    """
+    from runtime_ext.execution.executable import Executable, load
+    from runtime_ext.peers.registry import available_peers
+    from runtime_ext.peers.requests_side_by_side import Peers, Way, serve_side_by_side
+
+    report = progress or silent
+    peers = available_peers(against)
+    for peer in peers:
+        peer.require_server()
+    lanes = options(None).lanes
+    material = prepare_served(
+        ModelSource.of(model), folder, options, policies=policies, verify=verify, progress=progress
+    )
+    executable = load(folder / OURS)
+    assert isinstance(executable, Executable), "no other runtime's build was to be kept"
+    kept, workers = executable.notes["throughput"]["kept"], executable.workers
+    assert workers is not None, "the notes say it"
+    in_flight = in_flight or IN_FLIGHT_A_LANE * lanes
+    precision = None if verify is Verify.off else "float32"
+    beside = Peers([peer.name for peer in peers], folder / ONNX, lanes, precision)
+    ways = {OURS: Way(folder / OURS, workers)}
+    servings: list[Serving] = []
+    for number in range(processes):
+
+        def of_all(what: str, done: int, total: int, number: int = number) -> None:
+            report(what, number * total + done, processes * total)
+
+        # A sample of many requests warms up by itself.
+        shared = replace(rules.shared_by(processes), warm_up=0)
+        servings.append(serve_side_by_side(ways, in_flight, shared, of_all, beside))
+    failed = {name: error for serving in servings for name, error in serving.failed.items()}
+    runners = [name for name in servings[0].samples if all(name in s.samples for s in servings)]
+    each = {name: np.concatenate([s.latencies[name] for s in servings]) for name in runners}
+    return ServedResult(
+        model=material.model,
+        batch=material.batch,
+        kept=kept,
+        policy=material.kept,
+        workers=workers,
+        in_flight=in_flight,
+        requests_a_second={
+            name: statistics.median(s.requests / t for s in servings for t in s.samples[name])
+            for name in runners
+        },
+        p50={name: float(np.percentile(each[name], 50)) for name in runners},
+        p99={name: float(np.percentile(each[name], 99)) for name in runners},
+        requests={name: len(each[name]) for name in runners},
+        ratio={name: _ratio(servings, name) for name in runners if name != OURS},
+        max_rel_error={name: max(s.errors[name] for s in servings) for name in runners},
+        reference=servings[0].reference,
+        verified=material.verified,
+        failed=failed,
+    )
+
+
+def _ratio(servings: Sequence[Serving], name: str) -> PairedRatio:
+    """Ours to a runner, of all processes."""
+    return ratio_over_processes([ratio_of(s.samples, OURS, name) for s in servings])
