@@ -1,6 +1,6 @@
-"""Chains: pairs of units as one kernel beside the units apart, and networks with and without.
+"""Chains: units as one kernel beside the units apart, and networks with and without.
 
-For each distinct pair of units that one kernel computes, the program of two units and that of the
+For units that one kernel computes, once for equal ones, the program of these units and that of the
 chain run in turn in one process, on one lane and on two. Then whole networks, one unit after
 another: without chains; with those that the first part found faster; and with as many as there
 can be, whether faster or not, for what that does to memory. All outputs are compared bit by bit.
@@ -21,15 +21,24 @@ from relay_passes.load import load_model
 from relay_passes.pipeline import prepare
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
-from runtime_ext.kernels.spec import Chain
+from runtime_ext.kernels.chain import Chain, Chained
 from tvm_ios.cli.frame.output import console
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.program.lower import lower_stages
-from tvm_ios.schedule.chained_schedule import best_disjoint, candidates, with_chains
+from tvm_ios.schedule.chained_schedule import best_disjoint, possible_chains, with_chains
 from tvm_ios.schedule.stage import Stage, Strategy
 
-NETWORKS = ("mobilenet_v2", "mobilenet_v3", "efficientnet_b0", "shufflenet_v2")
-Pair = tuple[int, int]
+NETWORKS = (
+    "mobilenet_v2",
+    "mobilenet_v3",
+    "efficientnet_b0",
+    "shufflenet_v2",
+    "transformer",
+    "bert_small",
+    "vit_tiny",
+    "conformer",
+)
+Units = tuple[int, ...]
 
 #: Pairs of runs of whole networks.
 _WHOLE_PAIRS, _WHOLE_SECONDS = 301, 20.0
@@ -43,14 +52,14 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     graph = prepared.units
     apart = sequential_schedule(graph)
     compiler = units.backend.compiler
-    possible = [
-        (first, second)
-        for _, first, second in candidates(graph, apart.stages)
-        if compiler.chains(units.source((first, second)))
-    ]
-    rows, row_of = _pairs(units, possible, lanes)
-    gains = {pair: _gain(rows[row_of[pair]]) for pair in possible}
-    chosen = best_disjoint({pair: gain for pair, gain in gains.items() if gain > 0})
+
+    def kernels(chain: Units) -> int:
+        return compiler.chain_kernels(units.source(chain))
+
+    possible = [chain for _, chain in possible_chains(graph, apart.stages, kernels)]
+    rows, row_of = _chains(units, possible, lanes)
+    gains = {chain: _gain(rows[row_of[chain]]) for chain in possible}
+    chosen = best_disjoint({chain: gain for chain, gain in gains.items() if gain > 0})
     every = best_disjoint(dict.fromkeys(possible, 1.0))
     models = {
         name: units.build(with_chains(apart, chains))
@@ -97,26 +106,27 @@ def _gain(row: Mapping[str, Any]) -> float:
     return row["us"] * (1 - ratio["median"]) if faster else 0.0
 
 
-def _pairs(
-    units: RelaxUnits, possible: Sequence[Pair], lanes: int
-) -> tuple[list[dict[str, Any]], dict[Pair, int]]:
-    """A row for each distinct pair, and which row is each pair's."""
+def _chains(
+    units: RelaxUnits, possible: Sequence[Units], lanes: int
+) -> tuple[list[dict[str, Any]], dict[Units, int]]:
+    """A row for each distinct chain, and which row is each chain's."""
     graph, compiler = units.prepared.units, units.backend.compiler
     pieces = [*possible, *((unit,) for unit in range(len(graph)))]
     compiled = compiler.compile({str(piece): units.source(piece) for piece in pieces})
     rows: list[dict[str, Any]] = []
-    row_of: dict[Pair, int] = {}
+    row_of: dict[Units, int] = {}
     number_of: dict[tuple[str, ...], int] = {}
-    for pair in possible:
-        key = tuple(compiled[str(piece)].key for piece in (pair, pair[:1], pair[1:]))
+    for chain in possible:
+        pieces = [chain, *((unit,) for unit in chain)]
+        key = tuple(compiled[str(piece)].key for piece in pieces)
         if key in number_of:
-            row_of[pair] = number_of[key]
+            row_of[chain] = number_of[key]
             rows[number_of[key]]["equal_pairs"] += 1
             continue
-        row_of[pair] = number_of[key] = len(rows)
-        stage = Stage(Strategy.CONCURRENT, (pair,))
-        code = {unit: compiled[str((unit,))].code for unit in pair}
-        joined = {stage: compiled[str(pair)].code}
+        row_of[chain] = number_of[key] = len(rows)
+        stage = Stage(Strategy.CONCURRENT, (chain,))
+        code = {unit: compiled[str((unit,))].code for unit in chain}
+        joined = {stage: compiled[str(chain)].code}
         programs = [
             lower_stages(graph, (stage,), code, merged, lanes=lanes, parts=units.parts)
             for merged in ({}, joined)
@@ -125,15 +135,16 @@ def _pairs(
         ratio, seconds = compared(both, alone)
         # A chain may be followed by what shuffles its channels, say.
         kernels = [(call, compiler.workload(call.symbol)) for call in joined[stage].calls]
-        (call, chain), *_ = [each for each in kernels if isinstance(each[1], Chain)]
+        (call, kernel), *_ = [each for each in kernels if isinstance(each[1], Chained)]
+        handed = [graph.operators[unit].outputs[0] for unit in chain[:-1]]
         rows.append(
             {
-                "units": [graph.operators[unit].name for unit in pair],
-                "first": type(chain.first).__name__,
+                "units": [graph.operators[unit].name for unit in chain],
+                "first": type(kernel.first if isinstance(kernel, Chain) else kernel).__name__,
                 "equal_pairs": 1,
                 "us": seconds[0] * 1e6,
                 "ratio": asdict(ratio),
-                "handed_bytes": 4 * _elements(graph.tensors[graph.operators[pair[0]].outputs[0]]),
+                "handed_bytes": 4 * sum(_elements(graph.tensors[tensor]) for tensor in handed),
                 "tiles": call.tiles,
             }
         )

@@ -57,9 +57,9 @@ class RelayKernels:
             progress(len(new), len(new))
         return {name: (self._compiled[key],) for name, key in keys.items()}
 
-    def chains(self, source: Any) -> bool:
+    def chain_kernels(self, source: Any) -> int:
         """Relay's kernels are TVM's, each of its own."""
-        return False
+        return 0
 
     def compile_rkernels(
         self, units: Mapping[str, RelayUnitFunction], progress: Steps | None = None

@@ -81,9 +81,9 @@ class BundledKernels:
         """The names of the ways to compute a unit."""
         return tuple(self._ways(source))
 
-    def chains(self, source: Units) -> bool:
+    def chain_kernels(self, source: Units) -> int:
         """Bundles hold no chains."""
-        return False
+        return 0
 
     def compile_rkernels(
         self,

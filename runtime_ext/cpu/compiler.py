@@ -18,7 +18,7 @@ from runtime_ext.cpu.named_forms import named_plans, promising_plans
 from runtime_ext.cpu.tilings import other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache
-from runtime_ext.kernels.spec import Chain
+from runtime_ext.kernels.chain import Chained
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
@@ -99,10 +99,13 @@ class KernelCompiler(UnitCompiler):
         keys = dict.fromkeys(self._key_of_symbol(symbol) for symbol in symbols)
         link(Path(path), [self._cache.code_file(key) for key in keys])
 
-    def chains(self, source: UnitSource) -> bool:
-        """Whether a kernel computes what several of a chain's units do; nothing is compiled."""
-        plan = plan_unit(source, self.space)
-        return any(isinstance(kernel.spec, Chain) for kernel in plan.kernels)
+    def chain_kernels(self, source: UnitSource) -> int:
+        """Of how many kernels a chain is; 0 if none of them computes what several units do.
+
+        Nothing is compiled.
+        """
+        kernels = plan_unit(source, self.space).kernels
+        return len(kernels) if any(isinstance(k.spec, Chained) for k in kernels) else 0
 
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
         default = plan_unit(source, self.space)

@@ -4,6 +4,8 @@ Nothing here knows a unit or a device's instructions.
 
 ``artefact.py``
     A compiled kernel on disk: its machine code and a description, found by their key.
+``chain.py``
+    Kernels in one, of which each alone reads what the one before it makes: plain data.
 ``code.py``
     A small vocabulary for writing TIR by hand: bindings, loops, branches, vectors.
 ``cut.py``

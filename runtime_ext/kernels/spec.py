@@ -242,31 +242,6 @@ Anchor = Contraction | Product | Pooling | Mean | Normalisation | Interpolation
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """Two kernels of which the second alone reads what the first makes, tile by tile.
-
-    One is a depthwise convolution or a pooling, the other a product of a single row of all
-    pixels. What is handed on is never in memory as a whole.
-
-    Attributes
-    ----------
-    buffers
-        Physical shapes of the function's buffers.
-    first, second
-        The kernels, with the chain's buffers in the place of their own. What is handed on
-        counts as a buffer after those.
-    rows
-        Rows of pixels of a tile: of all channels, or where the product is the first, of a block
-        of its channels.
-    """
-
-    buffers: tuple[PhysicalShape, ...]
-    first: Pooling | Contraction
-    second: Contraction | Pooling
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class Finer:
     """A kernel in smaller tiles than usual."""
 
@@ -279,4 +254,4 @@ class Finer:
 
 
 #: A kernel of one phase that is written by hand.
-Spec = Anchor | Pointwise | Interleave | Chain | Finer
+Spec = Anchor | Pointwise | Interleave | Finer

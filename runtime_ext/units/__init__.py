@@ -1,5 +1,7 @@
 """From a unit, a Relax function of a few operators, to descriptions of kernels for any device.
 
+``attention_chain.py``
+    Scores of attention, their softmax and the product with values: three kernels as one.
 ``by_integers.py``
     Contractions of integers: which these are, and the two kernels that compute one.
 ``by_library.py``
@@ -12,6 +14,8 @@
     Cut contractions into tiles for a device, and pack their weights for these.
 ``described.py``
     From a kernel under construction to its description: the code is written from that alone.
+``handing.py``
+    What a kernel hands to another one that alone reads it, and kernels with others' buffers.
 ``in_place.py``
     Which tensors lie in others, so that concatenations need not be computed.
 ``integers.py``

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from runtime_ext.ir_form import CHAIN
+from runtime_ext.kernels.chain import Chain
 from runtime_ext.kernels.cut import Blocking
-from runtime_ext.kernels.expression import ACC, Access
-from runtime_ext.kernels.spec import Chain, Contraction, Pooling, accesses
+from runtime_ext.kernels.expression import ACC
+from runtime_ext.kernels.spec import Contraction, Pooling
+from runtime_ext.units.attention_chain import attention
+from runtime_ext.units.handing import handed_on, joined_buffers, renumbered
 from runtime_ext.units.unit import PlannedKernel, UnitPlan
 
 #: Bytes that a tile hands on, at most: whole rows of all channels, and blocks of channels. They
@@ -19,8 +22,6 @@ _ROWS, _BLOCKS = 64 * 1024, 112 * 1024
 _TILES = 8
 #: Vectors have this many lanes at least, so that blocks of channels are no smaller.
 _LANES = 8
-
-_Spec = TypeVar("_Spec", Pooling, Contraction)
 
 
 def is_chain(function: Any) -> bool:
@@ -36,18 +37,20 @@ def chained(plan: UnitPlan, rows: int | None = None) -> UnitPlan | None:
     plan
         A plan for a CPU.
     rows
-        Rows of pixels of a tile; by default what a rule says.
+        Rows of pixels, or of queries, of a tile; by default what a rule says.
     """
     kernels = list(plan.kernels)
     gone: list[int] = []
     at = 0
-    while at + 1 < len(kernels):
-        chain = _joined(plan, kernels, at, rows)
-        if chain is None:
+    while at < len(kernels):
+        joined = _windows(plan, kernels, at, rows) or attention(plan, kernels, at, rows)
+        if joined is None:
             at += 1
             continue
-        gone += set(kernels[at].buffers) & set(kernels[at + 1].buffers) - set(chain.buffers)
-        kernels[at : at + 2] = [chain]
+        chain, count = joined
+        within = {buffer for kernel in kernels[at : at + count] for buffer in kernel.buffers}
+        gone += within - set(chain.buffers)
+        kernels[at : at + count] = [chain]
     if not gone:
         return None
     first = len(plan.inputs) + len(plan.constants) + len(plan.outputs)
@@ -62,10 +65,12 @@ def chained(plan: UnitPlan, rows: int | None = None) -> UnitPlan | None:
     )
 
 
-def _joined(
+def _windows(
     plan: UnitPlan, kernels: Sequence[PlannedKernel], at: int, rows: int | None
-) -> PlannedKernel | None:
-    """Two kernels as a chain; None if the second does not read the first's result alone."""
+) -> tuple[PlannedKernel, int] | None:
+    """A window and a product, in either order, as one kernel; how many that stands for."""
+    if at + 2 > len(kernels):
+        return None
     one, other = kernels[at : at + 2]
     first, second = one.spec, other.spec
     if isinstance(first, Pooling) and isinstance(second, Contraction):
@@ -74,29 +79,17 @@ def _joined(
         fits = _is_product_of(first, second.window.input, second.batch) and len(first.parts) == 1
     else:
         return None
-    if not fits or len(first.statements) != 1:
+    handed = handed_on(plan, kernels, (one, first), (other, second)) if fits else None
+    if handed is None:
         return None
-    handed = one.buffers[first.statements[0].target.buffer]
-    scratch = len(plan.inputs) + len(plan.constants) + len(plan.outputs)
-    if handed < scratch or sum(handed in kernel.buffers for kernel in kernels) != 2:
-        return None
-    reads = [access.buffer for access in accesses(second.statements)]
-    if other.buffers[second.data.buffer] != handed or second.data.buffer in reads:
-        return None
-    buffers = tuple(b for b in dict.fromkeys((*one.buffers, *other.buffers)) if b != handed)
-    shape_of = {
-        buffer: shape
-        for kernel, spec in ((one, first), (other, second))
-        for buffer, shape in zip(kernel.buffers, spec.buffers, strict=True)
-    }
-    place = {buffer: number for number, buffer in enumerate((*buffers, handed))}
+    buffers, shapes, number_of = joined_buffers((one, other), (handed,))
     chain = Chain(
-        tuple(shape_of[b] for b in buffers),
-        _renumbered(first, [place[b] for b in one.buffers]),
-        _renumbered(second, [place[b] for b in other.buffers]),
+        shapes,
+        renumbered(first, one, number_of),
+        renumbered(second, other, number_of),
         rows or _rows(first, second),
     )
-    return PlannedKernel(chain, buffers)
+    return PlannedKernel(chain, buffers), 2
 
 
 def _is_product_of(spec: Contraction, pixels: tuple[int, int], batch: int) -> bool:
@@ -108,21 +101,6 @@ def _is_product_of(spec: Contraction, pixels: tuple[int, int], batch: int) -> bo
         and window.output == window.input == (1, count)
         and spec.batch == spec.groups == 1
         and spec.prologue == ACC
-    )
-
-
-def _renumbered(spec: _Spec, places: Sequence[int]) -> _Spec:
-    """The kernel with the chain's buffers, which are not its own."""
-
-    def moved(access: Access) -> Access:
-        return replace(access, buffer=places[access.buffer])
-
-    return replace(
-        spec,
-        data=moved(spec.data),
-        weight=None if spec.weight is None else places[spec.weight],
-        statements=tuple(statement.mapped(moved) for statement in spec.statements),
-        buffers=(),
     )
 
 

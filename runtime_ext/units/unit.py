@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm_ffi import StructuralKey
 
+from runtime_ext.kernels.chain import Chained
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.integer_contraction import IntegerKernel
 from runtime_ext.kernels.library_convolution import LibraryConvolution
@@ -19,7 +20,9 @@ from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
 
 #: What a kernel computes, or a library in the place of one.
-Workload = Spec | WinogradKernel | IntegerKernel | Generic | Scheduled | LibraryConvolution
+Workload = (
+    Spec | Chained | WinogradKernel | IntegerKernel | Generic | Scheduled | LibraryConvolution
+)
 
 
 @dataclass(frozen=True)

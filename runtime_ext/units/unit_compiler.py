@@ -118,9 +118,12 @@ class UnitCompiler(ABC):
             self._kept.setdefault(result[name][-1].key, usual)
         return result
 
-    def chains(self, source: UnitSource) -> bool:
-        """Whether a kernel computes what several of a chain's units do; nothing is compiled."""
-        return False
+    def chain_kernels(self, source: UnitSource) -> int:
+        """Of how many kernels a chain is; 0 if none of them computes what several units do.
+
+        Nothing is compiled.
+        """
+        return 0
 
     def rkernels(self, source: UnitSource) -> tuple[str, ...]:
         """The names of the ways to compute a unit; nothing is compiled."""

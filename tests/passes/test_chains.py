@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
@@ -130,3 +131,54 @@ def test_chains_are_those_that_are_measured_to_be_faster(
     # The log remembers both ways.
     monkeypatch.setattr(cpu_device, "time_program", lambda *_: pytest.fail("it was measured"))
     assert searching(prepared, tmp_path).search.find("sequential").schedule == schedule
+
+
+def attention(s: RelaxSketch, x: Any, *masks: Any) -> Any:
+    """Three heads of tokens that look at each other, as an exporter writes it."""
+    op, (batch, tokens, width) = relax.op, (int(extent) for extent in x.ty.shape)
+
+    def heads(order: tuple[int, ...]) -> Any:
+        made = s.emit(op.matmul(x, s.normal(width, width)))
+        parts = s.emit(op.reshape(made, (batch, tokens, 3, width // 3)))
+        return s.emit(op.permute_dims(parts, order))
+
+    query, key = heads((0, 2, 1, 3)), heads((0, 2, 3, 1))
+    scores = s.emit(op.divide(s.emit(op.matmul(query, key)), relax.const(2.0)))
+    for mask in masks:
+        scores = s.emit(op.add(scores, mask))
+    weights = s.emit(op.nn.softmax(scores, axis=-1))
+    seen = s.emit(op.matmul(weights, heads((0, 2, 1, 3))))
+    joined = s.emit(op.reshape(s.emit(op.permute_dims(seen, [0, 2, 1, 3])), x.ty.shape))
+    return s.emit(op.add(x, s.emit(op.matmul(joined, s.normal(width, width)))))
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_attention_is_a_chain_around_the_values_of_its_tokens(
+    masked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The unit that makes the values stands between the chain's; it runs before all of these."""
+    module = module_of([(2, 33, 12), (2, 1, 1, 33)][: 1 + masked], attention)
+    network = prepare(module)
+    number_of = {op.kind: number for number, op in enumerate(network.units.operators)}
+    scores = ["matmul+divide", "add+softmax"] if masked else ["matmul+divide+softmax"]
+    chain = tuple(number_of[kind] for kind in (*scores, "matmul+transpose+reshape"))
+    values = number_of["dense+reshape+transpose"]
+    assert chain[-2] < values < chain[-1]
+
+    def fake(program: Program, _: Any) -> list[float]:
+        return [1e-3 * len(program.units)] * 3
+
+    monkeypatch.setattr(cpu_device, "time_program", fake)
+    schedule = searching(network, tmp_path).search.find("sequential").schedule
+    assert schedule.chains == (chain,)
+    assert any((values, *chain) in stage.groups for stage in schedule.stages)
+    apart = Schedule(network.units.fingerprint, sequential_stages(network.units), "by hand")
+    inputs = inputs_of(module)
+    inputs[1:] = [np.where(a > 1, -np.inf, a).astype(np.float32) for a in inputs[1:]]
+    outputs = [
+        outputs_of(build(apply_schedule(network, each), lanes=LANES), inputs)[0]
+        for each in (schedule, apart)
+    ]
+    assert outputs[0].tobytes() == outputs[1].tobytes()
+    (expected,) = run(module, inputs)
+    assert abs(expected - outputs[0]).max() <= 1e-4 * abs(expected).max()

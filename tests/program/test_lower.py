@@ -219,6 +219,19 @@ def test_scratch_makes_no_unit_wait_for_another() -> None:
     assert not any(isinstance(i, Wait) for lane in program.lanes for i in lane)
 
 
+def test_code_of_a_chain_reads_what_its_units_do_not_make() -> None:
+    graph = chain((0,), (1, 2), (3,), inputs=2)
+    stage = Stage(Strategy.CONCURRENT, ((0, 1),))
+    code = UnitCode((VECTOR,) * 3, 1, (), (PhaseCall("joined", 4, (0, 1, 2)),))
+    program = lower_stages(graph, (stage,), {}, {stage: code}, lanes=2)
+    assert program.units == ("u0+u1",)
+    assert {b.name: b.role for b in program.buffers} == {
+        "in0": Role.INPUT,
+        "in1": Role.INPUT,
+        "t1": Role.OUTPUT,
+    }
+
+
 def test_roles_of_a_whole_graph_and_of_one_stage() -> None:
     graph = chain((0,), (1,), (1,))
     whole = lower(graph, schedule(graph), simple_code(graph), lanes=2)

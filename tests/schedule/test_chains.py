@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -10,10 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.graph_sketch import GraphSketch
+from tests.graph_sketch import GraphSketch, graphs
 from tests.refusals import refused
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.chained_schedule import best_disjoint, candidates, with_chains
+from tvm_ios.schedule.chained_schedule import (
+    best_disjoint,
+    candidates,
+    possible_chains,
+    with_chains,
+)
 from tvm_ios.schedule.placement import Share
 from tvm_ios.schedule.schedule import Schedule, ScheduleError
 from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
@@ -40,14 +46,15 @@ def schedule(graph: OpGraph, *stages: Stage) -> Schedule:
 FORKED = (stage((0, 1)), stage((2,)), stage((3, 4), (5,)), stage((6,)))
 
 
-def test_candidates_follow_one_another_and_alone_read_what_they_are_handed() -> None:
+def test_candidates_alone_read_what_they_are_handed() -> None:
     graph = fork()
-    # 2 is read by two units; before 6 two groups run, of which none is the one before it.
+    # 2 is read by two units; what 6 reads is made in two groups, of which none may wait for it.
     assert list(candidates(graph, FORKED)) == [(0, 0, 1), (1, 1, 2), (2, 3, 4)]
     assert list(candidates(graph, sequential_stages(graph))) == [
         (1, 0, 1),
         (2, 1, 2),
         (4, 3, 4),
+        (6, 4, 6),
         (6, 5, 6),
     ]
 
@@ -68,6 +75,39 @@ def test_stages_that_share_a_chain_are_one() -> None:
     assert chained.chains == ((1, 2), (3, 4))
     assert chained.latencies == pytest.approx((4.5, 3.75, 0.75))
     assert original.latency - chained.latency == pytest.approx(3.0)
+
+
+def test_what_is_between_the_units_of_a_chain_runs_before_both() -> None:
+    graph = fork()
+    apart = stage((0,)), stage((1, 2)), stage((3,)), stage((4, 5)), stage((6,))
+    chained = with_chains(schedule(graph, *apart), [(4, 6)])
+    chained.validate(graph)
+    assert chained.stages == (*apart[:3], stage((5, 4, 6)))
+    within = with_chains(schedule(graph, stage((0, 1, 2, 3, 5, 4, 6))), [(3, 4), (5, 6)])
+    within.validate(graph)
+    assert within.stages == (stage((0, 1, 2, 3, 4, 5, 6)),)
+
+
+@given(data=st.data())
+def test_schedules_with_any_chains_are_valid(data: st.DataObject) -> None:
+    graph = data.draw(graphs(12))
+    stages: list[Stage] = []
+    for unit in range(len(graph)):
+        if stages and data.draw(st.booleans()):
+            (group,) = stages.pop().groups
+            stages.append(stage((*group, unit)))
+        else:
+            stages.append(stage((unit,)))
+    apart = schedule(graph, *stages)
+    apart.validate(graph)
+    chains: list[tuple[int, int]] = []
+    for _, *pair in candidates(graph, stages):
+        if not {*pair} & {unit for chain in chains for unit in chain} and data.draw(st.booleans()):
+            chains.append((pair[0], pair[1]))
+    chained = with_chains(apart, chains)
+    chained.validate(graph)
+    assert chained.chains == tuple(sorted(chains))
+    assert sorted(unit for each in chained.stages for unit in each.units) == [*range(len(graph))]
 
 
 def test_placements_stay_with_their_stages() -> None:
@@ -122,23 +162,49 @@ def test_a_chain_hands_on_what_nobody_else_reads() -> None:
         whole.validate(graph)
 
 
-@given(
-    st.lists(st.lists(st.integers(-3, 9), min_size=1, max_size=5), max_size=3),
-)
-def test_the_best_chains_are_those_of_brute_force(paths: list[list[int]]) -> None:
-    gains: dict[tuple[int, int], float] = {}
-    unit = 0
-    for path in paths:
-        for gain in path:
-            gains[unit, unit + 1] = float(gain)
-            unit += 1
-        unit += 1
+def test_a_unit_that_adds_no_kernel_may_begin_a_chain() -> None:
+    """0 → 1 → 2 → 3 → 4; kernels of 2 and 3, and of what is before them, and of 3 and 4."""
+    sketch = GraphSketch()
+    stem = 0
+    for kind in ("relu", "exp", "tanh", "sigmoid", "exp"):
+        stem = sketch.op(kind, stem)
+    graph = sketch.graph(stem)
+    kernels = {(2, 3): 2, (1, 2, 3): 1, (0, 1, 2, 3): 2, (3, 4): 1, (2, 3, 4): 2}
+    stages = (stage((0, 1)), stage((2, 3, 4)))
+    found = list(possible_chains(graph, stages, lambda chain: kernels.get(chain, 0)))
+    assert found == [(1, (2, 3)), (1, (1, 2, 3)), (1, (3, 4))]
+    chained = with_chains(schedule(graph, *stages), [(1, 2, 3)])
+    chained.validate(graph)
+    assert chained.stages == (stage((0, 1, 2, 3, 4)),)
+
+
+@st.composite
+def gains_of_chains(draw: st.DrawFn) -> dict[tuple[int, ...], float]:
+    """Of units that each hand on to one later one at most, some chains, and what each gains."""
+    count = draw(st.integers(2, 8))
+    after = {u: draw(st.integers(u + 1, count)) for u in range(count)}
+    gains: dict[tuple[int, ...], float] = {}
+    for unit in range(count):
+        chain = (unit,)
+        while after.get(chain[-1], count) < count and len(chain) < 4:
+            chain += (after[chain[-1]],)
+            if draw(st.booleans()):
+                gains[chain] = float(draw(st.integers(-3, 9)))
+    return gains
+
+
+@given(gains_of_chains())
+def test_the_best_chains_are_those_of_brute_force(gains: dict[tuple[int, ...], float]) -> None:
+    def disjoint(chains: Sequence[tuple[int, ...]]) -> bool:
+        units = [unit for chain in chains for unit in chain]
+        return len(units) == len({*units})
+
     chosen = best_disjoint(gains)
-    assert len({u for pair in chosen for u in pair}) == 2 * len(chosen)
+    assert disjoint(chosen)
     best = max(
-        sum(gains[pair] for pair in some)
+        sum(gains[chain] for chain in some)
         for count in range(len(gains) + 1)
         for some in combinations(gains, count)
-        if len({u for pair in some for u in pair}) == 2 * count
+        if disjoint(some)
     )
-    assert sum(gains[pair] for pair in chosen) == best
+    assert sum(gains[chain] for chain in chosen) == best

@@ -12,18 +12,19 @@ from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.measurer import Measurement, Measurer, Samples
 from tvm_ios.program.lower import UnitLatency, group_teams, lower_stages
 from tvm_ios.program.program import Program
-from tvm_ios.schedule.chained_schedule import best_disjoint, candidates, with_chains
+from tvm_ios.schedule.chained_schedule import best_disjoint, possible_chains, with_chains
+from tvm_ios.schedule.chains import Chain
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
 _LOGGER = logging.getLogger(__name__)
 
-#: Two units, and the lanes that they run on.
-_Placed = tuple[tuple[int, int], int]
+#: A chain, and the lanes that it runs on.
+_Placed = tuple[Chain, int]
 
 
 class ChosenChains:
-    """Chains of schedules of a graph; each pair of units is measured once.
+    """Chains of schedules of a graph; each is measured once.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class ChosenChains:
     ) -> None:
         self._units, self._forms, self._measurer = units, forms, measurer
         self._timing = timing
-        self._is_chain: dict[tuple[int, int], bool] = {}
+        self._kernels: dict[Chain, int] = {}
         self._gain: dict[_Placed, float] = {}
 
     def chained(self, schedule: Schedule, unit_latency: UnitLatency | None) -> Schedule:
@@ -62,40 +63,40 @@ class ChosenChains:
         if schedule.instances is not None:
             return schedule
         graph, lanes = self._units.graph, self._units.device.lanes
-        placed: dict[tuple[int, int], int] = {}
-        for number, first, second in candidates(graph, schedule.stages):
-            if self._joins((first, second)) and not {first, second} & schedule.kernels.keys():
+        placed: dict[Chain, int] = {}
+        for number, chain in possible_chains(graph, schedule.stages, self._chain_kernels):
+            if not {*chain} & schedule.kernels.keys():
                 stage = schedule.stages[number]
                 teams = group_teams(graph, stage, len(stage.groups), lanes, unit_latency)
                 (team,) = (
-                    t for t, group in zip(teams, stage.groups, strict=True) if second in group
+                    t for t, group in zip(teams, stage.groups, strict=True) if chain[-1] in group
                 )
-                placed[first, second] = len(team)
+                placed[chain] = len(team)
         self._measure(list(placed.items()))
-        gains = {pair: self._gain[pair, width] for pair, width in placed.items()}
-        chains = best_disjoint({pair: gain for pair, gain in gains.items() if gain > 0})
-        return with_chains(schedule, chains, sum(gains[pair] for pair in chains))
+        gains = {chain: self._gain[chain, width] for chain, width in placed.items()}
+        chains = best_disjoint({chain: gain for chain, gain in gains.items() if gain > 0})
+        return with_chains(schedule, chains, sum(gains[chain] for chain in chains))
 
-    def _joins(self, pair: tuple[int, int]) -> bool:
-        if pair not in self._is_chain:
-            source = self._units.source(pair)
-            self._is_chain[pair] = self._units.kernels.chains(source)
-        return self._is_chain[pair]
+    def _chain_kernels(self, chain: Chain) -> int:
+        if chain not in self._kernels:
+            source = self._units.source(chain)
+            self._kernels[chain] = self._units.kernels.chain_kernels(source)
+        return self._kernels[chain]
 
     def _measure(self, placed: list[_Placed]) -> None:
-        """Time pairs of units, apart and as chains."""
+        """Time units, apart and as chains."""
         missing = [each for each in placed if each not in self._gain]
-        self._forms.compile([pair for pair, _ in missing])
+        self._forms.compile([chain for chain, _ in missing])
         outcomes = self._measurer.outcomes(
-            self._measurement(pair, lanes, joined)
-            for pair, lanes in missing
+            self._measurement(chain, lanes, joined)
+            for chain, lanes in missing
             for joined in (False, True)
         )
-        for pair, lanes in missing:
+        for chain, lanes in missing:
             (apart,), (joined,) = next(outcomes).required(), next(outcomes).required()
             # No margin: of equal ones a chain still takes less memory.
-            self._gain[pair, lanes] = apart - joined
-            names = " and ".join(self._units.graph.operators[unit].name for unit in pair)
+            self._gain[chain, lanes] = apart - joined
+            names = " and ".join(self._units.graph.operators[unit].name for unit in chain)
             _LOGGER.debug(
                 "units %s on %d lanes: %.4f ms, as a chain %.4f ms",
                 names,
@@ -104,13 +105,13 @@ class ChosenChains:
                 joined * 1e3,
             )
 
-    def _measurement(self, pair: tuple[int, int], lanes: int, joined: bool) -> Measurement:
-        graph, stage = self._units.graph, Stage(Strategy.CONCURRENT, (pair,))
+    def _measurement(self, chain: Chain, lanes: int, joined: bool) -> Measurement:
+        graph, stage = self._units.graph, Stage(Strategy.CONCURRENT, (chain,))
         conditions = f"{lanes} lanes, warm"
         if joined:
-            conditions += f", chain {self._forms(pair).key}"
+            conditions += f", chain {self._forms(chain).key}"
         key = stage_key(graph, stage, lambda _, unit: self._forms((unit,)).key, conditions)
-        names = ",".join(graph.operators[unit].name for unit in pair)
+        names = ",".join(graph.operators[unit].name for unit in chain)
         label = f"{'chain' if joined else stage.strategy.value} {names}"
         return Measurement({key: label}, partial(self._prepared, stage, lanes, joined))
 

@@ -88,8 +88,11 @@ class Kernels(Protocol):
         """For each unit its forms by the names of the rKernels."""
         ...
 
-    def chains(self, source: Any) -> bool:
-        """Whether a kernel computes what several units of a chain do; nothing is compiled."""
+    def chain_kernels(self, source: Any) -> int:
+        """Of how many kernels a chain is; 0 if none of them computes what several units do.
+
+        Nothing is compiled.
+        """
         ...
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:

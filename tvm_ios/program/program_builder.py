@@ -286,10 +286,10 @@ def tensors_of(
     """
     made = tuple(t for u in units for t in graph.operators[u].outputs)
     inputs = dict.fromkeys(t for u in units for t in graph.operators[u].inputs)
-    data = (t for t in inputs if not graph.tensors[t].constant and t not in made)
+    data = tuple(t for t in inputs if not graph.tensors[t].constant and t not in made)
     if outputs is not None and outputs < len(made):
         made = tuple(t for t in made if t not in inputs)
-    return tuple(data), made
+    return data, made
 
 
 def _type_text(kind: BufferType) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -16,36 +16,78 @@ from tvm_ios.schedule.stage import Stage, Strategy
 def candidates(graph: OpGraph, stages: Sequence[Stage]) -> Iterator[tuple[int, int, int]]:
     """Pairs of units that may be a chain, each after the number of the stage of its second one.
 
-    They follow one another in a group, or the groups are the only ones of two stages that follow
-    one another.
+    They are in a group, or in stages of one group with none but such between them. As nothing but
+    the second one reads what the first one makes, whatever is between them may run before both.
     """
-    before: tuple[int, ...] = ()
+    run: set[int] = set()
     for number, stage in enumerate(stages):
+        single = stage.strategy is Strategy.CONCURRENT and len(stage.groups) == 1
+        if not single:
+            run = set()
         if stage.strategy is not Strategy.CONCURRENT:
-            before = ()
             continue
         for group in stage.groups:
-            run = (*before, *group) if len(stage.groups) == 1 else group
-            for first, second in pairwise(run):
-                if second in group and hands_on(graph, first, second):
-                    yield number, first, second
-        before = stage.groups[0][-1:] if len(stage.groups) == 1 else ()
+            near = run | set(group)
+            for second in group:
+                makers = {graph.producer[tensor] for tensor in graph.operators[second].inputs}
+                for first in sorted(maker for maker in makers if maker is not None):
+                    if first in near and hands_on(graph, first, second):
+                        yield number, first, second
+        if single:
+            run |= set(stage.units)
+
+
+def possible_chains(
+    graph: OpGraph, stages: Sequence[Stage], kernels: Callable[[Chain], int]
+) -> Iterator[tuple[int, Chain]]:
+    """Chains of which a kernel computes what several units do, each after its last one's stage.
+
+    They are pairs, and those with a unit before them that needs no kernel of its own.
+
+    Parameters
+    ----------
+    graph, stages
+        As of :func:`candidates`.
+    kernels
+        Of how many kernels a chain is; 0 if none of them computes what several units do.
+    """
+    pairs = list(candidates(graph, stages))
+    before: dict[int, list[int]] = {}
+    for _, first, second in pairs:
+        before.setdefault(second, []).append(first)
+    for number, *pair in pairs:
+        grown = [chain] if kernels(chain := (pair[0], pair[1])) else list[Chain]()
+        while grown:
+            chain = grown.pop()
+            yield number, chain
+            longer = ((first, *chain) for first in before.get(chain[0], ()))
+            grown += [each for each in longer if 0 < kernels(each) <= kernels(chain)]
 
 
 def with_chains(schedule: Schedule, chains: Iterable[Chain], seconds: float = 0.0) -> Schedule:
     """The schedule with chains; stages of one group that share one become one stage.
+
+    Units of a chain run where its last one did.
 
     Parameters
     ----------
     schedule
         A valid schedule without chains.
     chains
-        Of pairs that :func:`candidates` gives.
+        Of pairs that :func:`candidates` gives, which may follow on one another.
     seconds
         What all of them together are expected to gain; taken off the stages in equal shares.
     """
     chains = tuple(sorted(chains))
-    follower = {unit: chain[0] for chain in chains for unit in chain[1:]}
+    stage_of = {
+        unit: number for number, stage in enumerate(schedule.stages) for unit in stage.units
+    }
+    joined = {
+        number
+        for chain in chains
+        for number in range(stage_of[chain[0]] + 1, stage_of[chain[-1]] + 1)
+    }
+    chain_of = {unit: chain for chain in chains for unit in chain}
     stages: list[Stage] = []
     latencies: list[float] = []
     placements: dict[int, Placement] = {}
@@ -53,8 +95,7 @@ def with_chains(schedule: Schedule, chains: Iterable[Chain], seconds: float = 0.
         if number in schedule.placements:
             placements[len(stages)] = schedule.placements[number]
         latency = schedule.latencies[number] if schedule.latencies else 0.0
-        head = follower.get(stage.groups[0][0])
-        if head is not None and stages and head in stages[-1].groups[0]:
+        if number in joined:
             (before,), (group,) = stages[-1].groups, stage.groups
             stages[-1] = Stage(Strategy.CONCURRENT, ((*before, *group),))
             latencies[-1] += latency
@@ -66,28 +107,52 @@ def with_chains(schedule: Schedule, chains: Iterable[Chain], seconds: float = 0.
         latencies = [latency * (1 - seconds / total) for latency in latencies]
     return replace(
         schedule,
-        stages=tuple(stages),
+        stages=tuple(_together(stage, chain_of) for stage in stages),
         latencies=tuple(latencies) if schedule.latencies else (),
         placements=placements,
         chains=chains,
     )
 
 
-def best_disjoint(gains: Mapping[tuple[int, int], float]) -> list[tuple[int, int]]:
-    """Of pairs of units, each unit of which is the first of one pair and the second of another
-    at most, those without common units whose gains are most in sum.
+def _together(stage: Stage, chain_of: Mapping[int, Chain]) -> Stage:
+    """A stage, in whose groups the units of a chain follow one another."""
+    if not any(unit in chain_of for unit in stage.units):
+        return stage
+
+    def ordered(group: Sequence[int]) -> Iterator[int]:
+        for unit in group:
+            chain = chain_of.get(unit, (unit,))
+            if unit == chain[-1]:
+                yield from chain
+
+    return replace(stage, groups=tuple(tuple(ordered(group)) for group in stage.groups))
+
+
+def best_disjoint(gains: Mapping[Chain, float]) -> list[Chain]:
+    """Of chains those without common units whose gains are most in sum.
+
+    Units are numbered in topological order, and hand on to one unit at most.
     """
-    after = dict(gains.keys())
-    followers = set(after.values())
-    heads = [first for first in after if first not in followers]
-    chosen: list[tuple[int, int]] = []
-    for head in heads:
-        best: list[tuple[float, list[tuple[int, int]]]] = [(0.0, []), (0.0, [])]
-        unit = head
-        while unit in after:
-            pair = (unit, after[unit])
-            taken = (best[-2][0] + gains[pair], [*best[-2][1], pair])
-            best.append(max(best[-1], taken, key=lambda each: each[0]))
-            unit = after[unit]
-        chosen += best[-1][1]
-    return sorted(chosen)
+    ending: dict[int, list[Chain]] = {}
+    feeding: dict[int, set[int]] = {}
+    for chain in gains:
+        ending.setdefault(chain[-1], []).append(chain)
+        for first, second in pairwise(chain):
+            feeding.setdefault(second, set()).add(first)
+    fed = {unit for units in feeding.values() for unit in units}
+
+    #: For each unit the best of those chains that end with it or with what leads to it.
+    best: dict[int, tuple[float, list[Chain]]] = {}
+
+    def together(units: Iterable[int], *chains: Chain) -> tuple[float, list[Chain]]:
+        parts = [best[unit] for unit in units]
+        total = sum(gains[chain] for chain in chains) + sum(gain for gain, _ in parts)
+        return total, [*chains, *(chain for _, some in parts for chain in some)]
+
+    for unit in sorted(fed | feeding.keys()):
+        options = [together(feeding.get(unit, ()))]
+        for chain in ending.get(unit, ()):
+            before = set[int]().union(*(feeding.get(each, set()) for each in chain)) - {*chain}
+            options.append(together(before, chain))
+        best[unit] = max(options, key=lambda option: option[0])
+    return sorted(together(feeding.keys() - fed)[1])

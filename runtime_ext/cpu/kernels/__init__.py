@@ -1,5 +1,7 @@
 """Kernels of every description for CPUs, as TIR over a range of their tiles.
 
+``attention.py``
+    Scores, their softmax and the product with values as one: some rows of queries a tile.
 ``blocking.py``
     Choose a contraction's register tile (analytic; nothing is measured).
 ``build.py``

@@ -7,6 +7,7 @@ from typing import Any
 
 import tvm
 
+from runtime_ext.cpu.kernels.attention import attention
 from runtime_ext.cpu.kernels.chain import chain
 from runtime_ext.cpu.kernels.contraction import contraction
 from runtime_ext.cpu.kernels.integer_contraction import integer_contraction, narrowing
@@ -21,11 +22,11 @@ from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.kernels.winograd_input import winograd_input
 from runtime_ext.cpu.kernels.winograd_output import winograd_output
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
+from runtime_ext.kernels.chain import Attention, Chain, Chained
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
 from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel, Narrowing
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
-    Chain,
     Contraction,
     Finer,
     Interleave,
@@ -39,7 +40,7 @@ from runtime_ext.kernels.spec import (
 )
 from runtime_ext.kernels.winograd_convolution import WinogradInput, WinogradKernel, WinogradOutput
 
-_Kernel = Spec | WinogradKernel | IntegerKernel | Generic | Scheduled
+_Kernel = Spec | Chained | WinogradKernel | IntegerKernel | Generic | Scheduled
 #: Who writes a spec of one phase, as a PrimFunc of its tiles, and how many tiles there are.
 _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Contraction: contraction,
@@ -51,6 +52,7 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Interleave: interleave,
     Pointwise: pointwise,
     Chain: chain,
+    Attention: attention,
     WinogradInput: winograd_input,
     WinogradOutput: winograd_output,
     Narrowing: narrowing,

@@ -12,9 +12,10 @@ from runtime_ext.cpu.kernels.contraction import ContractionWriter, Place, plan_t
 from runtime_ext.cpu.kernels.pooling import PoolingWriter
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.chain import Chain
 from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.expression import Access
-from runtime_ext.kernels.spec import Chain, Contraction, Pooling
+from runtime_ext.kernels.spec import Contraction, Pooling
 from runtime_ext.kernels.statements import divide
 from runtime_ext.kernels.tile_work import channels_a_tile
 

@@ -36,7 +36,7 @@ def normalisation(spec: Normalisation, unit: VectorUnit) -> tuple[Any, int]:
 class RowWriter:
     """Writes the code of one row: what all its elements come to, then each element.
 
-    ``shift`` is added to where the row is read and stored.
+    ``read_shift`` is added to where the row is read, ``stored_shift`` to where it is stored.
     """
 
     def __init__(
@@ -45,11 +45,12 @@ class RowWriter:
         unit: VectorUnit,
         code: TileCode,
         grid: tuple[Index, Index, Index],
-        shift: Index = 0,
+        read_shift: Index = 0,
+        stored_shift: Index = 0,
     ) -> None:
         self.spec, self.lanes, self.code, self.grid = spec, unit.lanes, code, grid
-        self.buffers, self._shift = code.buffers, shift
-        origin = element_offset(spec.data, grid, 0) + shift
+        self.buffers, self._shift = code.buffers, stored_shift
+        origin = element_offset(spec.data, grid, 0) + read_shift
         self.origin = code.bind("origin", origin)
 
     def write(self) -> None:
