@@ -36,9 +36,9 @@ inline bool IsFloat32(const ffi::Tensor& tensor) {
   return tensor.dtype().code == kDLFloat && tensor.dtype().bits == 32;
 }
 
-inline void FillRandom(const ffi::Tensor& tensor) {
+inline void FillRandom(const ffi::Tensor& tensor, unsigned seed = 0) {
   if (!IsFloat32(tensor)) return;
-  std::mt19937 generator(0);
+  std::mt19937 generator(seed);
   std::normal_distribution<float> normal;
   float* const data = static_cast<float*>(tensor.data_ptr());
   std::generate(data, data + tensor.numel(), [&] { return normal(generator); });

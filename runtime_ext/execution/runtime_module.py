@@ -9,7 +9,7 @@ a module too, which picks a program by the shapes that it is given.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,13 @@ class ScheduledModule:
     ----------
     module
         The module from ``tvm.runtime.load_module`` or ``tvm_ffi.load_module``.
+    keeper
+        Keeps the files for as long as this object lives.
     """
 
-    def __init__(self, module: tvm_ffi.Module) -> None:
+    def __init__(self, module: tvm_ffi.Module, keeper: object = None) -> None:
         self.module = module
+        self._keeper = keeper
         self._set_input = module["set_input"]
         self._run = module["run"]
         self._get_output = module["get_output"]
@@ -55,6 +58,31 @@ class ScheduledModule:
         """Run once, after setting the inputs given; inputs set before stay."""
         self.set_input(**inputs)
         self._run()
+
+    def run_many(
+        self, requests: Iterable[Mapping[str, Any]], workers: int | None = None
+    ) -> list[dict[str, Array]]:
+        """Run requests, each on one lane of a worker, and give their outputs by name, in order.
+
+        Parameters
+        ----------
+        requests
+            Each has all inputs by name.
+        workers
+            How many; by default what :meth:`runtime_ext.execution.session.Session.pool` has.
+
+        Raises
+        ------
+        Exception
+            That of the first request that failed, when all others have run.
+        """
+        tensors = [{name: _tensor(v) for name, v in request.items()} for request in requests]
+        results = self.module["run_many"](tensors, *([] if workers is None else [workers]))
+        names = self.get_output_names()
+        return [
+            {name: np.from_dlpack(output) for name, output in zip(names, result, strict=True)}
+            for result in results
+        ]
 
     def get_input(self, which: int | str = 0) -> Array:
         """A copy of an input, by place or name."""
@@ -143,10 +171,10 @@ def load_module(path: Path | str, *, lanes: int | None = None) -> ScheduledModul
             return DeployedModule(tvm_ffi.get_global_func("tvm_ios.load_executable")(str(path)))
         load = tvm_ffi.get_global_func("tvm_ios.load_deployment")
         return DeployedModule(load(str(path), lanes))
-    # The kernels stay mapped and all else is in memory when the folder of a tar goes.
-    folder, _keeper = open_folder(Path(path))
+    # The kernels stay mapped and all else is in memory, but workers read the folder of a tar again.
+    folder, keeper = open_folder(Path(path))
     load = tvm_ffi.get_global_func("tvm_ios.load_unpacked_executable")
-    return ScheduledModule(load(os.fspath(folder), os.fspath(path)))
+    return ScheduledModule(load(os.fspath(folder), os.fspath(path)), keeper)
 
 
 def _tensor(value: Any) -> tvm_ffi.Tensor:

@@ -47,8 +47,10 @@ bool Serves(const Entry& entry, const Shapes& shapes) {
 
 }  // namespace
 
-DeploymentSession::DeploymentSession(Deployment deployment, std::int64_t lanes)
-    : deployment_(std::move(deployment)), machine_(ThisMachine(deployment_.entries, lanes)) {
+DeploymentSession::DeploymentSession(Deployment deployment, std::int64_t lanes, bool one_lane)
+    : deployment_(std::move(deployment)),
+      machine_(ThisMachine(deployment_.entries, lanes)),
+      one_lane_(one_lane) {
   const std::vector<Entry>& entries = deployment_.entries;
   if (entries.empty()) {
     RefuseDeployment(deployment_.folder +
@@ -173,7 +175,7 @@ DeploymentSession::OpenEntry& DeploymentSession::Open(std::size_t number) {
   if (found != open_.end()) return found->second;
   const Entry& entry = deployment_.entries[number];
   const std::string folder = EntryFolder(deployment_, entry);
-  OpenEntry open{OpenSession(folder, folder), {}, {}, {}};
+  OpenEntry open{OpenSession(folder, folder, one_lane_), {}, {}, {}};
   for (std::size_t i = 0; i < open.session->input_names().size(); ++i) {
     const std::string& name = open.session->input_names()[i];
     const auto place = std::find(input_names_.begin(), input_names_.end(), name);

@@ -23,7 +23,8 @@ namespace tvm_ios {
 class DeploymentSession final : public ModelSession {
  public:
   // `lanes` as of ThisMachine. Throws an ffi::Error of kind DeploymentError or ExecutableError.
-  DeploymentSession(Deployment deployment, std::int64_t lanes);
+  // With `one_lane` all of each program for a CPU runs on one lane.
+  DeploymentSession(Deployment deployment, std::int64_t lanes, bool one_lane = false);
 
   const std::vector<Entry>& entries() const { return deployment_.entries; }
   const Machine& machine() const { return machine_; }
@@ -48,6 +49,7 @@ class DeploymentSession final : public ModelSession {
   std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) final;
   std::vector<LaunchSpan> Profile() final;
   void Close() final;
+  std::int64_t Workers() final { return machine_.gpu_archs.empty() ? machine_.lanes : 1; }
 
  private:
   // An input as it was set.
@@ -84,6 +86,7 @@ class DeploymentSession final : public ModelSession {
 
   Deployment deployment_;
   Machine machine_;
+  bool one_lane_;
   std::vector<std::string> input_names_;
   std::vector<std::string> output_names_;
   std::vector<BufferType> input_types_;

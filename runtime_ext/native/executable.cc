@@ -261,6 +261,15 @@ std::vector<Port> ReadPorts(const ffi::Any& value, const Program& program) {
   return ports;
 }
 
+std::int64_t ReadWorkers(const Folder& folder, const Program& program) {
+  const auto throughput = Object(Field(folder.meta(), "notes")).Get(ffi::String("throughput"));
+  if (throughput) {
+    const std::int64_t workers = Natural(Field(Object(*throughput), "workers"));
+    if (workers > 0) return workers;
+  }
+  return folder.arch().empty() ? static_cast<std::int64_t>(program.lanes.size()) : 1;
+}
+
 }  // namespace
 
 Executable OpenExecutable(const std::string& path, const std::string& name) {
@@ -278,6 +287,7 @@ Executable OpenExecutable(const std::string& path, const std::string& name) {
   executable.inputs = ReadPorts(Field(folder.meta(), "inputs"), program);
   executable.outputs = ReadPorts(Field(folder.meta(), "outputs"), program);
   executable.constants = LoadConstants(folder, program);
+  executable.workers = ReadWorkers(folder, program);
   return executable;
 }
 

@@ -43,6 +43,8 @@ struct Executable {
   std::map<std::size_t, Constant> constants;
   std::vector<Port> inputs;
   std::vector<Port> outputs;
+  // As of ModelSession.
+  std::int64_t workers = 1;
 };
 
 // Reads the folder that runtime_ext/execution/executable.py wrote; `path` is the folder, or the

@@ -17,17 +17,19 @@ using Plain = ffi::Map<ffi::String, ffi::Any>;
 
 class SessionModuleObj : public ffi::ModuleObj {
  public:
-  explicit SessionModuleObj(std::unique_ptr<ModelSession> session) : session_(std::move(session)) {}
+  SessionModuleObj(std::unique_ptr<ModelSession> session, OpenWorker open_worker)
+      : session_(std::move(session)), workers_(std::move(open_worker)) {}
 
   const char* kind() const final { return "tvm_ios"; }
   int GetPropertyMask() const final { return ffi::Module::kRunnable; }
 
   ffi::Optional<ffi::Function> GetFunction(const ffi::String& name) override {
-    return SessionFunction(ffi::GetRef<ffi::Module>(this), session_.get(), name);
+    return SessionFunction(ffi::GetRef<ffi::Module>(this), session_.get(), &workers_, name);
   }
 
  private:
   std::unique_ptr<ModelSession> session_;
+  RequestWorkers workers_;
 };
 
 Plain AsData(const Entry& entry, const Machine& machine) {
@@ -46,8 +48,8 @@ Plain AsData(const Entry& entry, const Machine& machine) {
 
 class DeploymentModuleObj final : public SessionModuleObj {
  public:
-  explicit DeploymentModuleObj(std::unique_ptr<DeploymentSession> session)
-      : DeploymentModuleObj(session.release()) {}
+  DeploymentModuleObj(std::unique_ptr<DeploymentSession> session, OpenWorker open_worker)
+      : DeploymentModuleObj(session.release(), std::move(open_worker)) {}
 
   ffi::Optional<ffi::Function> GetFunction(const ffi::String& name) final {
     const ffi::Module self = ffi::GetRef<ffi::Module>(this);
@@ -71,21 +73,28 @@ class DeploymentModuleObj final : public SessionModuleObj {
 
  private:
   // Takes it.
-  explicit DeploymentModuleObj(DeploymentSession* deployment)
-      : SessionModuleObj(std::unique_ptr<ModelSession>(deployment)), deployment_(deployment) {}
+  DeploymentModuleObj(DeploymentSession* deployment, OpenWorker open_worker)
+      : SessionModuleObj(std::unique_ptr<ModelSession>(deployment), std::move(open_worker)),
+        deployment_(deployment) {}
 
   DeploymentSession* deployment_;
 };
 
 ffi::Module LoadDeployment(const std::string& folder, std::int64_t lanes) {
-  return ffi::Module(ffi::make_object<DeploymentModuleObj>(
-      std::make_unique<DeploymentSession>(ReadDeployment(folder), lanes)));
+  const auto open = [folder, lanes](bool one_lane) {
+    return std::make_unique<DeploymentSession>(ReadDeployment(folder), lanes, one_lane);
+  };
+  return ffi::Module(ffi::make_object<DeploymentModuleObj>(open(false), open));
 }
 
 ffi::Module Load(const ffi::String& path, const ffi::String& name) {
   const std::string folder = DeploymentFolder(path);
   if (!folder.empty()) return LoadDeployment(folder, 0);
-  return ffi::Module(ffi::make_object<SessionModuleObj>(OpenSession(path, name)));
+  // Workers read the files again, and share what was loaded of them.
+  const auto open = [path = std::string(path), name = std::string(name)](bool one_lane) {
+    return OpenSession(path, name, one_lane);
+  };
+  return ffi::Module(ffi::make_object<SessionModuleObj>(open(false), open));
 }
 
 ffi::Module LoadForLanes(const ffi::String& path, std::int64_t lanes) {

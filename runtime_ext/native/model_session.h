@@ -50,6 +50,10 @@ class ModelSession {
   virtual std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) = 0;
   virtual std::vector<LaunchSpan> Profile() = 0;
   virtual void Close() = 0;
+
+  // How many requests run at once, if nobody says: as many as it was measured to serve the most
+  // requests a second with, or else one for each lane; on a GPU one.
+  virtual std::int64_t Workers() = 0;
 };
 
 // Throws an ffi::Error of kind SessionError.

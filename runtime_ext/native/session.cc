@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "exclusive.h"
+#include "one_lane.h"
 
 namespace tvm_ios {
 
@@ -36,6 +37,7 @@ Session::Session(const Executable& executable)
       output_names_(Names(outputs_)),
       device_(executable.arch.empty() ? MakeHost(executable) : MakeCuda(executable)),
       launches_(Launches(executable.program)),
+      workers_(executable.workers),
       unset_(input_names_.begin(), input_names_.end()) {}
 
 void Session::SetInput(std::size_t which, ffi::TensorView value) {
@@ -103,9 +105,11 @@ std::vector<LaunchSpan> Session::Profile() {
   return launches;
 }
 
-std::unique_ptr<Session> OpenSession(const std::string& path, const std::string& name) {
+std::unique_ptr<Session> OpenSession(const std::string& path, const std::string& name,
+                                     bool one_lane) {
   return WithOneSentence(name, [&] {
-    const Executable executable = OpenExecutable(path, name);
+    Executable executable = OpenExecutable(path, name);
+    if (one_lane && executable.arch.empty()) executable.program = OnOneLane(executable.program);
     try {
       return std::make_unique<Session>(executable);
     } catch (const ffi::Error& error) {

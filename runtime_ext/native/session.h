@@ -31,6 +31,7 @@ class Session final : public ModelSession {
   std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) final;
   std::vector<LaunchSpan> Profile() final;
   void Close() final { device_->Close(); }
+  std::int64_t Workers() final { return workers_; }
 
  private:
   // Whose work a launch is.
@@ -51,14 +52,16 @@ class Session final : public ModelSession {
   std::unique_ptr<Device> device_;
   // Lane by lane, as the spans of a profile.
   std::vector<std::vector<LaunchName>> launches_;
+  std::int64_t workers_;
   std::set<std::string> unset_;
   bool ran_ = false;
   std::atomic<bool> inside_{false};
 };
 
-// Opens the executable in a folder, which sentences call `name`. Throws an ffi::Error of kind
-// ExecutableError.
-std::unique_ptr<Session> OpenSession(const std::string& path, const std::string& name);
+// Opens the executable in a folder, which sentences call `name`; with `one_lane` all of a program
+// for a CPU runs on one lane. Throws an ffi::Error of kind ExecutableError.
+std::unique_ptr<Session> OpenSession(const std::string& path, const std::string& name,
+                                     bool one_lane = false);
 
 }  // namespace tvm_ios
 

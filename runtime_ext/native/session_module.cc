@@ -86,7 +86,7 @@ ffi::Map<ffi::String, ffi::Any> PortInfo(const std::string& name, const BufferTy
 }
 
 ffi::Optional<ffi::Function> SessionFunction(const ffi::Module& self, ModelSession* session,
-                                             const std::string& name) {
+                                             RequestWorkers* workers, const std::string& name) {
   if (name == "set_input") {
     return ffi::Function::FromTyped([self, session](ffi::AnyView which, ffi::TensorView value) {
       session->SetInput(FindPort(session->input_names(), which, "input"), value);
@@ -112,7 +112,23 @@ ffi::Optional<ffi::Function> SessionFunction(const ffi::Module& self, ModelSessi
     });
   }
   if (name == "run") return ffi::Function::FromTyped([self, session] { session->Run(); });
-  if (name == "close") return ffi::Function::FromTyped([self, session] { session->Close(); });
+  if (name == "run_many") {
+    return ffi::Function::FromPacked(
+        [self, session, workers](ffi::PackedArgs arguments, ffi::Any* result) {
+          if (arguments.size() != 1 && arguments.size() != 2) {
+            TVM_FFI_THROW(TypeError) << "run_many takes requests and perhaps a number of workers";
+          }
+          const std::int64_t count =
+              arguments.size() == 2 ? arguments[1].cast<std::int64_t>() : session->Workers();
+          *result = workers->RunMany(arguments[0].cast<ffi::Array<Request>>(), count);
+        });
+  }
+  if (name == "close") {
+    return ffi::Function::FromTyped([self, session, workers] {
+      workers->Close();
+      session->Close();
+    });
+  }
   if (name == "benchmark") {
     return ffi::Function::FromTyped([self, session](std::int64_t number, std::int64_t repeat) {
       const std::vector<double> seconds = session->Benchmark(number, repeat);

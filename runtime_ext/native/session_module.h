@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model_session.h"
+#include "request_workers.h"
 
 namespace tvm_ios {
 
@@ -22,7 +23,7 @@ ffi::Map<ffi::String, ffi::Any> PortInfo(const std::string& name, const BufferTy
 // The functions that all sessions have; docs/runtime_module.md lists them. Functions keep the
 // module that has the session.
 ffi::Optional<ffi::Function> SessionFunction(const ffi::Module& self, ModelSession* session,
-                                             const std::string& name);
+                                             RequestWorkers* workers, const std::string& name);
 
 }  // namespace tvm_ios
 

@@ -209,3 +209,28 @@ def test_shapes_that_no_program_serves_are_told(build: Path, app: Path) -> None:
     assert "image:2x4: " in done.stdout
     assert run(build / "run_deployment", app).returncode == 2
     assert "there is no executable" in run(build / "run_deployment", app / "x", "x:1").stderr
+
+
+@pytest.mark.parametrize("workers", [(), (1,), (3,)])
+def test_many_requests_have_the_bits_of_single_ones(
+    build: Path, executable: Executable, tmp_path: Path, workers: tuple[int, ...]
+) -> None:
+    executable.save(tmp_path / "model")
+    (tmp_path / "out").mkdir()
+    command = (build / "run_many", "-o", tmp_path / "out", tmp_path / "model", 7, *workers)
+    done = run(*command)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("7 requests: ")
+    session = executable.session()
+    images = set[bytes]()
+    for number in range(7):
+        image, output = (
+            np.fromfile(tmp_path / "out" / f"{number}.{name}.raw", "float32").reshape(2, 50)
+            for name in ("image", "probabilities")
+        )
+        images.add(image.tobytes())
+        session.run(image=image)
+        np.testing.assert_array_equal(output, session.get_output())
+    assert len(images) == 7
+    assert run(build / "run_many", tmp_path / "model").returncode == 2
+    assert "there is no executable" in run(build / "run_many", tmp_path / "none", 1).stderr
