@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from tvm_ios.cli.frame.output import console
 
@@ -44,7 +44,8 @@ def print_served_beside_peers(document: dict[str, Any]) -> None:
     out = console()
     _print_machine(document)
     heads = ("requests/s", "half within", "99 % within", "ours to it", "95 %", "largest error")
-    table = Table("network", "runner", *heads)
+    # What tells ways of one peer apart is at the end of their names.
+    table = Table("network", Column("runner", no_wrap=True), *heads)
     for network in document["networks"]:
         for place, (name, rate) in enumerate(network["requests_a_second"].items()):
             ratio = network["ratio"].get(name)
