@@ -22,6 +22,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.graph.units import UnitRule
 from tvm_ios.policies.policy import Policy, Problem
 from tvm_ios.policies.registry import policy_named
+from tvm_ios.program.bfloat16 import require_precision
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.published.imported import (
     PublishedFile,
@@ -119,6 +120,9 @@ class IOSSchedule:
         """The schedule that is applied instead of searching; None if there is none."""
         if isinstance(self.schedule, PublishedFile):
             return self.schedule.fitted(prepared.units).schedule
+        if self.schedule is not None:
+            names = self.schedule.kernels.values()
+            require_precision(self.schedule.policy, names, self.options.precision)
         return self.schedule
 
     def _asks_for(self, present: Schedule) -> bool:

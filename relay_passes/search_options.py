@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
 from tvm_ios.measuring.timing_device import TimingDevice
 from tvm_ios.policies.policy import Limits
+from tvm_ios.program.bfloat16 import FORM
 
 if TYPE_CHECKING:
     from runtime_ext.fleet.device import FleetDevice
@@ -29,7 +30,9 @@ class SearchOptions:
     cache
         Folder of compiled kernels and measurement logs.
     precision
-        The precision in which a GPU computes; float32 by default.
+        In which a GPU computes: ``"float32"``, ``"tf32"`` or ``"float16"``. On a CPU
+        ``"bfloat16"``: units with weights rounded to it are timed beside those in float32, and
+        schedules name those that are faster so. By default float32.
     cudnn
         Whether units have a form in which cuDNN computes their convolutions, on a GPU; by default
         where both are found here.
@@ -67,4 +70,4 @@ class SearchOptions:
             return {"kind": "cuda", "arch": self.device.arch.replace("compute_", "sm_")}
         if self.fleet is not None:
             return self.fleet.target
-        return self.target or host_target(self.lanes)
+        return self.target or host_target(self.lanes, bfloat16=self.precision == FORM)

@@ -21,8 +21,9 @@ from tvm_ios.explain.tasks import Work, find_work
 from tvm_ios.explain.timeline import Timeline
 from tvm_ios.measuring.timing_device import TimingDevice
 from tvm_ios.policies.registry import OURS, policy_named
+from tvm_ios.program import bfloat16, winograd
 from tvm_ios.program.program import Program
-from tvm_ios.program.winograd import FORM, share_of_products
+from tvm_ios.program.winograd import share_of_products
 from tvm_ios.schedule.computed_units import computed_units
 from tvm_ios.schedule.first_difference import has_contraction
 from tvm_ios.schedule.schedule import Schedule
@@ -235,10 +236,14 @@ def _units(
     applied = Schedule.from_json(schedule)
     computed = computed_units(applied, schedule["units"])
     units_of = [computed.get(name, ()) for name in program.units]
-    forms = {unit: form for unit, form in applied.kernels.items() if form.startswith(FORM)}
+    forms = {
+        unit: form
+        for unit, form in applied.kernels.items()
+        if form.startswith(winograd.FORM) or form == bfloat16.FORM
+    }
     flops = [
         round(each * share_of_products(forms[unit], described[unit]["kernel"][0]))
-        if unit in forms
+        if forms.get(unit, "").startswith(winograd.FORM)
         else each
         for unit, each in enumerate(schedule["flops"])
     ]

@@ -12,6 +12,7 @@ from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.errors import UserError
 from tvm_ios.measuring.device import Device
 from tvm_ios.measuring.timing_device import TimingDevice
+from tvm_ios.program.bfloat16 import FORM
 
 if TYPE_CHECKING:
     from runtime_ext.fleet.device import FleetDevice
@@ -45,7 +46,8 @@ def target_backend(
     database
         A MetaSchedule database of tuned kernels, for this target.
     precision
-        The precision of a GPU: float32, tf32 or float16; a CPU computes in float32 only.
+        In which a GPU computes: float32, tf32 or float16; on a CPU float32, or bfloat16: the
+        weights of units for which that is faster are rounded to it.
     cudnn
         Whether units have a form that calls cuDNN; by default where a GPU and cuDNN are.
     without
@@ -67,17 +69,24 @@ def target_backend(
         return _cuda_backend(arch, lanes, cache, precision or "float32", database, cudnn)
     if cudnn:
         raise UserError("cuDNN is for NVIDIA GPUs: give --target cuda, or leave out --cudnn")
-    if precision not in ("", "float32"):
-        raise UserError(f"CPUs compute in float32, not in {precision}: leave out --precision")
-    if fleet is not None:
-        return Backend(
-            fleet.compiler(cache, database, without), fleet, "native", has_named_forms=True
+    precision = precision or "float32"
+    if precision not in ("float32", FORM):
+        raise UserError(
+            f"CPUs compute in float32 or {FORM}, not in {precision}: leave out --precision"
         )
+    if fleet is not None:
+        compiler = fleet.compiler(cache, database, without, precision)
+        return Backend(compiler, fleet, "native", has_named_forms=True)
     from runtime_ext.cpu.compiler import KernelCompiler
     from runtime_ext.cpu.device import CpuDevice
 
     compiler = KernelCompiler(
-        target or host_target(lanes), lanes, cache, database=database, without=without
+        target or host_target(lanes),
+        lanes,
+        cache,
+        database=database,
+        without=without,
+        precision=precision,
     )
     return Backend(compiler, CpuDevice(lanes), "native", has_named_forms=True)
 

@@ -13,6 +13,7 @@ from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.unit_build import build_units
 from runtime_ext.units.in_place import arrange
 from runtime_ext.units.unit import UnitSource
+from tvm_ios.program.bfloat16 import require_precision
 from tvm_ios.progress import Steps
 from tvm_ios.schedule.schedule import Schedule
 
@@ -47,6 +48,8 @@ class RelaxUnits:
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
         """What a schedule makes of the module."""
+        names = schedule.kernels.values()
+        require_precision(schedule.policy, names, self.options.precision)
         units = scheduled_units(applied(self.prepared, schedule))
         return build_units(units, self.backend.compiler, self.options.lanes, progress)
 

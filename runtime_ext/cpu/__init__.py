@@ -2,6 +2,8 @@
 
 ``kernels/`` writes kernels of every description.
 
+``bfloat16_forms.py``
+    Units whose weights are rounded to bfloat16, and which of these may be faster.
 ``blocking_features.py``
     What may tell fast blockings of a contraction from slow ones, for a learned cost model.
 ``compiler.py``

@@ -24,6 +24,7 @@ from runtime_ext.units.plans import different, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
 from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.program.bfloat16 import FORM
 
 #: Gives what gives the symbols of some object files.
 Opened = Callable[[Sequence[Path]], Callable[[str], Any]]
@@ -44,6 +45,8 @@ class KernelCompiler(UnitCompiler):
         A MetaSchedule database of tuned kernels, or its folder.
     without
         Kinds of forms that are not measured beside the default: ``winograd``.
+    precision
+        ``float32``; or ``bfloat16``: forms whose weights are rounded to it are measured too.
     opened
         What gives the symbols of object files; by default they are linked and loaded here.
 
@@ -62,8 +65,9 @@ class KernelCompiler(UnitCompiler):
         opened: Opened | None = None,
         *,
         without: Iterable[str] = (),
+        precision: str = "float32",
     ) -> None:
-        self._without = frozenset(without)
+        self._without = frozenset((*without, *(() if precision == FORM else (FORM,))))
         self._opened = opened or self._loaded_here
         self.target = target if isinstance(target, tvm.target.Target) else tvm.target.Target(target)
         self.lanes = lanes

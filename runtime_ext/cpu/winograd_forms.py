@@ -6,7 +6,7 @@ the transforms compute and move, and the weights, which grow and which each run 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 from runtime_ext.cpu.kernels.linear_map import operations
@@ -14,9 +14,10 @@ from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.winograd_convolution import WinogradTiles
-from runtime_ext.units.by_winograd import WinogradCut, fits
-from runtime_ext.units.plans import winograd_plan
+from runtime_ext.units.by_winograd import Placed, WinogradCut, by_winograd, fits
+from runtime_ext.units.plans import form_plan
 from runtime_ext.units.unit import UnitPlan, UnitSource
+from runtime_ext.units.values import Storage
 from tvm_ios.program.winograd import FORM
 
 #: Rows of a tile of outputs, by the taps of the filter.
@@ -30,7 +31,7 @@ _FEWEST_CHANNELS = 8
 _MARGIN = 1.1
 #: Cycles a byte that comes from memory, and of a vector operation of a transform, which also reads
 #: or writes a vector.
-_MEMORY_CYCLES, _TRANSFORM_CYCLES = 0.15, 1.0
+MEMORY_CYCLES, _TRANSFORM_CYCLES = 0.15, 1.0
 
 
 def all_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
@@ -61,16 +62,18 @@ def _plan(source: UnitSource, space: VectorSpace, outputs: int) -> tuple[UnitPla
     """The unit's convolutions by tiles of so many rows, and their share of the default's cycles."""
     direct = filtered = 0.0
 
-    def cutter(spec: Contraction) -> WinogradCut | None:
+    def instead(
+        spec: Contraction, order: Sequence[int], storages: list[Storage]
+    ) -> Sequence[Placed] | None:
         nonlocal direct, filtered
-        if outputs not in _OUTPUTS[spec.window.kernel[0]] or not fits(spec):
+        if not fits(spec) or outputs not in _OUTPUTS[spec.window.kernel[0]]:
             return None
         cut = winograd_cut(spec, outputs, space.unit)
         direct += direct_cycles(spec, space)
         filtered += winograd_cycles(spec, cut, space.unit)
-        return cut
+        return by_winograd(spec, order, storages, cut)
 
-    plan = winograd_plan(source, space, cutter, _name(outputs))
+    plan = form_plan(source, space, instead, _name(outputs))
     return None if plan is None else (plan, filtered / direct)
 
 
@@ -109,7 +112,7 @@ def direct_cycles(spec: Contraction, space: VectorSpace) -> float:
     columns = sum(ceil(part / lanes) for part in spec.parts)
     multiply_adds = spec.batch * height * width * taps * spec.channels * columns
     weights = columns * lanes * spec.channels * taps * 4
-    return multiply_adds / 2 + _MEMORY_CYCLES * weights
+    return multiply_adds / 2 + MEMORY_CYCLES * weights
 
 
 def winograd_cycles(spec: Contraction, cut: WinogradCut, unit: VectorUnit) -> float:
@@ -132,6 +135,6 @@ def winograd_cycles(spec: Contraction, cut: WinogradCut, unit: VectorUnit) -> fl
     return (
         wait * multiply_adds / 2
         + _TRANSFORM_CYCLES * transforms
-        + _MEMORY_CYCLES * weights
+        + MEMORY_CYCLES * weights
         + 0.02 * data
     )

@@ -95,7 +95,7 @@ class CudaKernelCompiler(UnitCompiler):
         persistent: bool = True,
     ) -> None:
         if precision not in PRECISIONS:
-            raise UserError(f"the precision {precision!r} is unknown: use float32, tf32 or float16")
+            raise UserError(f"GPUs compute in float32, tf32 or float16, not in {precision}")
         code_arch = machine_code_arch(arch)
         if precision != "float32" and int(code_arch.strip("sm_a")) < _TENSOR_CORES:
             raise UserError(f"{precision} needs tensor cores of sm_80 or later, not {arch}")

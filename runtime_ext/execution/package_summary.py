@@ -12,6 +12,7 @@ from runtime_ext.execution.package import META, VERSION, open_folder, require_su
 from runtime_ext.native_errors import ExecutableError
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object
+from tvm_ios.schedule.named_kernels import from_json, units_by_kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class PackageSummary:
         The folder or ``.tar``.
     meta
         What ``meta.json`` holds.
+    named_kernels
+        How many units run each rKernel that the schedule names.
     lanes, launches, kernels, arena_bytes
         Threads or streams, launches of a run, different kernels, and bytes of the arena; None of
         another runtime's build, of which nobody knows them.
@@ -35,6 +38,7 @@ class PackageSummary:
 
     path: Path
     meta: Mapping[str, Any]
+    named_kernels: Mapping[str, int]
     lanes: int | None
     launches: int | None
     kernels: int | None
@@ -60,12 +64,15 @@ def summarise_package(path: Path) -> PackageSummary:
         if meta["version"] == VERSION:
             require_sums(folder, path)
         lanes = launches = kernels = arena = None
+        named: dict[str, int] = {}
         if meta.get("runtime") is None:
             program = json_object((folder / "program.json").read_bytes())
             steps = [step for lane in program["lanes"] for step in lane]
             lanes, kernels = len(program["lanes"]), len(program["kernels"])
             launches = sum(step[0] == "launch" for step in steps)
             arena = json_object((folder / "memory.json").read_bytes())["nbytes"]
+            schedule = json_object((folder / "schedule.json").read_bytes())
+            named = units_by_kernel(from_json(schedule.get("kernels", {})))
         elif "lanes" in meta:
             lanes = meta["lanes"]
         files = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
@@ -76,7 +83,8 @@ def summarise_package(path: Path) -> PackageSummary:
             raise
         raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
     del keeper  # the unpacked files of a tar
-    return PackageSummary(path, meta, lanes, launches, kernels, arena, files, _problem(path))
+    problem = _problem(path)
+    return PackageSummary(path, meta, named, lanes, launches, kernels, arena, files, problem)
 
 
 def _problem(path: Path) -> str | None:

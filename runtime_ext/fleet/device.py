@@ -93,11 +93,23 @@ class FleetDevice:
         return self._pool.exhausted
 
     def compiler(
-        self, cache: Path, database: Path | None = None, without: Iterable[str] = ()
+        self,
+        cache: Path,
+        database: Path | None = None,
+        without: Iterable[str] = (),
+        precision: str = "float32",
     ) -> KernelCompiler:
         """A compiler of kernels for the machines."""
         opened = libraries_for(self.kind.machine)
-        return KernelCompiler(self.target, self.lanes, cache, database, opened, without=without)
+        return KernelCompiler(
+            self.target,
+            self.lanes,
+            cache,
+            database,
+            opened,
+            without=without,
+            precision=precision,
+        )
 
     def time_program(
         self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS

@@ -4,6 +4,8 @@ Nothing here knows a unit or a device's instructions.
 
 ``artefact.py``
     A compiled kernel on disk: its machine code and a description, found by their key.
+``bfloat16_contraction.py``
+    Contractions whose weights are bfloat16, in pairs of input channels; sums are float32.
 ``chain.py``
     Kernels in one, of which each alone reads what the one before it makes: plain data.
 ``code.py``
@@ -23,7 +25,7 @@ Nothing here knows a unit or a device's instructions.
 ``generic.py``
     Any operator that Relax legalises: TVM's own code, with a plain schedule.
 ``integer_contraction.py``
-    Contractions of small integers: pairs of products are added up in one instruction, exactly.
+    Contractions of pairs of 16 bits, whose products one instruction adds up: small integers.
 ``interpolator.py``
     What images enlarged by whole factors have at one input pixel, for any device.
 ``library_convolution.py``

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import tvm
 from tvm import tirx
 
 #: A Python int or an int32 expression of TIR.
@@ -23,6 +24,7 @@ class Code:
     def __init__(self) -> None:
         self._statements: list[Any] = []
         self._open: list[list[Any]] = []
+        self._imported = ""
 
     def append(self, statement: Any) -> None:
         """Add a statement."""
@@ -128,9 +130,21 @@ class Code:
         if remainder := count % lanes:
             write(count - remainder, remainder)
 
+    def import_llvm(self, text: str) -> None:
+        """Define functions for ``tirx.call_pure_extern`` by LLVM's IR; they are written out there.
+
+        For instructions whose types TIR has not.
+        """
+        if text not in self._imported:
+            self._imported += text
+
     def function(self, buffers: Sequence[Any], begin: Any, end: Any) -> Any:
         """The statements as a PrimFunc of its buffers and a tile range."""
-        function = tirx.PrimFunc([*buffers, begin, end], sequence(self._statements))
+        body = sequence(self._statements)
+        if self._imported:
+            text = tvm.ir.StringImm(self._imported)
+            body = tirx.AttrStmt(integer(0), "pragma_import_llvm", text, body)
+        function = tirx.PrimFunc([*buffers, begin, end], body)
         return function.with_attr("tirx.noalias", True)
 
     def _enter(self) -> None:

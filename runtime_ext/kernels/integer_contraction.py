@@ -1,8 +1,9 @@
-"""Contractions of small integers: pairs of products are added up in one instruction, exactly."""
+"""Contractions of pairs of 16 bits, whose products one instruction adds up: small integers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from runtime_ext.kernels.expression import Access, Expr
 from runtime_ext.kernels.spec import Contraction, PhysicalShape
@@ -10,17 +11,20 @@ from runtime_ext.kernels.spec import Contraction, PhysicalShape
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """Images whose floats are integers, written in 16 bits, their channels an even number.
+    """Images written in 16 bits, their channels an even number.
 
     Attributes
     ----------
     buffers
         Physical shapes of the float32 image's buffer, and of the result
-        ``[image][row][column][channel]`` in int16.
+        ``[image][row][column][channel]`` in 16 bits.
     batch, pixels, channels
         Extents; ``pixels`` are rows and columns.
     data
         The image; ``prologue`` is applied to what is read.
+    dtype
+        The type of the result: ``int16`` of floats that are integers, or ``bfloat16``, to the
+        nearest, whose bits are kept as ``uint16``.
     """
 
     buffers: tuple[PhysicalShape, ...]
@@ -29,6 +33,7 @@ class Narrowing:
     channels: int
     data: Access
     prologue: Expr
+    dtype: Literal["int16", "bfloat16"] = "int16"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ PROCESSORS = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell", "x86-64-v2"
 #: The level of 64-bit Arm, and what uname calls such machines.
 AARCH64 = "aarch64"
 _UNKNOWN = "unknown processor"
+#: Products of pairs of bfloat16, as LLVM and as Linux calls them.
+_BFLOAT16 = "avx512bf16", "avx512_bf16"
 
 
 def available_lanes() -> int:
@@ -118,15 +120,23 @@ def level_of(processor: str) -> str:
     return next((level for level, name in PROCESSORS.items() if name == processor), processor)
 
 
-def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
-    """A TVM target for this machine, or for an instruction-set level."""
+def host_target(
+    lanes: int, level: str | None = None, *, bfloat16: bool = False
+) -> tvm.target.Target:
+    """A TVM target for this machine, or for an instruction-set level.
+
+    With ``bfloat16``, it has the instructions for it that this machine has beyond its level.
+    """
     import tvm
 
+    products = bfloat16 and level is None and _BFLOAT16[1] in host_flags()
     level = level or instruction_level()
     data: dict[str, Any] = {"kind": "llvm", "mcpu": level, "num-cores": lanes}
     if level == AARCH64:
         # Its vector unit is part of any; LLVM calls a processor of which no more is known generic.
         data |= {"mtriple": "aarch64-linux-gnu", "mcpu": "generic", "mattr": ["+neon"]}
+    elif products and level == "x86-64-v4":
+        data["mattr"] = [f"+{_BFLOAT16[0]}"]
     return tvm.target.Target(data)
 
 

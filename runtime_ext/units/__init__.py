@@ -2,6 +2,8 @@
 
 ``attention_chain.py``
     Scores of attention, their softmax and the product with values: three kernels as one.
+``by_bfloat16.py``
+    Contractions with weights in bfloat16: which these are, and the kernels that compute one.
 ``by_integers.py``
     Contractions of integers: which these are, and the two kernels that compute one.
 ``by_library.py``
@@ -16,6 +18,8 @@
     From a kernel under construction to its description: the code is written from that alone.
 ``handing.py``
     What a kernel hands to another one that alone reads it, and kernels with others' buffers.
+``in_pairs.py``
+    Contractions of pairs of input channels: weights packed in pairs, data written in 16 bits.
 ``in_place.py``
     Which tensors lie in others, so that concatenations need not be computed.
 ``integers.py``
@@ -29,7 +33,7 @@
 ``planner.py``
     Cut a unit into kernels: an anchor each, with what is element-wise before and after it.
 ``plans.py``
-    The ways to cut a unit into kernels: by default, by a library or Winograd, as in a tuning log.
+    The ways to cut a unit into kernels: by default, by a library, in a form, as in a tuning log.
 ``storing.py``
     Write a unit's values to memory: as the kernel that computes them, or as one of its own.
 ``unit.py``

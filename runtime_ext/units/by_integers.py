@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 from runtime_ext.kernels.cutter import Cutter
-from runtime_ext.kernels.expression import ACC, Access, Expr
-from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel, Narrowing
-from runtime_ext.kernels.spec import Contraction, accesses
+from runtime_ext.kernels.expression import ACC, Expr
+from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.units.in_pairs import in_pairs
 from runtime_ext.units.integers import RULES, Bounds
-from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.values import Storage
-from tvm_ios.program.constant_transform import ParamTransform, packing
 
 #: A kernel, and the storages that its buffers are.
 Placed = tuple[IntegerKernel, tuple[int, ...]]
@@ -51,45 +49,8 @@ def by_integers(
     source, weight = storages[order[spec.data.buffer]], storages[order[spec.weight]]
     if not _fits(spec, source, weight, bounds):
         return None
-    whole = merge_rows(spec)
-    even = whole.channels + whole.channels % 2
-    channels = even * whole.groups
-    rows, columns = whole.window.input
-    shape = (whole.batch, rows, columns, channels)
-    storages.append(Storage("scratch", 0, shape, "int16"))
-    narrow = len(storages) - 1
-    first = Narrowing(
-        (source.shape, shape),
-        whole.batch,
-        (rows, columns),
-        whole.channels * whole.groups,
-        replace(whole.data, buffer=0),
-        whole.prologue,
-    )
-    # The float data are read by the second kernel only if a statement adds them.
-    read = {access.buffer for access in accesses(whole.statements)} | {whole.weight}
-    used = sorted(read)
-
-    def at(access: Access) -> Access:
-        return replace(access, buffer=1 + used.index(access.buffer))
-
-    pairs = replace(
-        whole,
-        channels=even // 2,
-        data=Access(0, 0, (rows * columns * channels, columns * channels, channels, 2)),
-        prologue=ACC,
-        weight=1 + used.index(whole.weight),
-        parts=whole.parts if whole.groups == 1 else whole.parts * whole.groups,
-        statements=tuple(statement.mapped(at) for statement in whole.statements),
-    )
-    pairs = replace(pairs, blocking=cutter.blocking(pairs))
-    _pack(weight, pairs.parts, cutter.width(pairs.blocking))
-    places = (narrow, *(order[buffer] for buffer in used))
-    pairs = replace(pairs, buffers=tuple(storages[place].shape for place in places))
-    return [
-        (first, (order[spec.data.buffer], narrow)),
-        (IntegerContraction(pairs), places),
-    ]
+    first, (pairs, places) = in_pairs(spec, order, storages, cutter, "int16")
+    return [first, (IntegerContraction(pairs), places)]
 
 
 def _fits(
@@ -129,27 +90,3 @@ _RULE_OF = {
     "min": "relax.minimum",
     "sub": "relax.subtract",
 }
-
-
-def _pack(weight: Storage, parts: Sequence[int], width: int) -> None:
-    """Pack weights in blocks, pairs of input channels next to each other, in 16 bits."""
-    steps: list[tuple[object, ...]] = []
-    shape = weight.shape
-    if len(shape) == 2:
-        shape = (shape[1], shape[0], 1, 1)
-        steps += [("transpose", (1, 0)), ("reshape", shape)]
-    if shape[1] % 2:
-        swap = ("transpose", (1, 0, 2, 3))
-        steps += [swap, ("pad_parts", (shape[1],), 2), swap]
-        shape = (shape[0], shape[1] + 1, *shape[2:])
-    pack = packing(shape, parts, width)
-    blocks, rows, columns, channels, block = pack.shape(shape)
-    steps += [
-        *pack.steps,
-        ("reshape", (blocks, rows, columns, channels // 2, 2, block)),
-        ("transpose", (0, 1, 2, 3, 5, 4)),
-        ("astype", "int16"),
-    ]
-    weight.transform = ParamTransform(tuple(steps))
-    weight.shape = (blocks, rows, columns, channels // 2, block, 2)
-    weight.dtype = "int16"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from runtime_ext.kernels.spec import Contraction, accesses
@@ -40,10 +40,6 @@ class WinogradCut:
     width: int
 
 
-#: How a device would cut a convolution; None for one that it would not compute so.
-WinogradCutter = Callable[[Contraction], WinogradCut | None]
-
-
 def fits(spec: Contraction) -> bool:
     """Whether a contraction is a convolution that Winograd's filtering can compute."""
     window = spec.window
@@ -57,29 +53,22 @@ def fits(spec: Contraction) -> bool:
 
 
 def by_winograd(
-    spec: Contraction, order: Sequence[int], storages: list[Storage], cutter: WinogradCutter
-) -> list[Placed] | None:
+    spec: Contraction, order: Sequence[int], storages: list[Storage], cut: WinogradCut
+) -> list[Placed]:
     """A convolution as two kernels, of which the second does all that the spec's statements say.
 
     Parameters
     ----------
     spec
-        Not cut yet; its weights are as the model has them.
+        One that :func:`fits`, not cut yet; its weights are as the model has them.
     order
         The storages that its buffers are.
     storages
         The unit's buffers. The weights' one gets the transform; a new one holds the transformed
         input.
-    cutter
-        Says how the convolution is cut.
-
-    Returns
-    -------
-    list or None
-        None for what cannot be computed so, or what the device would not.
+    cut
+        How the convolution is cut.
     """
-    if not fits(spec) or (cut := cutter(spec)) is None:
-        return None
     tiles = WinogradTiles(spec.batch, spec.window, spec.channels, cut.outputs, cut.block)
     weight = storages[order[spec.weight]]
     step = ParamTransform((("winograd", cut.outputs),))

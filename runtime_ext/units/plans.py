@@ -1,4 +1,4 @@
-"""The ways to cut a unit into kernels: by default, by a library or Winograd, as in a tuning log."""
+"""The ways to cut a unit into kernels: by default, by a library, in a form, as in a tuning log."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from dataclasses import replace
 
 from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.cutter import Cutter, Recut
-from runtime_ext.kernels.integer_contraction import IntegerContraction
 from runtime_ext.kernels.library_convolution import CUDNN, LibraryConvolution
 from runtime_ext.kernels.spec import Contraction, Pooling, Spec
-from runtime_ext.kernels.winograd_convolution import WinogradInput
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.tuning_log.space import Space
-from runtime_ext.units.by_integers import by_integers
 from runtime_ext.units.by_library import by_library
-from runtime_ext.units.by_winograd import WinogradCutter, by_winograd
 from runtime_ext.units.chains import chained, is_chain
 from runtime_ext.units.cutting import cut
 from runtime_ext.units.described import described
@@ -23,6 +19,7 @@ from runtime_ext.units.kernel_draft import IMAGE
 from runtime_ext.units.planner import drafted
 from runtime_ext.units.unit import PlannedKernel, UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_draft import UnitDraft
+from runtime_ext.units.values import Storage
 from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
 
@@ -30,6 +27,8 @@ from tvm_ios.program.program import BufferType
 Kernels = Sequence[tuple[Workload, tuple[int, ...]]]
 #: Gives the kernels in the place of one, of its spec, the storages and the axes of its draft.
 Instead = Callable[[Spec, tuple[int, ...], tuple[int, ...]], Kernels | None]
+#: Gives those in the place of a contraction, whose storages are the unit's; it may add to these.
+InsteadOfContraction = Callable[[Contraction, Sequence[int], list[Storage]], Kernels | None]
 _ROLES = ("input", "constant", "output", "scratch")
 
 
@@ -78,54 +77,33 @@ def library_plan(source: UnitSource, cutter: Cutter, precision: str) -> UnitPlan
     return replace(plan, name=CUDNN) if any(is_library) else None
 
 
-def winograd_plan(
-    source: UnitSource, cutter: Cutter, winograd: WinogradCutter, name: str
+def form_plan(
+    source: UnitSource, cutter: Cutter, instead: InsteadOfContraction, name: str
 ) -> UnitPlan | None:
-    """A unit with convolutions by Winograd's filtering; None if it is a chain or has none that fit.
+    """A unit with contractions computed otherwise; None if it is a chain or has none of these.
 
     Parameters
     ----------
     source, cutter
         As of :func:`plan_unit`.
-    winograd
-        Says how convolutions are cut for it.
+    instead
+        Gives the kernels in the place of a contraction.
     name
         Of the plan.
     """
     if is_chain(source.function):
         return None
     draft = drafted(source.function, source.layouts, source.in_place)
+    found = False
 
     def kernels(spec: Spec, order: tuple[int, ...], _: tuple[int, ...]) -> Kernels | None:
-        if isinstance(spec, Contraction):
-            return by_winograd(spec, order, draft.storages, winograd)
-        return None
+        nonlocal found
+        others = instead(spec, order, draft.storages) if isinstance(spec, Contraction) else None
+        found = found or others is not None
+        return others
 
     plan = _plan(draft, cutter, instead=kernels)
-    is_winograd = (isinstance(kernel.spec, WinogradInput) for kernel in plan.kernels)
-    return replace(plan, name=name) if any(is_winograd) else None
-
-
-def integer_plan(source: UnitSource, cutter: Cutter, name: str) -> UnitPlan | None:
-    """A unit with contractions of integers; None if it has none that are known to be.
-
-    Parameters
-    ----------
-    source, cutter
-        As of :func:`plan_unit`.
-    name
-        Of the plan.
-    """
-    draft = drafted(source.function, source.layouts, source.in_place)
-
-    def kernels(spec: Spec, order: tuple[int, ...], _: tuple[int, ...]) -> Kernels | None:
-        if isinstance(spec, Contraction):
-            return by_integers(spec, order, draft.storages, source.integers, cutter)
-        return None
-
-    plan = _plan(draft, cutter, instead=kernels)
-    is_integer = (isinstance(kernel.spec, IntegerContraction) for kernel in plan.kernels)
-    return replace(plan, name=name) if any(is_integer) else None
+    return replace(plan, name=name) if found else None
 
 
 def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, UnitPlan]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm_ffi import StructuralKey
 
+from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
 from runtime_ext.kernels.chain import Chained
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.integer_contraction import IntegerKernel
@@ -21,7 +22,14 @@ from tvm_ios.program.program import BufferType
 
 #: What a kernel computes, or a library in the place of one.
 Workload = (
-    Spec | Chained | WinogradKernel | IntegerKernel | Generic | Scheduled | LibraryConvolution
+    Spec
+    | Chained
+    | WinogradKernel
+    | IntegerKernel
+    | Bfloat16Contraction
+    | Generic
+    | Scheduled
+    | LibraryConvolution
 )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.errors import UserError
 from tvm_ios.models.source import AnyModel, ModelSource
+from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ def model_to_bundle(
     from runtime_ext.bundle.writing.model import ModelToBundle
     from runtime_ext.ir_form import output_names
 
+    if options.precision == FORM:
+        raise UserError(f"bundles have no kernels in {FORM}: leave out --precision")
     module, drawn = loaded.module, {}
     if seed is not None:
         module, drawn = redraw_weights(module, seed)

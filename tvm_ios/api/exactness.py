@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.candidates import Candidates, build_candidates
-from tvm_ios.contest.outputs import Errors, Reference, largest_errors, output_errors
-from tvm_ios.program.winograd import FORM
+from tvm_ios.contest.outputs import (
+    Errors,
+    Reference,
+    difference,
+    largest_errors,
+    output_errors,
+)
+from tvm_ios.program import bfloat16, winograd
 from tvm_ios.progress import Progress
 
 if TYPE_CHECKING:
@@ -18,13 +25,17 @@ LARGEST = 1e-4
 #: What a difference of rounding may be in float32: a model's that rounds itself is larger.
 _ROUNDING = 1e-3
 #: The forms that round more than sums of products do, the worst first.
-INEXACT = tuple(f"{FORM}{outputs}" for outputs in (6, 4, 2))
+INEXACT = tuple(f"{winograd.FORM}{outputs}" for outputs in (6, 4, 2))
+#: In low precision, the one that was asked for, and has that precision's bound.
+ROUNDED = (bfloat16.FORM,)
 
 
 def exact_enough(
     module: MeasuredModule[Any], candidates: Candidates, reference: Reference, report: Progress
 ) -> tuple[Candidates, tuple[str, ...]]:
     """Programs whose outputs differ by at most 1e-4; one form after the other is taken back.
+
+    In bfloat16 by at most 2e-2, and that form alone is taken back.
 
     Parameters
     ----------
@@ -34,7 +45,7 @@ def exact_enough(
         The programs. Those of a placement that a form was taken from are left out.
     reference
         What they have to compute. If nothing is compared, the worst form is taken back; of
-        quantised models, in low precision and on a fleet all stay.
+        quantised models, in a GPU's low precision and on a fleet all stay.
     report
         Called with (what, done, total).
 
@@ -43,25 +54,35 @@ def exact_enough(
     Candidates, tuple of str
         The programs, and a sentence if forms were taken back.
     """
-    fleet = module.options.fleet is not None
-    if fleet or (reference.source is not None and reference.tolerance.relative > _ROUNDING):
+    if module.options.fleet is not None:
         return candidates, ()
+    names, largest = INEXACT, LARGEST
+    if reference.source is not None:
+        if reference.precision == bfloat16.FORM:
+            names, largest = ROUNDED, reference.tolerance.relative
+        elif reference.tolerance.relative > _ROUNDING:
+            return candidates, ()
     taken: list[str] = []
     first = 0.0
-    for name in INEXACT:
-        if not _uses(candidates, INEXACT):
+    for name in names:
+        if not _uses(candidates, names):
             break
-        error = _largest_error(candidates, reference)
+        error = _largest_error(candidates, reference, names)
         if reference.source is None and name != INEXACT[0]:
             break
-        if reference.source is not None and error <= LARGEST:
+        if reference.source is not None and error <= largest:
             break
         first = first or error
         taken.append(name)
         candidates = _without(module, candidates, name, report)
     if not taken:
         return candidates, ()
-    why = "nothing is compared" if reference.source is None else f"outputs differed by {first:.1e}"
+    if reference.source is None:
+        why = "nothing is compared"
+    elif isinf(first):
+        why = "integers, truth values or infinities of the outputs differed"
+    else:
+        why = f"outputs differed by {first:.1e}"
     return candidates, (f"{', '.join(taken)} left out: {why}",)
 
 
@@ -69,14 +90,14 @@ def _uses(candidates: Candidates, names: tuple[str, ...]) -> bool:
     return any(name in names for s in candidates.schedules.values() for name in s.kernels.values())
 
 
-def _largest_error(candidates: Candidates, reference: Reference) -> float:
+def _largest_error(candidates: Candidates, reference: Reference, names: tuple[str, ...]) -> float:
     """Of the outputs of programs with such forms, relative to the largest."""
     if reference.source is None:
         return 0.0
     built = {
         id(model): model
         for policy, model in candidates.built.items()
-        if set(candidates.schedules[policy].kernels.values()) & set(INEXACT)
+        if set(candidates.schedules[policy].kernels.values()) & set(names)
     }
     return max(_error(model, reference) for model in built.values())
 
@@ -87,7 +108,13 @@ def _error(model: BuiltModel, reference: Reference) -> float:
     for sample in reference.samples:
         session.run(**sample.inputs)
         outputs = [session.get_output(place) for place in range(len(sample.outputs))]
-        errors.append(output_errors(outputs, sample.outputs))
+        # Integers have to be equal, by however little others differ.
+        integers = [
+            x for x in zip(outputs, sample.outputs, strict=True) if x[1].dtype.kind in "biu"
+        ]
+        ours, theirs = [a for a, _ in integers], [b for _, b in integers]
+        wrong = bool(integers) and bool(difference(ours, theirs, reference.tolerance))
+        errors.append((inf, inf) if wrong else output_errors(outputs, sample.outputs))
     session.close()
     _, relative = largest_errors(errors)
     return relative

@@ -28,6 +28,7 @@ from tvm_ios.contest.verdict import TVM
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
+from tvm_ios.program.bfloat16 import computed_precision, require_precision, rounded_units
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.published.imported import read_schedule
 from tvm_ios.schedule.schedule import Schedule
@@ -122,7 +123,9 @@ def optimize(
     require_numpy_types(prepared)
     schedule_of_file: dict[str, Schedule] = {}
     if schedule is not None:
-        schedule_of_file["given"] = read_schedule(schedule, prepared.units).schedule
+        given = read_schedule(schedule, prepared.units).schedule
+        require_precision(given.policy, given.kernels.values(), options.precision)
+        schedule_of_file["given"] = given
     if loaded.tail is not None:
         require_same_tail(loaded, verify)
     watch.lap("import")
@@ -166,6 +169,7 @@ def optimize(
             verify=verify,
         )
         ours = candidates.built[verdict.kept]
+        named = candidates.schedules[verdict.kept].kernels.values()
         # Of others is not known what memory they take, and they do not run on GPUs; TVM's own build
         # lacks the tail.
         alone = on_cpu and memory_budget is None and loaded.tail is None
@@ -177,6 +181,7 @@ def optimize(
             "confirmed": {name: asdict(ratio) for name, ratio in verdict.confirmed.items()},
             "kept": verdict.kept if faster is None else faster.runtime,
             "reference": verdict.reference,
+            "precision": computed_precision(options.precision, () if faster else named),
             **({} if options.fleet is None else {"timed_on": options.fleet.name}),
         }
         if faster is not None:
@@ -227,6 +232,7 @@ def optimize(
             *filter(None, unfit),
             *broken,
             *inexact,
+            *filter(None, [rounded_units(options.precision, named, len(prepared.units))]),
             *verdict.skipped.values(),
         ),
         tuned=module.units.log_use(),

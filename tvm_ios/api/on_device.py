@@ -114,6 +114,7 @@ def optimize_on_device(
             "policies": [asdict(row) for row in rows],
             "kept": kept,
             "reference": reference,
+            "precision": options.precision or "float32",
             "timed_on": where,
         }
         built.save(output, notes, loaded.tail)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.errors import UserError
 from tvm_ios.ios.merge_candidates import merge_candidates
 from tvm_ios.models.source import AnyModel
+from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ def tune_module(
     from tvm_ios.measuring.tuning import TuningLimits
 
     options = replace(options or SearchOptions(), database=None)
+    if options.precision == FORM:
+        raise UserError(f"no kernels are tuned in {FORM}: leave out --precision")
     limits, report = TuningLimits(trials, time_limit), tuning or _untold
     prepared = prepare(module, name)
     measured = measured_module(prepared, options, progress)

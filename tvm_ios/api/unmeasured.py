@@ -15,6 +15,7 @@ from tvm_ios.costs.named import costs_named
 from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
+from tvm_ios.program.bfloat16 import FORM, computed_precision, require_precision
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.published.imported import read_schedule
 from tvm_ios.search import Search
@@ -68,6 +69,11 @@ def compile_unmeasured(
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_numpy_types(prepared)
+    if options.precision == FORM and schedule is None:
+        raise UserError(
+            f"units for {FORM} are chosen by measuring, and by {cost} nothing is measured: leave "
+            "out the precision or the cost"
+        )
     module = measured_module(prepared, options, progress)
     target: Any = module.units.backend.compiler.target
     broken: tuple[str, ...] = ()
@@ -91,7 +97,9 @@ def compile_unmeasured(
             "leave out the schedule or the policies"
         )
     else:
-        schedules = {"given": read_schedule(schedule, prepared.units).schedule}
+        given = read_schedule(schedule, prepared.units).schedule
+        require_precision(given.policy, given.kernels.values(), options.precision)
+        schedules = {"given": given}
     expected = {policy: s.latency for policy, s in schedules.items()}
     fastest = min(expected, key=lambda policy: expected[policy])
     compiled = [fastest] if memory_budget is None else list(schedules)
@@ -110,7 +118,14 @@ def compile_unmeasured(
             loaded.tail,
             kept,
             None,
-            {"model": loaded.name, "kept": kept, "cost": cost},
+            {
+                "model": loaded.name,
+                "kept": kept,
+                "cost": cost,
+                "precision": computed_precision(
+                    options.precision, schedules[kept].kernels.values()
+                ),
+            },
         )
     )
     return Compiled(

@@ -139,7 +139,7 @@ def bench(
             onnx=folder / ONNX,
             simplified=folder / SIMPLIFIED,
             tvm=folder / TVM_BUILD,
-            precision=None if verify is Verify.off else "float32",
+            precision=None if verify is Verify.off else options.precision or "float32",
         ),
         processes,
         progress or silent,

@@ -208,6 +208,7 @@ def _request(
         "target": str(options.resolved_target),
         "log": log_digest(options.database),
         "winograd": options.winograd,
+        "precision": options.precision or "float32",
         "policies": policies and sorted(set(policies)),
         "pruning": [limits.pruning.r, limits.pruning.s, limits.max_block],
         "budget": repr(limits.budget),

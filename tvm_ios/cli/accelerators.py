@@ -28,8 +28,11 @@ def schedule_accelerator(
     from tvm_ios.api.accelerator import plan_for_accelerator
     from tvm_ios.cli.tables.accelerator import print_plan
 
-    if precision is Precision.tf32:
-        raise typer.BadParameter("tf32 is a GPU's", param_hint="'--precision'")
+    if precision is Precision.tf32 or precision is Precision.bfloat16:
+        raise typer.BadParameter(
+            f"accelerators have float32 and float16, not {precision.value}",
+            param_hint="'--precision'",
+        )
     half = precision is Precision.float16
     with progress_bars() as update:
         plan, end = plan_for_accelerator(source, device, half_precision=half, progress=update)

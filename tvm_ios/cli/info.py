@@ -13,6 +13,7 @@ from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
 from tvm_ios.files.byte_sizes import kib
+from tvm_ios.schedule.named_kernels import kernels_text
 
 if TYPE_CHECKING:
     from runtime_ext.execution.package_summary import PackageSummary
@@ -49,6 +50,8 @@ def _json(summary: PackageSummary) -> dict[str, Any]:
         "kept": notes.get("kept"),
         "runtime": meta.get("runtime"),
         "reference": notes.get("reference"),
+        "precision": notes.get("precision"),
+        "named_kernels": summary.named_kernels,
         "latency_ms": {row["policy"]: row["latency"] * 1e3 for row in notes.get("policies", ())},
         "inputs": [_port(port) for port in meta["inputs"]],
         "outputs": [_port(port) for port in meta["outputs"]],
@@ -85,6 +88,8 @@ def _print(summary: PackageSummary) -> None:
         "runtime": data["runtime"],
         "latency where it was made": _latencies(data["latency_ms"]),
         "compared with": data["reference"],
+        "precision": data["precision"],
+        "kernels of a name": kernels_text(data["named_kernels"]),
         "target": data["target"],
         "machine": data["machine"],
         "CPU features": ", ".join(data["features"]),

@@ -204,9 +204,10 @@ def schedule(
         if target is TargetKind.cuda:
             return schedule_streams(source, cost, lanes or STREAMS, output, as_json)
         return schedule_accelerator(source, cost, precision, output, as_json)
-    if precision is not None:
+    if precision is not None and cost != MEASURED:
         raise typer.BadParameter(
-            "it belongs to accelerators, which --policy graphturbo plans for",
+            "it is of what is measured (--cost measured), or of accelerators, which --policy "
+            "graphturbo plans for",
             param_hint="'--precision'",
         )
     module: MeasuredModule[Any] | None = None
@@ -222,6 +223,7 @@ def schedule(
                 max_block,
                 target=target,
                 arch=arch,
+                precision=precision,
                 dialect=dialect,
                 chains=chains,
                 # A log's times may be another machine's.
@@ -237,7 +239,10 @@ def schedule(
         graph = searching.problem.units
         points = searching.front(policy) if pareto else ()
         result = None if pareto else searching.find(policy, budget, priced=True)
-        beside = None if given_schedule is None else given_beside(given_schedule, searching)
+        beside = None
+        if given_schedule is not None:
+            asked = None if module is None else module.options.precision
+            beside = given_beside(given_schedule, searching, asked)
         if module is not None and log is None:
             module.end_run()
     tail = end and end.sentence

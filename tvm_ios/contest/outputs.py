@@ -84,7 +84,7 @@ class Reference:
     samples
         At least one; programs are timed on the inputs of the first.
     precision
-        What the programs compute in: ``float32``, ``tf32`` or ``float16``.
+        What the programs compute in: ``float32``, ``tf32``, ``float16`` or ``bfloat16``.
     quantised
         Whether the model rounds numbers.
     source

@@ -2,7 +2,8 @@
 
 - program: the data, of which program_json makes files; regions: which buffers overlap
 - compiled_unit: what lowering knows of a unit's code
-- constant_transform: how constants are packed for kernels; winograd: the matrices of one step
+- constant_transform: how constants are packed for kernels; winograd: the matrices of one step;
+  bfloat16: the rounding of another
 - lower: from a schedule and units' code to a program, on program_builder, lane_writer and lanes
 - placed: units whose rTasks a placement puts on lanes
 - joins: where tensors lie that are joined to others, so that nothing is copied

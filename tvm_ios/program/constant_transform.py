@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from tvm_ios.files.array_files import Array
+from tvm_ios.program.bfloat16 import bfloat16_bits
 from tvm_ios.program.winograd import transformed_weights
 
 
@@ -24,7 +25,9 @@ class ParamTransform:
         ``("reshape", extents)``, ``("transpose", axes)``, ``("pad_parts", counts, multiple)``
         (cut the first axis into parts of these counts and pad each with zeros to a multiple),
         ``("phases", strides, pads)``, see :func:`phase_taps`, ``("winograd", outputs)``, see
-        :func:`tvm_ios.program.winograd.transformed_weights`, or ``("astype", name)``.
+        :func:`tvm_ios.program.winograd.transformed_weights`, ``("astype", name)``, or
+        ``("bfloat16",)``, see
+        :func:`tvm_ios.program.bfloat16.bfloat16_bits`.
     """
 
     steps: tuple[tuple[Any, ...], ...] = ()
@@ -45,6 +48,8 @@ class ParamTransform:
                     array = transformed_weights(array, outputs)
                 case ("astype", name):
                     array = array.astype(name)
+                case ("bfloat16",):
+                    array = bfloat16_bits(array)
                 case _:
                     raise ValueError(f"a constant's transform has the unknown step {step[0]!r}")
         return np.ascontiguousarray(array)
@@ -66,7 +71,7 @@ class ParamTransform:
                     result = (sum(-(-c // multiple) * multiple for c in counts), *result[1:])
                 case ("winograd", outputs):
                     result = (*result[:2], *(extent + outputs - 1 for extent in result[2:]))
-                case ("astype", _):
+                case ("astype", _) | ("bfloat16",):
                     pass
                 case _:
                     raise ValueError(f"a constant's transform has the unknown step {step[0]!r}")
@@ -109,6 +114,34 @@ def packing(shape: Sequence[int], parts: Sequence[int], block: int) -> ParamTran
         ("pad_parts", tuple(parts), block),
         ("reshape", (blocks, block, channels, height, width)),
         ("transpose", (0, 3, 4, 2, 1)),
+    ]
+    return ParamTransform(tuple(steps))
+
+
+def packing_pairs(shape: Sequence[int], parts: Sequence[int], block: int) -> ParamTransform:
+    """As :func:`packing`, but with pairs of input channels next to each other.
+
+    Returns
+    -------
+    ParamTransform
+        The change to ``(blocks, H, W, pairs, block, 2)``; of an odd number of input channels the
+        last pair's second one is zero.
+    """
+    steps: list[tuple[Any, ...]] = []
+    shape = tuple(shape)
+    if len(shape) == 2:
+        shape = (shape[1], shape[0], 1, 1)
+        steps += [("transpose", (1, 0)), ("reshape", shape)]
+    if shape[1] % 2:
+        swap = ("transpose", (1, 0, 2, 3))
+        steps += [swap, ("pad_parts", (shape[1],), 2), swap]
+        shape = (shape[0], shape[1] + 1, *shape[2:])
+    pack = packing(shape, parts, block)
+    blocks, rows, columns, channels, _ = pack.shape(shape)
+    steps += [
+        *pack.steps,
+        ("reshape", (blocks, rows, columns, channels // 2, 2, block)),
+        ("transpose", (0, 1, 2, 3, 5, 4)),
     ]
     return ParamTransform(tuple(steps))
 

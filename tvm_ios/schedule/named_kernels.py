@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -39,3 +40,13 @@ def from_json(data: Any) -> dict[int, str]:
         if not isinstance(name, str):
             raise TypeError(f"the kernel of unit {unit}")
     return kernels
+
+
+def units_by_kernel(kernels: Mapping[int, str]) -> dict[str, int]:
+    """How many units run each rKernel that a schedule names."""
+    return dict(sorted(Counter(kernels.values()).items()))
+
+
+def kernels_text(units: Mapping[str, int]) -> str:
+    """The same for people: ``bfloat16 in 2 units, winograd-4 in 1 unit``."""
+    return ", ".join(f"{name} in {n} unit{'s' if n > 1 else ''}" for name, n in units.items())

@@ -2,6 +2,8 @@
 
 ``attention.py``
     Scores, their softmax and the product with values as one: some rows of queries a tile.
+``bfloat16_contraction.py``
+    Contractions with weights in bfloat16: widened in registers, or multiplied in pairs as they are.
 ``blocking.py``
     Choose a contraction's register tile (analytic; nothing is measured).
 ``build.py``

@@ -8,6 +8,7 @@ from typing import Any
 import tvm
 
 from runtime_ext.cpu.kernels.attention import attention
+from runtime_ext.cpu.kernels.bfloat16_contraction import bfloat16_contraction
 from runtime_ext.cpu.kernels.chain import chain
 from runtime_ext.cpu.kernels.contraction import contraction
 from runtime_ext.cpu.kernels.integer_contraction import integer_contraction, narrowing
@@ -22,6 +23,7 @@ from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.kernels.winograd_input import winograd_input
 from runtime_ext.cpu.kernels.winograd_output import winograd_output
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
+from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
 from runtime_ext.kernels.chain import Attention, Chain, Chained
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
 from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel, Narrowing
@@ -40,7 +42,9 @@ from runtime_ext.kernels.spec import (
 )
 from runtime_ext.kernels.winograd_convolution import WinogradInput, WinogradKernel, WinogradOutput
 
-_Kernel = Spec | Chained | WinogradKernel | IntegerKernel | Generic | Scheduled
+_Kernel = (
+    Spec | Chained | WinogradKernel | IntegerKernel | Bfloat16Contraction | Generic | Scheduled
+)
 #: Who writes a spec of one phase, as a PrimFunc of its tiles, and how many tiles there are.
 _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Contraction: contraction,
@@ -57,6 +61,7 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     WinogradOutput: winograd_output,
     Narrowing: narrowing,
     IntegerContraction: integer_contraction,
+    Bfloat16Contraction: bfloat16_contraction,
 }
 
 

@@ -168,7 +168,7 @@ class ContractionWriter:
         self, place: Place, x0: Index, run: TileRun, ky: Index, accumulators: list[Any]
     ) -> None:
         spec, code = self.spec, self.code
-        window, width = spec.window, spec.blocking.vectors * self.unit.lanes
+        window = spec.window
         y = place.row * window.strides[0] + ky * window.dilations[0] - window.pads[0]
         sn, sh, sw, sc = spec.data.strides
         origin = spec.data.offset + place.image * sn + y * sh
@@ -176,27 +176,29 @@ class ContractionWriter:
             blocks = self.plan.blocks // spec.groups
             origin = origin + tirx.floordiv(place.block, blocks) * (spec.channels * sc)
         origin = code.bind("origin", origin)
-        unroll = self._unroll(len(accumulators))
         for kx in range(window.kernel[1]):
             pixels = [p for p in range(run.pixels) if (p, kx) in run.valid]
             if not pixels:
                 continue
             source = code.bind("source", origin + column(window, x0, kx) * sw)
             step = (place.block * window.kernel[0] + ky) * window.kernel[1] + kx
-            weights = code.bind("weights", step * (spec.channels * width))
+            self._input_channels(pixels, source, step, accumulators)
 
-            def multiply(
-                ci: Index, pixels: list[int] = pixels, source: Index = source, w: Index = weights
-            ) -> None:
-                self._multiply_add(ci, pixels, source, w, accumulators)
-
-            if spec.channels <= unroll:
-                for ci in range(spec.channels):
-                    multiply(ci)
-                continue
-            with code.loop("ci", 0, spec.channels // unroll) as ci:
-                for u in range(unroll):
-                    multiply(ci * unroll + u)
+    def _input_channels(
+        self, pixels: list[int], source: Index, step: Index, accumulators: list[Any]
+    ) -> None:
+        """All input channels at a place of the kernel, the ``step``-th of the packed weights."""
+        code, channels = self.code, self.spec.channels
+        width = self.spec.blocking.vectors * self.unit.lanes
+        weights = code.bind("weights", step * (channels * width))
+        unroll = self._unroll(len(accumulators))
+        if channels <= unroll:
+            for ci in range(channels):
+                self._multiply_add(ci, pixels, source, weights, accumulators)
+            return
+        with code.loop("ci", 0, channels // unroll) as ci:
+            for u in range(unroll):
+                self._multiply_add(ci * unroll + u, pixels, source, weights, accumulators)
 
     def _multiply_add(
         self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]

@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.cpu.kernels.bfloat16_contraction import rounded
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, TilePlan, plan_tiles
 from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import TileCode
@@ -28,9 +29,10 @@ _MULTIPLY_ADD: Mapping[int, str] = {
 
 def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc that writes floats in 16 bits, and its number of tiles."""
+    stored = "uint16" if spec.dtype == "bfloat16" else spec.dtype
     rows, columns = spec.pixels
     even = spec.channels + spec.channels % 2
-    code = TileCode(spec.buffers, ("float32", "int16"))
+    code = TileCode(spec.buffers, ("float32", stored))
     strip = max(1, min(columns, _ELEMENTS // even))
     with code.pixels((spec.batch, rows, columns), strip) as grid:
         image, row, x = grid
@@ -40,12 +42,15 @@ def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
             at = element_offset(spec.data, grid, c)
             value = load(code.buffers[0], at, lanes, spec.data.strides[3])
             value = activate(code, spec.prologue, value, lanes)
-            value = tirx.Cast(_type("int16", lanes), value)
+            if spec.dtype == "bfloat16":
+                value = rounded(code, value, lanes)
+            else:
+                value = tirx.Cast(_type(stored, lanes), value)
             code.store(code.buffers[1], target + c, value, lanes)
 
         code.vectors(spec.channels, unit.lanes, write)
         if spec.channels % 2:
-            code.store(code.buffers[1], target + spec.channels, tirx.IntImm("int16", 0), 1)
+            code.store(code.buffers[1], target + spec.channels, tirx.IntImm(stored, 0), 1)
     return code.kernel()
 
 

@@ -22,11 +22,14 @@ class VectorUnit:
         Vector registers that the instruction set names.
     pairs
         Whether one instruction multiplies pairs of int16 and adds the products of each pair.
+    bfloat16
+        Whether one does so with pairs of bfloat16, and adds to sums in float32.
     """
 
     lanes: int
     registers: int
     pairs: bool = False
+    bfloat16: bool = False
 
     @staticmethod
     def of(target: Any) -> VectorUnit:
@@ -41,7 +44,12 @@ class VectorUnit:
                 'use {"kind": "llvm", "mcpu": ...}'
             )
         if target_has_features("avx512f", target):
-            return VectorUnit(16, registers=32, pairs=target_has_features("avx512bw", target))
+            return VectorUnit(
+                16,
+                registers=32,
+                pairs=target_has_features("avx512bw", target),
+                bfloat16=target_has_features("avx512bf16", target),
+            )
         if target_has_features("avx", target):
             return VectorUnit(8, registers=16, pairs=target_has_features("avx2", target))
         if target_has_features("neon", target):

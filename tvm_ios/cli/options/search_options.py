@@ -78,11 +78,12 @@ class DialectName(StrEnum):
 
 
 class Precision(StrEnum):
-    """In which a GPU computes."""
+    """In which a GPU or a CPU computes."""
 
     float32 = "float32"
     tf32 = "tf32"
     float16 = "float16"
+    bfloat16 = "bfloat16"
 
 
 class ChainsMode(StrEnum):
@@ -135,8 +136,8 @@ PrecisionOption = Annotated[
     Precision | None,
     typer.Option(
         "--precision",
-        help="Of a GPU: float32; tf32, of what is multiplied; float16, of all tensors (also of an "
-        "accelerator).",
+        help="float32; on a CPU bfloat16, of the weights of units that are faster so; on a GPU "
+        "tf32, of what is multiplied, or float16, of all tensors (also on an accelerator).",
     ),
 ]
 Policies = Annotated[

@@ -54,7 +54,7 @@ class GivenBeside:
         return self.schedule.latency / found.latency if found.latency else None
 
 
-def given_beside(path: Path, search: Search) -> GivenBeside:
+def given_beside(path: Path, search: Search, precision: str | None = None) -> GivenBeside:
     """Price the schedule of a file by the costs of a search.
 
     Raises
@@ -65,11 +65,14 @@ def given_beside(path: Path, search: Search) -> GivenBeside:
         If the costs do not price stages.
     """
     from tvm_ios.errors import SearchError
+    from tvm_ios.program.bfloat16 import require_precision
     from tvm_ios.schedule.published.imported import read_schedule
     from tvm_ios.schedule.schedule import ScheduleError
 
     units = search.problem.units
     given = read_schedule(path, units)
+    if precision is not None:
+        require_precision(given.schedule.policy, given.schedule.kernels.values(), precision)
     if given.schedule.instances is not None:
         raise ScheduleError(
             f"{path} runs sub-graphs in instances, whose latency is not the sum of stages: "

@@ -14,6 +14,7 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.instance_memory import schedule_peak
 from tvm_ios.policies.policy import Problem
 from tvm_ios.schedule.instance_plan import InstancePlan
+from tvm_ios.schedule.named_kernels import kernels_text, units_by_kernel
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Strategy
 
@@ -59,6 +60,7 @@ def _json(
         ],
         "search": search,
         "memory_bytes": peak,
+        "named_kernels": units_by_kernel(schedule.kernels),
         **instances,
     }
 
@@ -81,6 +83,8 @@ def _print(graph: OpGraph, schedule: Schedule, search: dict[str, Any], peak: int
         out.print(_split(graph, schedule.instances))
     if left_out := search.get("left_out"):
         out.print(left_out_text(left_out))
+    if schedule.kernels:
+        out.print(f"kernels of a name: {kernels_text(units_by_kernel(schedule.kernels))}")
     expected = f", {schedule.latency * 1e3:.3f} ms expected" if schedule.latencies else ""
     out.print(
         f"{len(schedule.stages)} stages{expected}; searched "

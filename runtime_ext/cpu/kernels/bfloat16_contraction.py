@@ -1,0 +1,164 @@
+"""Contractions with weights in bfloat16: widened in registers, or multiplied in pairs as they are.
+
+bfloat16 is the upper half of float32. A pair of input channels lies in 32 bits, so the float32 of
+one is the pair shifted to the left, and that of the other one the pair without its lower half: an
+instruction for a vector of weights, whose other half need not come from memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
+from runtime_ext.kernels.code import Code, Index, broadcast, load
+from runtime_ext.kernels.expression import ACC
+from runtime_ext.kernels.statements import activate
+
+#: What adds the products of pairs to sums, by their number. TIR has vectors of bfloat16 only in
+#: memory, so the function takes their bits.
+MULTIPLY_PAIRS = {
+    16: """
+declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloat>, <32 x bfloat>)
+define <16 x float> @multiply_pairs(<16 x float> %sum, <32 x i16> %a, <32 x i16> %b) {
+  %x = bitcast <32 x i16> %a to <32 x bfloat>
+  %y = bitcast <32 x i16> %b to <32 x bfloat>
+  %r = call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float> %sum, <32 x bfloat> %x,
+                                                           <32 x bfloat> %y)
+  ret <16 x float> %r
+}
+"""
+}
+
+
+def bfloat16_contraction(spec: Bfloat16Contraction, unit: VectorUnit) -> tuple[Any, int]:
+    """The PrimFunc of a contraction with weights in bfloat16, and its number of tiles."""
+    contraction = spec.contraction
+    plan = plan_tiles(contraction, unit)
+    halves = {contraction.weight, *([contraction.data.buffer] if spec.rounded else [])}
+    dtypes = ["uint16" if i in halves else "float32" for i in range(len(spec.buffers))]
+    code = TileCode(spec.buffers, dtypes)
+    if spec.rounded:
+        code.import_llvm(MULTIPLY_PAIRS[unit.lanes])
+    writer = _PairsWriter if spec.rounded else _WideningWriter
+    with code.tiles(plan.tiles) as tile:
+        writer(contraction, plan, unit, code).tile(tile)
+    return code.kernel()
+
+
+def rounded(code: Code, value: Any, lanes: int) -> Any:
+    """The bits of the nearest bfloat16 of float32, of two equally near the even one."""
+    name = f"round_{lanes}"
+    one = lanes == 1
+    floats, halves, bits = (
+        kind if one else f"<{lanes} x {kind}>" for kind in ("float", "bfloat", "i16")
+    )
+    code.import_llvm(f"""
+define {bits} @{name}({floats} %value) {{
+  %x = fptrunc {floats} %value to {halves}
+  %r = bitcast {halves} %x to {bits}
+  ret {bits} %r
+}}
+""")
+    return tirx.call_pure_extern("uint16" if one else f"uint16x{lanes}", name, value)
+
+
+class _PairsWriter(ContractionWriter):
+    """Data are in bfloat16, and ``channels`` are pairs."""
+
+    def _multiply_add(
+        self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
+    ) -> None:
+        spec, code, lanes = self.spec, self.code, self.unit.lanes
+        vectors = spec.blocking.vectors
+        _, _, sw, sc = spec.data.strides
+        row = _vectors_of_pairs(self, weights + ci * (vectors * lanes))
+        for p in pixels:
+            at = source + p * spec.window.strides[1] * sw + ci * sc
+            pair = tirx.reinterpret("int32", load(self.buffers[spec.data.buffer], at, 2))
+            value = tirx.reinterpret(f"uint16x{2 * lanes}", broadcast(pair, lanes))
+            for v in range(vectors):
+                acc = accumulators[p * vectors + v]
+                total = tirx.call_pure_extern(
+                    f"float32x{lanes}", "multiply_pairs", load(acc, 0, lanes), row[v], value
+                )
+                code.store(acc, 0, total, lanes)
+
+
+class _WideningWriter(ContractionWriter):
+    """Data are float32, and ``channels`` single ones."""
+
+    def _input_channels(
+        self, pixels: list[int], source: Index, step: Index, accumulators: list[Any]
+    ) -> None:
+        code, channels = self.code, self.spec.channels
+        width = self.spec.blocking.vectors * self.unit.lanes
+        pairs, odd = divmod(channels, 2)
+        weights = code.bind("weights", step * ((pairs + odd) * width))
+        unroll = min(pairs, max(1, self._unroll(len(accumulators)) // 2))
+        whole = pairs // unroll if unroll else 0
+
+        def multiply(pair: Index, halves: int = 2) -> None:
+            self._multiply_pair(pair, halves, pixels, source, weights, accumulators)
+
+        if whole == 1:
+            for pair in range(unroll):
+                multiply(pair)
+        elif whole:
+            with code.loop("pair", 0, whole) as step_of_pairs:
+                for u in range(unroll):
+                    multiply(step_of_pairs * unroll + u)
+        for pair in range(whole * unroll, pairs):
+            multiply(pair)
+        if odd:
+            multiply(pairs, halves=1)
+
+    def _multiply_pair(
+        self,
+        pair: Index,
+        halves: int,
+        pixels: list[int],
+        source: Index,
+        weights: Index,
+        accumulators: list[Any],
+    ) -> None:
+        """The first one or both channels of a pair: each weight vector times each pixel's value."""
+        spec, code, lanes = self.spec, self.code, self.unit.lanes
+        vectors = spec.blocking.vectors
+        _, _, sw, sc = spec.data.strides
+        data = self.buffers[spec.data.buffer]
+        both = _vectors_of_pairs(self, weights + pair * (vectors * lanes))
+        words = [tirx.reinterpret(f"uint32x{lanes}", vector) for vector in both]
+        for half in range(halves):
+            row = [code.bind_vector("w", _half(word, half, lanes), lanes) for word in words]
+            for p in pixels:
+                at = source + p * spec.window.strides[1] * sw + (pair * 2 + half) * sc
+                value = load(data, at, lanes, 0)
+                if spec.prologue != ACC:
+                    value = activate(code, spec.prologue, value, lanes)
+                value = code.bind_vector("x", value, lanes)
+                for v in range(vectors):
+                    acc = accumulators[p * vectors + v]
+                    code.store(acc, 0, load(acc, 0, lanes) + value * row[v], lanes)
+
+
+def _vectors_of_pairs(writer: ContractionWriter, first: Index) -> list[Any]:
+    """The pairs of weights of a block's output channels, from the ``first`` one of the buffer."""
+    lanes, weight = writer.unit.lanes, writer.buffers[writer.spec.weight]
+    return [
+        load(weight, (first + v * lanes) * 2, 2 * lanes)
+        for v in range(writer.spec.blocking.vectors)
+    ]
+
+
+def _half(word: Any, half: int, lanes: int) -> Any:
+    """The float32 whose upper half is the first or the second of each pair."""
+    if half:
+        bits = tirx.bitwise_and(word, broadcast(tirx.IntImm("uint32", 0xFFFF0000), lanes))
+    else:
+        bits = tirx.shift_left(word, broadcast(tirx.IntImm("uint32", 16), lanes))
+    return tirx.reinterpret(f"float32x{lanes}", bits)

@@ -1,0 +1,66 @@
+"""Contractions with weights in bfloat16: which these are, and the kernels that compute one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
+from runtime_ext.kernels.cutter import Cutter
+from runtime_ext.kernels.integer_contraction import Narrowing
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.units.in_pairs import all_parts, in_pairs, pack_pairs
+from runtime_ext.units.pixel_rows import merge_rows
+from runtime_ext.units.values import Storage
+
+#: A kernel, and the storages that its buffers are.
+Placed = tuple[Narrowing | Bfloat16Contraction, tuple[int, ...]]
+
+
+def fits(spec: Contraction, weight: Storage) -> bool:
+    """Whether a contraction's weights may be rounded: constants in float32."""
+    return weight.role == "constant" and weight.dtype == "float32"
+
+
+def by_bfloat16(
+    spec: Contraction,
+    order: Sequence[int],
+    storages: list[Storage],
+    cutter: Cutter,
+    *,
+    multiplies: bool,
+) -> list[Placed] | None:
+    """A contraction as a kernel whose weights are bfloat16.
+
+    Parameters
+    ----------
+    spec
+        Not cut yet; its weights are as the model has them.
+    order
+        The storages that its buffers are.
+    storages
+        The unit's buffers. The weights' one gets the transform; a new one may hold the data in
+        bfloat16.
+    cutter
+        Cuts the contraction.
+    multiplies
+        Whether the processor multiplies pairs of bfloat16. Then a kernel before writes the data in
+        it, unless pairs would be of two groups; otherwise data stay in float32.
+
+    Returns
+    -------
+    list or None
+        None if the weights are no constants.
+    """
+    weight = storages[order[spec.weight]]
+    if not fits(spec, weight):
+        return None
+    if multiplies and (spec.groups == 1 or spec.channels % 2 == 0):
+        first, (pairs, places) = in_pairs(spec, order, storages, cutter, "bfloat16")
+        return [first, (Bfloat16Contraction(pairs, rounded=True), places)]
+    whole = merge_rows(spec)
+    whole = replace(whole, parts=all_parts(whole))
+    whole = replace(whole, blocking=cutter.blocking(whole))
+    pack_pairs(weight, whole.parts, cutter.width(whole.blocking), "bfloat16")
+    whole = replace(whole, buffers=tuple(storages[place].shape for place in order))
+    return [(Bfloat16Contraction(whole, rounded=False), tuple(order))]

@@ -1,0 +1,73 @@
+"""The number format bfloat16, the upper half of float32, and the form of units that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+
+#: What schedules call the form whose weights are rounded to it; a precision is called so too.
+FORM = "bfloat16"
+
+
+def require_precision(policy: str, kernels: Collection[str], precision: str) -> None:
+    """Refuse a schedule that was given and rounds weights where float32 is asked for.
+
+    Parameters
+    ----------
+    policy, kernels
+        The schedule's policy, and the names of its units' rKernels.
+    precision
+        What was asked for; empty for float32.
+
+    Raises
+    ------
+    UserError
+        If units have their weights in bfloat16, and this was not asked for.
+    """
+    rounded = sum(name == FORM for name in kernels)
+    if rounded and precision != FORM:
+        raise UserError(
+            f"the schedule {policy!r} has the weights of {rounded} units in {FORM}, and "
+            f"{precision or 'float32'} was asked for: give --precision {FORM}, or another schedule"
+        )
+
+
+def computed_precision(asked: str, kernels: Collection[str]) -> str:
+    """In what a program computes.
+
+    Parameters
+    ----------
+    asked
+        The precision that was asked for; empty for float32.
+    kernels
+        The names of its units' rKernels.
+    """
+    if asked == FORM and FORM not in kernels:
+        return "float32"
+    return asked or "float32"
+
+
+def rounded_units(asked: str, kernels: Collection[str], units: int) -> str:
+    """How many units of a program have rounded weights, if that was asked for: one sentence."""
+    if asked != FORM:
+        return ""
+    rounded = sum(name == FORM for name in kernels)
+    if not rounded:
+        return f"no unit is faster with weights in {FORM}: the program computes in float32"
+    return f"{rounded} of {units} units have their weights in {FORM}, the others in float32"
+
+
+def bfloat16_bits(array: Array) -> Array:
+    """The bits, as uint16, of the nearest bfloat16 of each float32, of two equally near the even.
+
+    What is too large becomes infinite; NaN stays NaN.
+    """
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    upper = bits >> np.uint32(16)
+    rounded = (bits + (np.uint32(0x7FFF) + (upper & np.uint32(1)))) >> np.uint32(16)
+    # Rounding could make a NaN infinite.
+    return np.where(np.isnan(array), upper | np.uint32(0x40), rounded).astype(np.uint16)
