@@ -135,8 +135,7 @@ class Code:
 
         For instructions whose types TIR has not.
         """
-        if text not in self._imported:
-            self._imported += text
+        self._imported += text
 
     def function(self, buffers: Sequence[Any], begin: Any, end: Any) -> Any:
         """The statements as a PrimFunc of its buffers and a tile range."""

@@ -69,12 +69,12 @@ def compile_unmeasured(
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_numpy_types(prepared)
+    module = measured_module(prepared, options, progress)
     if options.precision == FORM and schedule is None:
         raise UserError(
             f"units for {FORM} are chosen by measuring, and by {cost} nothing is measured: leave "
             "out the precision or the cost"
         )
-    module = measured_module(prepared, options, progress)
     target: Any = module.units.backend.compiler.target
     broken: tuple[str, ...] = ()
     refused: dict[str, str] = {}

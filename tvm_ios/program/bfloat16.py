@@ -57,7 +57,7 @@ def rounded_units(asked: str, kernels: Collection[str], units: int) -> str:
         return ""
     rounded = sum(name == FORM for name in kernels)
     if not rounded:
-        return f"no unit is faster with weights in {FORM}: the program computes in float32"
+        return f"no unit has its weights in {FORM}: the program computes in float32"
     return f"{rounded} of {units} units have their weights in {FORM}, the others in float32"
 
 

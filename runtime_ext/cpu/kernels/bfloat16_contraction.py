@@ -15,7 +15,7 @@ from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
-from runtime_ext.kernels.code import Code, Index, broadcast, load
+from runtime_ext.kernels.code import Index, broadcast, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.statements import activate
 
@@ -50,21 +50,22 @@ def bfloat16_contraction(spec: Bfloat16Contraction, unit: VectorUnit) -> tuple[A
     return code.kernel()
 
 
-def rounded(code: Code, value: Any, lanes: int) -> Any:
-    """The bits of the nearest bfloat16 of float32, of two equally near the even one."""
-    name = f"round_{lanes}"
+def rounded(value: Any, lanes: int) -> Any:
+    """The bits of the nearest bfloat16 of float32, of two equally near the even one.
+
+    See :func:`tvm_ios.program.bfloat16.bfloat16_bits`, which does the same with arrays.
+    """
+
+    def number(bits: int) -> Any:
+        return broadcast(tirx.IntImm("uint32", bits), lanes)
+
     one = lanes == 1
-    floats, halves, bits = (
-        kind if one else f"<{lanes} x {kind}>" for kind in ("float", "bfloat", "i16")
-    )
-    code.import_llvm(f"""
-define {bits} @{name}({floats} %value) {{
-  %x = fptrunc {floats} %value to {halves}
-  %r = bitcast {halves} %x to {bits}
-  ret {bits} %r
-}}
-""")
-    return tirx.call_pure_extern("uint16" if one else f"uint16x{lanes}", name, value)
+    bits = tirx.reinterpret("uint32" if one else f"uint32x{lanes}", value)
+    upper = tirx.shift_right(bits, number(16))
+    near = tirx.shift_right(bits + number(0x7FFF) + tirx.bitwise_and(upper, number(1)), number(16))
+    is_nan = tirx.bitwise_and(bits, number(0x7FFFFFFF)) > number(0x7F800000)
+    chosen = tirx.Select(is_nan, tirx.bitwise_or(upper, number(0x40)), near)
+    return tirx.Cast("uint16" if one else f"uint16x{lanes}", chosen)
 
 
 class _PairsWriter(ContractionWriter):

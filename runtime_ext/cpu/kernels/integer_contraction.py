@@ -43,7 +43,7 @@ def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
             value = load(code.buffers[0], at, lanes, spec.data.strides[3])
             value = activate(code, spec.prologue, value, lanes)
             if spec.dtype == "bfloat16":
-                value = rounded(code, value, lanes)
+                value = rounded(value, lanes)
             else:
                 value = tirx.Cast(_type(stored, lanes), value)
             code.store(code.buffers[1], target + c, value, lanes)
