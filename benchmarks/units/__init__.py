@@ -1,5 +1,6 @@
 """Single units and pairs of them, and what launching them costs.
 
+bfloat16.py           weights in bfloat16 beside float32
 chains.py             pairs of units as one kernel beside the units apart; networks with and without
 executor.py           what a step, a wait and a run cost
 rkernels.py           the rKernels of contractions, with profiled times

@@ -96,6 +96,18 @@ def _winograd() -> str:
     return _table(lines)
 
 
+def _bfloat16() -> str:
+    times = ("float32", "bfloat16")
+    heads = ("network", "lanes", "load", "units rounded", *times, "ratio", "difference")
+    lines: list[tuple[str, ...]] = [heads]
+    for row in _read("bfloat16")["figures"]:
+        begins = (f"`{row['network']}`", str(row["lanes"]), f"{row['load']:.1f}")
+        least = (f"{row[f'{precision}_ms']:.2f} ms" for precision in times)
+        ends = (_interval(row["ratio"]), f"{row['error']:.0e}")
+        lines.append((*begins, f"{row['rounded']} of {row['units']}", *least, *ends))
+    return _table(lines)
+
+
 def _steadiness() -> str:
     rows = _read("steadiness")["figures"]
     peers = list(rows[0]["ours_to_it"])
@@ -131,6 +143,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "vdevice": _vdevice,
     },
     "winograd.md": {"winograd": _winograd},
+    "bfloat16.md": {"bfloat16": _bfloat16},
 }
 
 if __name__ == "__main__":
