@@ -129,8 +129,8 @@ def bench_throughput(
     peers = available_peers(against)
     for peer in peers:
         peer.require_server()
-    of_all = options(None)
-    lanes = of_all.lanes
+    search = options(None)
+    lanes = search.lanes
     material = prepare_served(
         ModelSource.of(model), folder, options, policies=policies, verify=verify, progress=progress
     )
@@ -139,7 +139,7 @@ def bench_throughput(
     kept, workers = executable.notes["throughput"]["kept"], executable.workers
     assert workers is not None, "the notes say it"
     in_flight = in_flight or IN_FLIGHT_A_LANE * lanes
-    precision = None if verify is Verify.off else of_all.precision or "float32"
+    precision = None if verify is Verify.off else search.precision or "float32"
     beside = Peers([peer.name for peer in peers], folder / ONNX, lanes, precision)
     ways = {OURS: Way(folder / OURS, workers)}
     servings: list[Serving] = []
