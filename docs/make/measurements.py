@@ -123,6 +123,30 @@ def _steadiness() -> str:
     return _table(lines)
 
 
+def _shares() -> str:
+    rows = _read("shares")["figures"]
+    parts = list(rows[0]["without_to_with"])
+    heads = ("network", "batch", "kept", "latency", *(f"without {part}" for part in parts))
+    lines: list[tuple[str, ...]] = [heads]
+    for row in rows:
+        begins = (f"`{row['network']}`", str(row["batch"]), row["kept"]["everything"])
+        ratios = (_interval(row["without_to_with"][part]) for part in parts)
+        lines.append((*begins, f"{row['ms']['everything']:.2f} ms", *ratios))
+    return _table(lines)
+
+
+def _throughput() -> str:
+    lines: list[tuple[str, ...]] = [
+        ("network", "served by", "requests a second", "median", "99 %", "time of ours to it")
+    ]
+    for row in _read("throughput")["figures"]:
+        times = (f"{row[quantile]:.1f} ms" for quantile in ("p50_ms", "p99_ms"))
+        ratio = _interval(row["ours_to_it"]) if "ours_to_it" in row else ""
+        rate = f"{row['requests_a_second']:.1f}"
+        lines.append((f"`{row['network']}`", row["way"], rate, *times, ratio))
+    return _table(lines)
+
+
 def _interval(ratio: Any) -> str:
     return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
@@ -139,9 +163,11 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "bench": _bench,
         "bench_avx2": partial(_bench, "bench_avx2"),
         "kept": _kept,
+        "shares": _shares,
         "steadiness": _steadiness,
         "vdevice": _vdevice,
     },
+    "throughput.md": {"throughput": _throughput},
     "winograd.md": {"winograd": _winograd},
     "bfloat16.md": {"bfloat16": _bfloat16},
 }

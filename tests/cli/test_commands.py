@@ -86,7 +86,7 @@ def test_schedule(policy: str, tmp_path: Path) -> None:
     command = ["schedule", "inception_block", "--policy", policy, "--json", "-o", path]
     result = tvm_ios(*command).json
     keys = ["model", "policy", "cost", "latency_ms", "stages", "search", "memory_bytes"]
-    assert list(result) == [*keys, "tail"]
+    assert list(result) == [*keys, "named_kernels", "tail"]
     assert (result["model"], result["policy"], result["cost"]) == (
         "inception_block",
         policy,
