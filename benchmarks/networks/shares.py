@@ -27,7 +27,7 @@ from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
 from runtime_ext.units import in_place, planner
 from runtime_ext.units.layouts import AS_IS
-from tvm_ios.api import optimize
+from tvm_ios.api import load, optimize
 from tvm_ios.cli.frame.output import console, progress_bars
 from tvm_ios.contest.pairs import ratio_over_processes
 from tvm_ios.contest.rules import Rules
@@ -68,12 +68,11 @@ def _switched_off(part: str) -> AbstractContextManager[Any]:
 def measure(network: str, batch: int, folder: Path, rules: Rules, processes: int) -> dict[str, Any]:
     source = ModelSource(model_of(network), random_weights=0, batch=None if batch == 1 else batch)
     lanes = available_lanes()
-    folder /= f"{Path(network).stem}-{batch}"
-    kept: dict[str, str] = {}
     for part, (options, policies) in WITHOUT.items():
-        shutil.rmtree(folder / part, ignore_errors=True)
+        if (folder / part).exists():
+            continue  # of a run that was stopped
         with progress_bars() as bars, _switched_off(part):
-            optimized = optimize(
+            optimize(
                 source,
                 folder / part,
                 options=SearchOptions(lanes=lanes, **options),
@@ -83,7 +82,7 @@ def measure(network: str, batch: int, folder: Path, rules: Rules, processes: int
                     f"without {part}: {what}", done, total
                 ),
             )
-        kept[part] = optimized.kept
+    kept = {part: load(folder / part).notes["kept"] for part in WITHOUT}
     runners = SideBySide(
         {part: folder / part for part in WITHOUT}, lanes, rules.shared_by(processes)
     )
@@ -126,7 +125,10 @@ def main() -> None:
     for batch in given.batch:
         for network in given.networks:
             if given.again or (Path(network).stem, batch) not in done:
-                row = measure(network, batch, given.folder, rules, given.processes)
+                folder = given.folder / f"{Path(network).stem}-{batch}"
+                if given.again:
+                    shutil.rmtree(folder, ignore_errors=True)
+                row = measure(network, batch, folder, rules, given.processes)
                 print(json.dumps(row), flush=True)
                 update_result("shares", [row], "network", "batch")
     show(read_figures("shares"))

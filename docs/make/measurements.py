@@ -162,6 +162,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "measurements.md": {
         "bench": _bench,
         "bench_avx2": partial(_bench, "bench_avx2"),
+        "bench_avx2_batch8": partial(_bench, "bench_avx2_batch8"),
         "kept": _kept,
         "shares": _shares,
         "steadiness": _steadiness,
