@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from tvm_ios.cli.frame.output import progress_bars, tell_tail
 from tvm_ios.cli.options.search_options import Precision
+from tvm_ios.cli.options.values import wrong_use
 from tvm_ios.cli.tables.scheduled import print_schedule
 from tvm_ios.files.atomic import write_atomically
 
@@ -29,9 +28,8 @@ def schedule_accelerator(
     from tvm_ios.cli.tables.accelerator import print_plan
 
     if precision is Precision.tf32 or precision is Precision.bfloat16:
-        raise typer.BadParameter(
-            f"accelerators have float32 and float16, not {precision.value}",
-            param_hint="'--precision'",
+        raise wrong_use(
+            "--precision", f"accelerators have float32 and float16, not {precision.value}"
         )
     half = precision is Precision.float16
     with progress_bars() as update:

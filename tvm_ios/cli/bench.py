@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,10 +53,9 @@ from tvm_ios.cli.options.search_options import (
     Winograd,
     WinogradOption,
     chosen_policies,
-    names_in,
-    require_known,
     search_options,
 )
+from tvm_ios.cli.options.values import names_in, refuse, require_known
 from tvm_ios.cli.tables.benched import print_benched, print_served_beside_peers
 from tvm_ios.cli.tables.on_device import on_device_json, print_on_device
 from tvm_ios.contest.outputs import Verify
@@ -67,8 +65,6 @@ from tvm_ios.files.atomic import temporary_folder, write_atomically
 
 if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
-    from tvm_ios.bench.document import BenchDocument
-    from tvm_ios.cli.frame.output import Bars
     from tvm_ios.models.source import ModelSource
 
 #: Of those that come with tvm-ios.
@@ -181,30 +177,27 @@ def bench(
         winograd=winograd,
         device=device,
     )
-    if serving and device is not None:
-        raise typer.BadParameter("requests are served by this CPU", param_hint="'--device'")
+    if serving:
+        refuse("requests are served by this CPU", {"--device": device is not None})
     options = make_options(lanes)
 
     def options_on(wanted: int | None) -> SearchOptions:
         return make_options(wanted or lanes)
 
     from runtime_ext.cpu.machine_description import describe_machine
-    from tvm_ios.bench.bench import bench as run
+    from tvm_ios.bench.bench import bench as bench_latency
     from tvm_ios.bench.document import BenchDocument
     from tvm_ios.bench.material import log_digest
+    from tvm_ios.bench.models import bench_models
     from tvm_ios.bench.throughput import bench_throughput
-    from tvm_ios.models.load import load_operators
-    from tvm_ios.models.source import Form, ModelSource
+    from tvm_ios.models.source import ModelSource
 
+    sources = [ModelSource(m, random_weights, shapes, batch, dialect.value) for m in models]
     if device is not None:
-        sources = [ModelSource(m, random_weights, shapes, batch, dialect.value) for m in models]
         return _bench_on_device(sources, options, policies, verify, output, as_json)
-    measured = (
-        partial(bench_throughput, options=options_on) if serving else partial(run, options=options)
-    )
     require_known(against_names, peer_names("cpu"), "--against")
-    if resume and output is None:
-        raise typer.BadParameter("there is no --output to resume", param_hint="'--resume'")
+    if output is None:
+        refuse("there is no --output to resume", {"--resume": resume})
     peers = available_peers(against_names)
     require_log(peers, log)
     for peer in peers if serving else ():
@@ -239,6 +232,16 @@ def bench(
     names = [Path(model).stem for model in models]
     if twin := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two of the models are named {twin}: rename a file, or measure one by one")
+    run = partial(
+        partial(bench_throughput, options=options_on)
+        if serving
+        else partial(bench_latency, options=options),
+        against=against_names,
+        rules=rules,
+        processes=processes,
+        policies=policies,
+        verify=verify,
+    )
     with progress_bars() as update, temporary_folder() as folder:
         update("measuring the machine", 0, 1)
         document = BenchDocument(describe_machine(options.lanes, libraries), settings)
@@ -248,38 +251,16 @@ def bench(
         if output is not None and not output.is_file():
             # Better now than after an hour: it may not be writable.
             document.save(output)
-        sources = {
-            name: ModelSource(model, random_weights, shapes, batch, dialect.value)
-            for name, model in zip(names, models, strict=True)
-            if not document.has(name)
-        }
-        alone = debug or len(models) == 1
-        # All files first: what is mistyped should not show after an hour.
-        readable: dict[str, ModelSource] = {}
-        for name, source in sources.items():
-            with _failures_kept(name, document, update, tell=True, raised=alone):
-                if source.form is Form.ONNX:
-                    load_operators(source)
-                readable[name] = source
-        if output is not None and document.failed:
-            document.save(output)
-        for name, source in readable.items():
-            with _failures_kept(name, document, update, raised=alone):
-                result = measured(
-                    source,
-                    against_names,
-                    (keep or folder) / name,
-                    rules=rules,
-                    processes=processes,
-                    policies=policies,
-                    verify=verify,
-                    progress=lambda what, done, total, name=name: update(
-                        f"{name}: {what}", done, total
-                    ),
-                )
-                document.add(result)
-            if output is not None:
-                document.save(output)
+        bench_models(
+            dict(zip(names, sources, strict=True)),
+            document,
+            run,
+            keep or folder,
+            output=output,
+            raises=debug or len(models) == 1,
+            progress=update,
+            tell=update.tell,
+        )
     if as_json:
         print_json(document.to_json())
     elif serving:
@@ -291,21 +272,6 @@ def bench(
         print(f"tvm-ios: {who}: {failure['error']}", file=sys.stderr)
     if document.failed:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _failures_kept(
-    name: str, document: BenchDocument, update: Bars, *, raised: bool, tell: bool = False
-) -> Generator[None]:
-    """Add the failure of a model to the document, and say it at once or not; or raise it."""
-    try:
-        yield
-    except (UserError, OSError) as error:
-        if raised:
-            raise
-        document.add_failure(name, None, str(error))
-        if tell:
-            update.tell(f"tvm-ios: {name}: {error}")
 
 
 def _bench_on_device(

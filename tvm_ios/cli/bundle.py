@@ -38,6 +38,7 @@ from tvm_ios.cli.options.search_options import (
     chosen_policies,
     search_options,
 )
+from tvm_ios.cli.options.values import refuse
 from tvm_ios.contest.outputs import Verify
 
 if TYPE_CHECKING:
@@ -135,8 +136,8 @@ def bundle(
 
     tried, _ = tried_policies({Offer.STAGES, Offer.RTASKS})
     policies, shapes = chosen_policies(policy, tried), input_shapes(shape)
-    if verify is Verify.off and reference is not None:
-        raise typer.BadParameter("nothing is compared by --verify off", param_hint="'--reference'")
+    if verify is Verify.off:
+        refuse("nothing is compared by --verify off", {"--reference": reference})
     options = search_options(
         lanes,
         None,

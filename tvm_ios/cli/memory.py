@@ -22,7 +22,7 @@ from tvm_ios.cli.frame.output import (
 )
 from tvm_ios.cli.options.completion import complete_memory_schedulers
 from tvm_ios.cli.options.model import Batch, Model, Shapes, input_shapes
-from tvm_ios.cli.options.search_options import bytes_of, names_in, require_known
+from tvm_ios.cli.options.values import bytes_of, names_in, refuse, require_known, wrong_use
 from tvm_ios.files.byte_sizes import kib
 from tvm_ios.memory.options import Direction, Solver
 
@@ -129,23 +129,21 @@ def memory(
     names = tuple(MEMORY_SCHEDULERS) if scheduler is None else names_in(scheduler)
     require_known(names, MEMORY_SCHEDULERS, "--scheduler")
     if not names:
-        raise typer.BadParameter("it names none", param_hint="'--scheduler'")
+        raise wrong_use("--scheduler", "it names none")
     allowed = bytes_of(budget, "--budget")
     if plot is not None:
         require_picture(plot)
-    for given, option in ((rewrite, "--rewrite"), (fuse_activations, "--fuse-activations")):
-        if units and given:
-            raise typer.BadParameter(
-                "units run as they are: leave out --units", param_hint=f"'{option}'"
-            )
+    if units:
+        unfit = {"--rewrite": rewrite, "--fuse-activations": fuse_activations}
+        refuse("units run as they are: leave out --units", unfit)
     options = SchedulerOptions(
         rpo_from, parts, solver or "cp-sat", not no_pruning, not no_fusion, not naive_partition
     )
     if "fusion-ilp" not in names and options != SchedulerOptions(rpo_from):
-        raise typer.BadParameter(
+        raise wrong_use(
+            "--scheduler",
             "only fusion-ilp reads --parts, --solver, --no-pruning, --no-fusion and "
             "--naive-partition: add it",
-            param_hint="'--scheduler'",
         )
     source = ModelSource(model, shapes=input_shapes(shape), batch=batch)
     ordered = with_activations if fuse_activations else with_biases

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,6 @@ from tvm_ios.cli.options.combinations import (
     Archs,
     Batches,
     LaneCounts,
-    numbers_in,
     sources,
 )
 from tvm_ios.cli.options.completion import complete_cost
@@ -48,11 +47,10 @@ from tvm_ios.cli.options.search_options import (
     Verification,
     Winograd,
     WinogradOption,
-    bytes_of,
     chosen_policies,
-    names_in,
     search_options,
 )
+from tvm_ios.cli.options.values import bytes_of, names_in, numbers_in, refuse
 from tvm_ios.cli.tables.deployed import print_deployed
 from tvm_ios.cli.tables.fleet_report import fleet_report, tell_fleet
 from tvm_ios.cli.tables.on_device import print_on_device
@@ -200,21 +198,21 @@ def optimize(
         winograd=winograd,
         fleet=fleet,
     )
-    if cost is not None and fleet is not None:
-        raise typer.BadParameter(
-            f"{cost} asks no machine: leave out one of them", param_hint="'--tracker'"
-        )
-    if fallback is Fallback.onnxruntime and fleet is not None:
-        raise typer.BadParameter("a fleet runs our programs alone", param_hint="'--fallback'")
-    if launches is not None and device is None:
-        raise typer.BadParameter("it is for a --device", param_hint="'--launches'")
+    by_onnxruntime = fallback is Fallback.onnxruntime
+    if cost is not None:
+        refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": fleet})
+    if fleet is not None:
+        refuse("a fleet runs our programs alone", {"--fallback": by_onnxruntime})
+    if device is None:
+        refuse("it is for a --device", {"--launches": launches})
+    asked: dict[str, Any] = dict(policies=policies, schedule=schedule, memory_budget=budget)
     if objective is Objective.throughput:
         from tvm_ios.cli.throughput import optimize_for_throughput
 
         unfit: dict[str, object] = {"--device": device, "--tracker": fleet, "--cost": cost}
         unfit |= {"--from-logs": from_logs, "--target": target is TargetKind.cuda}
-        unfit["--fallback"] = fallback is Fallback.onnxruntime
-        how = dict(policies=policies, schedule=schedule, memory_budget=budget, verify=verify)
+        unfit["--fallback"] = by_onnxruntime
+        how = {**asked, "verify": verify}
         return optimize_for_throughput(
             models, archs, lane_counts, path, make_options, unfit, how, as_json
         )
@@ -223,12 +221,11 @@ def optimize(
         refused = {
             "--device": device is not None,
             "--tracker": fleet is not None,
-            "--fallback": fallback is Fallback.onnxruntime,
+            "--fallback": by_onnxruntime,
             "--cost": cost is not None and from_logs is not None,
             "--schedule": schedule is not None and from_logs is not None,
         }
-        for name in (name for name, given in refused.items() if given):
-            raise typer.BadParameter("a deployment has no such choice", param_hint=f"'{name}'")
+        refuse("a deployment has no such choice", refused)
         from tvm_ios.cli.deployments import make_deployment
 
         with progress_bars() as update:
@@ -240,9 +237,7 @@ def optimize(
                 make_options,
                 from_logs,
                 cost=cost,
-                policies=policies,
-                schedule=schedule,
-                memory_budget=budget,
+                **asked,
                 verify=verify,
                 progress=update,
             )
@@ -266,9 +261,7 @@ def optimize(
                 path,
                 options=options,
                 cost=cost,
-                policies=policies,
-                schedule=schedule,
-                memory_budget=budget,
+                **asked,
                 launches=launches,
                 verify=verify,
                 progress=update,
@@ -284,9 +277,7 @@ def optimize(
                 path,
                 cost,
                 options=options,
-                policies=policies,
-                schedule=schedule,
-                memory_budget=budget,
+                **asked,
                 progress=update,
             )
         print_compiled(compiled, as_json)
@@ -296,9 +287,7 @@ def optimize(
             source,
             path,
             options=options,
-            policies=policies,
-            schedule=schedule,
-            memory_budget=budget,
+            **asked,
             fallback=fallback.runtimes,
             verify=verify,
             progress=update,

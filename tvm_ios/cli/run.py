@@ -18,6 +18,7 @@ from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
 from tvm_ios.cli.options.model import input_shapes
 from tvm_ios.cli.options.search_options import Objective
+from tvm_ios.cli.options.values import refuse
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays, read_named_arrays, write_arrays
 from tvm_ios.files.atomic import require_writable
@@ -102,8 +103,8 @@ def run(
     from runtime_ext.deployment.session import DeploymentSession
     from runtime_ext.execution.foreign_build import ForeignBuild
 
-    if workers is not None and objective is Objective.latency:
-        raise typer.BadParameter("it is for --objective throughput", param_hint="'--workers'")
+    if objective is Objective.latency:
+        refuse("it is for --objective throughput", {"--workers": workers})
     refuse_models(executable)
     if output is not None:
         require_writable(output)
@@ -116,9 +117,7 @@ def run(
         names = [port.name for port in loaded.registry.entries[0].inputs]
         random_inputs = partial(session.random_inputs, shapes=shapes or None)
     else:
-        for option, given in (("--shape", shapes), ("--lanes", lanes)):
-            if given:
-                raise typer.BadParameter("it is for deployments", param_hint=f"'{option}'")
+        refuse("it is for deployments", {"--shape": shapes, "--lanes": lanes})
         session = loaded.session()
         names, random_inputs = [info.name for info in session.inputs], session.random_inputs
         if isinstance(loaded, ForeignBuild):

@@ -43,10 +43,9 @@ from tvm_ios.cli.options.search_options import (
     TimeLimit,
     Winograd,
     WinogradOption,
-    bytes_of,
-    require_known,
     search_options,
 )
+from tvm_ios.cli.options.values import bytes_of, refuse, require_known, wrong_use
 from tvm_ios.cli.tables.fleet_report import fleet_report, tell_fleet
 from tvm_ios.cli.tables.front import print_front
 from tvm_ios.cli.tables.given import given_beside
@@ -162,13 +161,13 @@ def schedule(
         keeping = [name for name in OURS if policy_named(name).keeps_memory_budget]
         require_known([policy], keeping, "--policy")
     if pareto and (budget is not None or output is not None or plot is not None):
-        raise typer.BadParameter(
+        raise wrong_use(
+            "--pareto",
             "it shows many schedules: choose one with --memory-budget, which -o and --plot then "
             "write",
-            param_hint="'--pareto'",
         )
-    if pareto and given_schedule is not None:
-        raise typer.BadParameter("it stands beside one that is found", param_hint="'--schedule'")
+    if pareto:
+        refuse("it stands beside one that is found", {"--schedule": given_schedule})
     if plot is not None:
         require_picture(plot)
     if output is not None:
@@ -184,31 +183,23 @@ def schedule(
         dialect=dialect.value,
     )
     log = Path(cost) if Path(cost).suffix == ".jsonl" else None
-    if pareto and log is not None:
-        raise typer.BadParameter(
-            "it needs --cost measured, which reads its log, or a device", param_hint="'--pareto'"
-        )
-    if device is not None and cost != MEASURED and log is None:
-        raise typer.BadParameter(
-            f"{cost} is a description, and asks no device: leave out one of them",
-            param_hint="'--device'",
-        )
-    if fleet is not None and cost != MEASURED:
-        raise typer.BadParameter(
-            f"{cost} asks no machine: leave out one of them", param_hint="'--tracker'"
-        )
+    if log is not None:
+        refuse("it needs --cost measured, which reads its log, or a device", {"--pareto": pareto})
+    elif cost != MEASURED:
+        sentence = f"{cost} is a description, and asks no device: leave out one of them"
+        refuse(sentence, {"--device": device is not None})
+    if cost != MEASURED:
+        refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": fleet})
     if policy == "graphturbo" and names_accelerator(cost):
-        for option, value in (("--plot", plot), ("--schedule", given_schedule)):
-            if value is not None:
-                raise typer.BadParameter("an accelerator has none", param_hint=f"'{option}'")
+        refuse("an accelerator has none", {"--plot": plot, "--schedule": given_schedule})
         if target is TargetKind.cuda:
             return schedule_streams(source, cost, lanes or STREAMS, output, as_json)
         return schedule_accelerator(source, cost, precision, output, as_json)
     if precision is not None and cost != MEASURED:
-        raise typer.BadParameter(
+        raise wrong_use(
+            "--precision",
             "it is of what is measured (--cost measured), or of accelerators, which --policy "
             "graphturbo plans for",
-            param_hint="'--precision'",
         )
     module: MeasuredModule[Any] | None = None
     with progress_bars() as update:

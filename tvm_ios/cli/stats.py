@@ -27,9 +27,8 @@ from tvm_ios.cli.options.search_options import (
     DialectOption,
     Lanes,
     MaxBlock,
-    bytes_of,
-    require_known,
 )
+from tvm_ios.cli.options.values import bytes_of, require_known
 
 
 class Groups(StrEnum):

@@ -10,6 +10,7 @@ import typer
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Debug, Json, Verbose, print_json, progress_bars, reports_errors
 from tvm_ios.cli.options.fleet import Tracker, fleet_address
+from tvm_ios.cli.options.values import refuse
 from tvm_ios.cli.tables.swept import print_sweep
 from tvm_ios.sweep.row_files import TableFormat
 from tvm_ios.sweep.tasks import FLEET
@@ -114,8 +115,7 @@ def _tracker(tracker: str | None, devices: list[str]) -> str | None:
     keys = [device.removeprefix(FLEET) for device in devices if device.startswith(FLEET)]
     if keys:
         return str(fleet_address(tracker, keys[0])[0])
-    if tracker is not None:
-        raise typer.BadParameter(f"the sweep has no device {FLEET}KEY", param_hint="'--tracker'")
+    refuse(f"the sweep has no device {FLEET}KEY", {"--tracker": tracker is not None})
     return None
 
 

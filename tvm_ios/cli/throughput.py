@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from tvm_ios.cli.frame.output import progress_bars
+from tvm_ios.cli.options.values import refuse
 from tvm_ios.cli.tables.served import print_served
 from tvm_ios.deployment.registry import is_deployment
 
@@ -43,17 +42,14 @@ def optimize_for_throughput(
         As of :func:`tvm_ios.api.optimize_throughput`.
     """
     several = {"--batch": models, "--arch": archs, "--lanes": lane_counts}
-    refused = {
-        **unfit,
-        **{option: len(values) > 1 for option, values in several.items()},
-        "--output": is_deployment(path),
-    }
-    for option, given in refused.items():
-        if given:
-            raise typer.BadParameter(
-                "throughput is measured here, of one program of ours on CPUs",
-                param_hint=f"'{option}'",
-            )
+    refuse(
+        "throughput is measured here, of one program of ours on CPUs",
+        {
+            **unfit,
+            **{option: len(values) > 1 for option, values in several.items()},
+            "--output": is_deployment(path),
+        },
+    )
     from tvm_ios.api import optimize_throughput
 
     lanes, arch = next(iter(lane_counts), None), next(iter(archs), None)

@@ -37,6 +37,7 @@ from tvm_ios.cli.options.search_options import (
     TargetKind,
     search_options,
 )
+from tvm_ios.cli.options.values import refuse
 from tvm_ios.cli.tables.fleet_report import fleet_report, tell_fleet
 
 if TYPE_CHECKING:
@@ -107,11 +108,9 @@ def tune(
     or to `bundle --log`. With --target cuda the tiles of GPU kernels are tuned, on a GPU here; with
     --tracker the trials run on the servers of a key, several at once, and are compiled here.
     """
-    if all_blocks and dialect is not DialectName.relay:
-        raise typer.BadParameter(
-            "only AutoTVM tries blocks: give --dialect relay, or leave it out",
-            param_hint="'--all-blocks'",
-        )
+    if dialect is not DialectName.relay:
+        only = "only AutoTVM tries blocks: give --dialect relay, or leave it out"
+        refuse(only, {"--all-blocks": all_blocks})
     shapes = input_shapes(shape)
     options = search_options(
         lanes,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tvm_ios.cli.options.search_options import names_in
+from tvm_ios.cli.options.values import wrong_use
 from tvm_ios.graph.input_shapes import InputShapeError
 from tvm_ios.graph.shape_alternatives import alternative_shapes
 from tvm_ios.models.source import ModelSource
@@ -45,20 +45,6 @@ LaneCounts = Annotated[
 ]
 
 
-def numbers_in(text: str | None, option: str) -> list[int]:
-    """Whole numbers from one on, between commas, each once; what is none is a wrong use."""
-    try:
-        numbers = [int(word) for word in names_in(text or "")]
-    except ValueError:
-        numbers = [0]
-    if text is not None and (not numbers or min(numbers) < 1):
-        raise typer.BadParameter(
-            f"{text!r} is no whole number from 1 on, nor several between commas",
-            param_hint=f"'{option}'",
-        )
-    return numbers
-
-
 def sources(
     model: ModelSource,
     random_weights: int | None,
@@ -70,7 +56,7 @@ def sources(
     try:
         alternatives = alternative_shapes(shapes or ())
     except InputShapeError as error:
-        raise typer.BadParameter(str(error), param_hint="'--shape'") from error
+        raise wrong_use("--shape", error) from error
     every = ((shapes, batch) for shapes in alternatives for batch in batches or [None])
     different = {_key(*each): each for each in every}
     return [

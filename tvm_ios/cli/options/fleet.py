@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tvm_ios.cli.frame.command_end import at_end
+from tvm_ios.cli.options.values import refuse, wrong_use
 
 if TYPE_CHECKING:
     from runtime_ext.fleet.choice import FleetChoice
@@ -42,17 +43,16 @@ def fleet_address(tracker: str | None, key: str | None) -> tuple[Address, str]:
     address = tracker_of_environment() if tracker is None else Address.parse(tracker)
     key = key or os.environ.get("TVM_TRACKER_KEY")
     if address is None:
-        raise typer.BadParameter("give the tracker of the key, too", param_hint="'--tracker'")
+        raise wrong_use("--tracker", "give the tracker of the key, too")
     if not key:
-        raise typer.BadParameter("give the key of the servers, too", param_hint="'--key'")
+        raise wrong_use("--key", "give the key of the servers, too")
     return address, key
 
 
 def fleet_choice(tracker: str | None, key: str | None, devices: int | None) -> FleetChoice | None:
     """Which servers the options name; None if they name none, and this machine measures."""
     if tracker is None and key is None:
-        if devices is not None:
-            raise typer.BadParameter("give --tracker and --key, too", param_hint="'--devices'")
+        refuse("give --tracker and --key, too", {"--devices": devices})
         return None
     from runtime_ext.fleet.choice import FleetChoice
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tvm_ios.cli.options.completion import complete_model
+from tvm_ios.cli.options.values import wrong_use
 from tvm_ios.graph.input_shapes import InputShapeError, parse_shapes
 from tvm_ios.models.source import ModelSource
 
@@ -69,11 +70,10 @@ def models_together(models: Sequence[str], together: bool, **how: Any) -> ModelS
         If some cannot.
     """
     if together != (len(models) > 1):
-        raise typer.BadParameter(
-            "it takes two models or more"
-            if together
-            else f"{len(models)} models are given: they run in one program with --together",
-            param_hint="'--together'" if together else "'MODEL...'",
+        if together:
+            raise wrong_use("--together", "it takes two models or more")
+        raise wrong_use(
+            "MODEL...", f"{len(models)} models are given: they run in one program with --together"
         )
     return ModelSource.together(models, **how)
 
@@ -83,4 +83,4 @@ def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
     try:
         return parse_shapes(texts or ())
     except InputShapeError as error:
-        raise typer.BadParameter(str(error), param_hint="'--shape'") from error
+        raise wrong_use("--shape", error) from error

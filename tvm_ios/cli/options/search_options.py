@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,9 +13,9 @@ import typer
 
 from tvm_ios.cli.options.completion import complete_device, complete_policies
 from tvm_ios.cli.options.fleet import open_fleet
+from tvm_ios.cli.options.values import names_in, refuse, require_known
 from tvm_ios.contest.outputs import Verify
-from tvm_ios.errors import UserError, nearest
-from tvm_ios.files.byte_sizes import ByteSizeError, parse_bytes
+from tvm_ios.errors import UserError
 from tvm_ios.policies.registry import policy_names
 
 if TYPE_CHECKING:
@@ -189,29 +189,6 @@ GroupsAStage = Annotated[
 MaxBlock = Annotated[int, typer.Option(min=1, help="Units a block, at most.")]
 
 
-def names_in(text: str) -> list[str]:
-    """Names between commas, each once."""
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def require_known(names: Sequence[str], allowed: Collection[str], option: str) -> None:
-    """Refuse a name that an option does not know, as a wrong use of the command."""
-    for name in names:
-        if name not in allowed:
-            raise typer.BadParameter(
-                f"{name!r} is none of {', '.join(allowed)}{nearest(name, allowed)}",
-                param_hint=f"'{option}'",
-            )
-
-
-def bytes_of(text: str | None, option: str) -> int | None:
-    """The size that an option gives; what is none is a wrong use of the command."""
-    try:
-        return None if text is None else parse_bytes(text)
-    except ByteSizeError as error:
-        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from error
-
-
 def chosen_policies(text: str | None, allowed: Sequence[str] | None = None) -> Sequence[str] | None:
     """The policies that ``--policy`` names, of those that are allowed or all; None without it."""
     if text is None:
@@ -249,14 +226,14 @@ def search_options(
 
     opened = opened_fleet = None
     if fleet is not None:
-        _refuse_beside_fleet(target, dialect, device)
+        refuse("a fleet measures, or a device", {"--device": device is not None})
+        refuse("a fleet measures on CPUs", {"--target": target is TargetKind.cuda})
+        refuse("a fleet times programs of Relax", {"--dialect": dialect is DialectName.relay})
         opened_fleet = open_fleet(fleet, lanes, arch)
         lanes, arch = opened_fleet.lanes, opened_fleet.level
     elif device is not None:
-        if arch is not None:
-            raise typer.BadParameter("the device says for what is compiled", param_hint="'--arch'")
-        if dialect is DialectName.relay:
-            raise typer.BadParameter("it times programs of Relax", param_hint="'--device'")
+        refuse("the device says for what is compiled", {"--arch": arch is not None})
+        refuse("it times programs of Relax", {"--device": dialect is DialectName.relay})
         opened = open_timing_device(device)
         lanes = lanes or opened.lanes
     elif target is TargetKind.cuda:
@@ -287,15 +264,6 @@ def search_options(
             budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
         ),
     )
-
-
-def _refuse_beside_fleet(target: TargetKind, dialect: DialectName, device: str | None) -> None:
-    if device is not None:
-        raise typer.BadParameter("a fleet measures, or a device", param_hint="'--device'")
-    if target is TargetKind.cuda:
-        raise typer.BadParameter("a fleet measures on CPUs", param_hint="'--target'")
-    if dialect is DialectName.relay:
-        raise typer.BadParameter("a fleet times programs of Relax", param_hint="'--dialect'")
 
 
 def _compare_with_cpus(lanes: int, cpus: int) -> None:
