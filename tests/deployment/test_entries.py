@@ -246,7 +246,7 @@ def test_damage_after_a_file_was_verified_is_named(app: Path) -> None:
             ),
             "deployment.json is damaged",
         ),
-        (lambda app: os.truncate(app / "deployment.json", 300), "lacks or misstates"),
+        (lambda app: os.truncate(app / "deployment.json", 300), "json is damaged"),
         (lambda app: rewritten(app, lambda d: d.update(version=2)), "is of format version 2"),
         (lambda app: rewritten(app, lambda d: d.update(format="any")), "is not of a tvm-ios"),
         (lambda app: rewritten(app, lambda d: d.update(entries=[{"id": "../x"}])), "misstates"),

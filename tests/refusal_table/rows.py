@@ -1,7 +1,9 @@
 """All refusals: what is wrong, the command, and what makes the files that the command needs.
 
+Those of options are in ``choices``, those of schedules and logs in ``schedules``.
+
 Commands run in a fresh folder that holds sound files: ``m.onnx``, ``graph.json``,
-``schedule.json`` (of ``m.onnx``) and the executable ``out``.
+``schedule.json`` (of ``m.onnx``), the executable ``out`` and the ``deployment``.
 """
 
 from __future__ import annotations
@@ -9,46 +11,35 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+from tests.refusal_table.choices import CHOICES
 from tests.refusal_table.damage import (
     array,
     better_cpu,
     buffer,
-    by_cudnn,
     cache,
     circle,
     cut,
-    damage_log,
     edit,
     flip,
     folder,
     forget_buffer,
     keep_weights_in,
     launch,
-    log,
-    merge_unevenly,
     model,
     no_compiler,
-    no_toolkit,
     noise,
     overlap,
     pack,
-    place,
-    published,
     rename,
     seal,
-    split,
     text,
-    tuning_log,
     wait,
-    wider,
     without_waits,
 )
 from tests.refusal_table.running import Row
+from tests.refusal_table.schedules import SCHEDULES
 
 DYNAMIC = "(float[batch, 3, 8, 8] x) => (float[batch, 3, 8, 8] y) { y = Relu(x) }"
-NO_ELEMENTS = """(float[2, 0] x, float[0, 3] w, float[3] b) => (float[2, 3] y) {
-    y = Gemm(x, w, b)
-}"""
 BFLOAT16 = "(bfloat16[4] x) => (bfloat16[4] y) { y = Relu(x) }"
 COMPUTED_WEIGHTS = """(float[2, 1, 3] x, float[1, 16, 3] w, float[1, 16, 4] r)
     => (float[2, 1, 1, 4] y) { y = LSTM <hidden_size = 4> (x, w, r) }"""
@@ -62,7 +53,6 @@ SELECTION = """(float[4, 4] x) => (float[n, n] y) {
 }"""
 
 OPTIMIZE = "tvm-ios optimize m.onnx --lanes 1"
-MEASURED = "tvm-ios schedule m.onnx --lanes 2 --cost log.jsonl"
 PROGRAM, MEMORY = "program.json", "memory.json"
 #: All refusals by section.
 SECTIONS: dict[str, list[Row]] = {
@@ -92,7 +82,6 @@ SECTIONS: dict[str, list[Row]] = {
         Row("data that decide shapes too early", "tvm-ios optimize m.onnx", model(SELECTION)),
         Row("numbers that NumPy has not", "tvm-ios optimize m.onnx", model(BFLOAT16)),
         Row("recurrent layers of inputs", "tvm-ios stats m.onnx", model(COMPUTED_WEIGHTS)),
-        Row("an operator of no elements", "tvm-ios optimize m.onnx", model(NO_ELEMENTS)),
         Row("a dialect that this TVM has not", "tvm-ios stats m.onnx --dialect relay"),
         Row("a dynamic dimension", "tvm-ios stats m.onnx", model(DYNAMIC)),
         Row(
@@ -140,31 +129,7 @@ SECTIONS: dict[str, list[Row]] = {
             text("b.json", '{"blocks": [{"operators": 2, "edges": [[0, 1], [1, 0]]}]}'),
         ),
     ],
-    "Options": [
-        Row("no command of ours", "tvm-ios alchemy"),
-        Row("a number out of range", "tvm-ios optimize m.onnx --lanes 0"),
-        Row(
-            "many more lanes than CPUs",
-            "tvm-ios optimize m.onnx --lanes 100000",
-            library="of this process (",
-        ),
-        Row("an unknown policy", "tvm-ios schedule m.onnx --policy magic"),
-        Row("a policy to be measured", "tvm-ios schedule m.onnx --policy holistic"),
-        Row("an unknown device", "tvm-ios schedule m.onnx --cost abacus"),
-        Row("a picture of no known kind", "tvm-ios schedule m.onnx --plot s.jpeg"),
-        Row(
-            "a schedule and policies where nothing is measured",
-            f"{OPTIMIZE} --cost cpu --schedule schedule.json --policy greedy",
-        ),
-        Row(
-            "less memory than any order needs",
-            "tvm-ios memory m.onnx --scheduler optimal --budget 64",
-        ),
-        Row(
-            "less memory than any schedule needs",
-            "tvm-ios schedule m.onnx --cost cpu --memory-budget 64",
-        ),
-    ],
+    **CHOICES,
     "Outputs": [
         Row("a folder of yours in the way", f"{OPTIMIZE} -o mine", folder("mine/thesis.txt")),
         Row("a file of yours in the way", f"{OPTIMIZE} -o notes", text("notes")),
@@ -199,7 +164,7 @@ SECTIONS: dict[str, list[Row]] = {
         Row(
             "another TVM",
             "tvm-ios run out",
-            seal(lambda d: d["versions"].update({"apache-tvm": "0.99.1"})),
+            seal(lambda d: d["versions"].update({"apache-tvm-ffi": "0.99.1"})),
         ),
         Row("another architecture", "tvm-ios run out", seal(lambda d: d.update(machine="mips"))),
         Row("a better CPU", "tvm-ios run out", better_cpu),
@@ -232,123 +197,7 @@ SECTIONS: dict[str, list[Row]] = {
         Row("pickled objects", "tvm-ios run out --input x.npz", array("object", x=(1,))),
         Row("no .npz", "tvm-ios run out --input notes", text("notes")),
     ],
-    "Schedules": [
-        Row("of another graph", "tvm-ios optimize n.onnx --schedule schedule.json", wider),
-        Row("of another network", "tvm-ios optimize two_inputs --schedule schedule.json"),
-        Row("no schedule", f"{OPTIMIZE} --schedule graph.json"),
-        Row(
-            "a published schedule of another network",
-            "tvm-ios schedule m.onnx --schedule published.json",
-            published(kernel=7),
-        ),
-        Row(
-            "a published schedule with a stage of nothing",
-            "tvm-ios schedule m.onnx --schedule published.json",
-            published(stage="2"),
-        ),
-        Row(
-            "a unit twice",
-            f"{OPTIMIZE} --schedule schedule.json",
-            edit("schedule.json", lambda d: d["stages"].append(d["stages"][0])),
-        ),
-        Row(
-            "a kernel that a unit has not",
-            f"{OPTIMIZE} --schedule schedule.json",
-            edit("schedule.json", lambda d: d.update(kernels={"0": "finest"})),
-        ),
-        Row(
-            "rTasks on a lane too many",
-            f"{OPTIMIZE} --schedule schedule.json",
-            edit("schedule.json", lambda d: place(d, lane=1)),
-        ),
-        Row(
-            "rTasks of other kernels",
-            f"{OPTIMIZE} --schedule schedule.json",
-            edit("schedule.json", lambda d: place(d, rtasks=999)),
-        ),
-        Row(
-            "instances of another batch",
-            f"{OPTIMIZE} --batch 2 --schedule schedule.json",
-            edit("schedule.json", split),
-        ),
-        Row(
-            "unequal parts of a batch",
-            f"{OPTIMIZE} --schedule schedule.json",
-            edit("schedule.json", lambda d: split(d, axis=0)),
-        ),
-        Row(
-            "more instances than rows",
-            f"{OPTIMIZE} --schedule schedule.json",
-            edit("schedule.json", lambda d: split(d, factor=99)),
-        ),
-        Row(
-            "instances along channels",
-            f"{OPTIMIZE} --schedule schedule.json",
-            edit("schedule.json", lambda d: split(d, axis=1)),
-        ),
-        Row(
-            "an instance before what it reads",
-            f"{OPTIMIZE} --schedule schedule.json",
-            edit("schedule.json", lambda d: split(d, backwards=True)),
-        ),
-        Row(
-            "an instance left out",
-            f"{OPTIMIZE} --schedule schedule.json",
-            edit("schedule.json", lambda d: (split(d), d["instances"]["order"].pop())),
-        ),
-        Row(
-            "instances on a lane too many",
-            f"{OPTIMIZE} --schedule schedule.json",
-            edit("schedule.json", lambda d: split(d, lane=1)),
-        ),
-        Row(
-            "a merge of different rows",
-            f"{OPTIMIZE} --schedule schedule.json",
-            merge_unevenly,
-        ),
-    ],
-    "Logs": [
-        Row("none there", MEASURED),
-        Row("no log", MEASURED, text("log.jsonl")),
-        Row("of another machine", MEASURED, log(device="an abacus, 2 lanes")),
-        Row("of another target", MEASURED, log(target="llvm -mcpu=z80")),
-        Row("of another TVM", MEASURED, log(tvm="0.99.1")),
-        Row("a damaged line", MEASURED, lambda: (log()(), damage_log())),
-        Row("without this model's units", MEASURED, log()),
-        Row("no tuning log", f"{OPTIMIZE} --log mine", folder("mine/thesis.txt")),
-        Row("a tuning log of another target", f"{OPTIMIZE} --log db", tuning_log),
-        Row(
-            "a CPU's tuning log for a GPU",
-            "tvm-ios bundle m.onnx --target cuda --log db",
-            tuning_log,
-        ),
-        Row("blocks to try without Relay", "tvm-ios tune m.onnx --log new --all-blocks"),
-        Row(
-            "tuning for a GPU that is not here",
-            "tvm-ios tune m.onnx --target cuda --log new",
-            library="and here is none (",
-        ),
-    ],
-    "GPUs": [
-        Row("no such architecture", "tvm-ios bundle m.onnx --target cuda --arch sm_10"),
-        Row("nothing to schedule by", "tvm-ios optimize m.onnx --target cuda --arch sm_10"),
-        Row(
-            "no tensor cores",
-            "tvm-ios bundle m.onnx --target cuda --arch sm_70 --precision float16",
-        ),
-        Row(
-            "TVM's own build in half precision",
-            "tvm-ios bundle m.onnx --target cuda --precision float16 --with-tvm",
-        ),
-        Row("half precision on a CPU", "tvm-ios bundle m.onnx --precision float16"),
-        Row(
-            "TVM's own build without CUDA's toolkit",
-            "tvm-ios bundle m.onnx --target cuda --with-tvm",
-            no_toolkit,
-        ),
-        Row("units by cuDNN, which is not here", "tvm-ios run out", by_cudnn, gpu=True),
-        Row("cuDNN on a CPU", "tvm-ios optimize m.onnx --lanes 1 --cudnn"),
-    ],
+    **SCHEDULES,
     "The cache": [
         Row("a file in its place", f"{OPTIMIZE} -o new", cache("notes", text("notes"))),
         Row("nobody can write it", f"{OPTIMIZE} -o new", cache("/proc/cache")),

@@ -27,6 +27,7 @@ from runtime_ext.machine.this_machine import processor
 from tests.cuda.stand_in.build import build_stand_in
 from tests.fuzz.models import write_sound_files
 from tvm_ios.cli import app
+from tvm_ios.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,7 +41,7 @@ class Row:
     what
         What is wrong, for people.
     command
-        A command line.
+        A command line, or a line of Python that begins with :func:`tvm_ios.api.load`.
     prepare
         Called in the folder, before the command.
     full
@@ -101,7 +102,19 @@ def _run(row: Row, sound: Path, place: Path) -> tuple[str, str]:
     return code, _normalised(said, place)
 
 
+def _run_python(line: str) -> tuple[str, str]:
+    from tvm_ios.api import load
+
+    try:
+        eval(line, {"load": load})
+    except UserError as error:
+        return "", str(error)
+    raise AssertionError(f"{line} is not refused")
+
+
 def _run_command(command: str, *, gpu: bool = False) -> tuple[str, str]:
+    if command.startswith("load("):
+        return _run_python(command)
     words = shlex.split(command)[1:]
     if gpu:
         script = [sys.executable, "-m", "tvm_ios", *words, "--json"]
@@ -116,7 +129,7 @@ def _run_command(command: str, *, gpu: bool = False) -> tuple[str, str]:
             done = subprocess.run(script, stdout=out, stderr=-1, text=True, env=environment)
         return str(done.returncode), done.stderr.strip().splitlines()[-1]
     result = CliRunner().invoke(app, [*words, "--json"], env={"COLUMNS": "300"})
-    assert isinstance(result.exception, SystemExit), (command, result.exception)
+    assert isinstance(result.exception, SystemExit), f"{command} ends with {result.exception}"
     assert result.stdout == "", (command, result.stdout)
     assert "Traceback" not in result.stderr
     said = [line.strip("│ ") for line in result.stderr.strip().splitlines()]

@@ -15,7 +15,7 @@ from pathlib import Path
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import write_atomically
-from tvm_ios.files.json_text import json_object
+from tvm_ios.files.json_text import JsonError, json_object
 
 #: The file's name, by which a folder is known as a deployment.
 REGISTRY = "deployment.json"
@@ -76,8 +76,12 @@ def read_registry(folder: Path) -> Registry:
         raise DeploymentError(f"{folder} is no deployment: it lacks {REGISTRY}") from None
     except OSError as error:
         raise DeploymentError(f"cannot read {path}: {error.strerror or error}") from error
+    damaged = f"{path} is damaged; make the deployment again"
     try:
         data = json_object(content)
+    except JsonError as error:
+        raise DeploymentError(damaged) from error
+    try:
         if data["format"] != _FORMAT:
             raise DeploymentError(f"{path} is not of a {_FORMAT}")
         if data["version"] != _VERSION:
@@ -86,7 +90,7 @@ def read_registry(folder: Path) -> Registry:
                 "make the deployment again with this one"
             )
         if data["sha256"] != hashlib.sha256(content[: content.rindex(_SUM_KEY)]).hexdigest():
-            raise DeploymentError(f"{path} is damaged; make the deployment again")
+            raise DeploymentError(damaged)
         entries = tuple(map(Entry.from_json, data["entries"]))
         return Registry(str(data["model"]), str(data["identity"]), entries)
     except DeploymentError:
