@@ -6,13 +6,14 @@ import pytest
 
 from tests.onnx_suite.cases import all_cases
 from tests.onnx_suite.expectations import computed, expectations, require_expected
+from tests.onnx_suite.verdict import examiner
 
 WAY, FORM = "tvm-ios-relay", "inputs"
 
 KNOWN = ("tail", "refused", "outside")
 
-#: The fast tests run one case of so many, of those that are not refused.
-_EVERY = 50
+#: The fast tests run one case of so many, of those that are not refused, in this process.
+_EVERY = 150
 
 
 def _small(names: list[str]) -> list[str]:
@@ -21,7 +22,9 @@ def _small(names: list[str]) -> list[str]:
 
 
 def test_a_spread_of_cases() -> None:
-    require_expected(WAY, FORM, _small(computed(WAY, FORM))[::_EVERY])
+    verdict = examiner(WAY, FORM)
+    verdicts = {name: verdict(name) for name in _small(computed(WAY, FORM))[::_EVERY]}
+    assert {name: v for name, v in verdicts.items() if v.verdict != "pass"} == {}
 
 
 @pytest.mark.slow
