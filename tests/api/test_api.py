@@ -25,6 +25,7 @@ from tvm_ios.policies.sequential import sequential_schedule
 LIMITS = {"lanes": 2, "limits": Limits(pruning=Pruning(2, 3), budget=Budget(4))}
 
 
+@pytest.mark.slow
 def test_optimize(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shorten(monkeypatch.setattr)
     calls: list[tuple[str, int, int]] = []

@@ -33,6 +33,7 @@ def require_as_written(model: onnx.ModelProto) -> None:
     assert declared == SHAPES
 
 
+@pytest.mark.slow
 def test_peers_run_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shorten(monkeypatch.setattr)
     onnx.save(rounded_convolution(), tmp_path / "model.onnx")

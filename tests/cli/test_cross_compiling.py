@@ -72,6 +72,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
     run("bundle", "inception_block", "--target", "cuda", "--arch", "sm_12").refuses("'sm_12'")
 
 
+@pytest.mark.slow
 def test_a_memory_budget_holds_where_nothing_is_measured(tmp_path: Path) -> None:
     path = tmp_path / "out"
     options = ("--arch", "x86-64-v2", "--cost", "cpu", "--lanes", 2, "-o", path)

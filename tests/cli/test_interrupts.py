@@ -16,6 +16,7 @@ import pytest
 
 from runtime_ext.execution.executable import load
 from tests.cli.place import Place, make_place
+from tests.fast_run import one_in
 
 INTERRUPTED = "tvm-ios: interrupted; what was measured so far is kept"
 TERMINATED = "tvm-ios: terminated; what was measured so far is kept"
@@ -250,7 +251,7 @@ api.units_and_tail = work
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+@pytest.mark.parametrize("moment", one_in(3, MOMENTS.values()), ids=MOMENTS)
 def test_a_signal_at_an_odd_moment(moment: str) -> None:
     command = [sys.executable, "-c", RECEIVED.format(moment=moment)]
     completed = subprocess.run(command, capture_output=True, text=True, timeout=900)

@@ -32,6 +32,7 @@ def test_the_reference_is_told_and_kept(model: Path, tmp_path: Path) -> None:
     assert noted(tmp_path / "out") == done["search"]["reference"]
 
 
+@pytest.mark.slow
 def test_one_may_choose_tvm_or_nothing(model: Path, tmp_path: Path) -> None:
     by_tvm = optimized(model, tmp_path / "tvm", "--verify", "tvm")
     assert "errors: to the outputs of TVM's own build" in " ".join(by_tvm.stdout.split())

@@ -140,6 +140,7 @@ def test_models_that_cannot_be_built(case: str, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_outputs_that_are_inputs_or_one_tensor_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

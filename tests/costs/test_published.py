@@ -27,7 +27,7 @@ needs_files = pytest.mark.skipif(
     "network",
     [
         "squeezenet",
-        "inception_v3",
+        pytest.param("inception_v3", marks=pytest.mark.slow),
         pytest.param("randwire", marks=pytest.mark.slow),
         pytest.param("nasnet_a", marks=pytest.mark.slow),
     ],

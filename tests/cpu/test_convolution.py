@@ -9,21 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from tests.fast_run import examples
+from tests.fast_run import crossed, examples
 from tests.kernels.kernel_harness import check, make_unit
 from tests.units.unit_convolutions import CASES, TRANSPOSED, convolution, op, shapes, transposed
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("layout", ["NHWC", ""])
+@pytest.mark.parametrize(("name", "layout"), crossed(CASES, ["NHWC", ""]))
 def test_convolution(name: str, layout: str, kernels_folder: Path) -> None:
     function, tensors = CASES[name]
     unit = check(str(kernels_folder), function, (layout,) * tensors)
     assert len(unit.code.calls) <= 2
 
 
-@pytest.mark.parametrize("name", TRANSPOSED)
-@pytest.mark.parametrize("layout", ["NHWC", ""])
+@pytest.mark.parametrize(("name", "layout"), crossed(TRANSPOSED, ["NHWC", ""]))
 def test_transposed_convolution(name: str, layout: str, kernels_folder: Path) -> None:
     unit = check(str(kernels_folder), TRANSPOSED[name], (layout,) * 4)
     assert len(unit.code.calls) == 1

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from tests.fast_run import examples
+from tests.fast_run import crossed, examples
 from tests.kernels.kernel_harness import check
 from tests.units.unit_images import CASES, OTHERS, pool
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("layout", ["NHWC", ""])
+@pytest.mark.parametrize(("name", "layout"), crossed(CASES, ["NHWC", ""]))
 def test_images(name: str, layout: str, kernels_folder: Path) -> None:
     function, tensors, phases = CASES[name]
     unit = check(str(kernels_folder), function, (layout,) * tensors)

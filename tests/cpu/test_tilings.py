@@ -18,6 +18,7 @@ from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource
+from tests.fast_run import one_in
 from tests.kernels.kernel_harness import (
     Array,
     compiler,
@@ -107,7 +108,7 @@ def run(
     return arguments, output
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", one_in(2, UNITS))
 def test_every_form_computes_the_same(name: str, kernels_folder: Path) -> None:
     function, _ = UNITS[name]
     folder = str(kernels_folder)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runtime_ext.cuda.compiler import GpuPrecision
 from tests.cuda.cuda_harness import Bench, Unit
 from tests.cuda.cuda_units import ARRANGED, FEW, QUICK, UNITS
-from tests.fast_run import examples
+from tests.fast_run import examples, only
 from tests.units.unit_convolutions import convolution, shapes
 
 
@@ -26,7 +26,7 @@ def test_unit(name: str, bench: Bench) -> None:
     bench.check(name)
 
 
-@pytest.mark.parametrize("precision", ["tf32", "float16"])
+@pytest.mark.parametrize("precision", only(["tf32"], ["tf32", "float16"]))
 def test_precisions(precision: GpuPrecision, tmp_path: Path) -> None:
     names = (*FEW, "softmax (2, 3, 5, 33)", "product (2, 3, 17, 33) (2, 3, 33, 20)")
     bench = Bench({name: UNITS[name] for name in names}, tmp_path, precision, only="default")

@@ -118,6 +118,7 @@ def side_by_side(emit: Any, x: Any, w: Any) -> list[Any]:
     return [emit(op.nn.conv2d(x, w)), emit(op.sigmoid(x)), emit(op.nn.max_pool2d(x, (1, 1)))]
 
 
+@pytest.mark.slow
 def test_without_dependences_each_rtask_is_a_block(tmp_path: Path) -> None:
     net = network([(1, 8, 7, 7), (16, 8, 1, 1)], side_by_side)
     program = lowered(net)
@@ -204,6 +205,7 @@ def test_more_veus_than_the_gpu_holds_are_refused(block: Network) -> None:
     assert vdevice(footprints, device) % 132 == 0
 
 
+@pytest.mark.slow
 def test_threads_that_fill_no_warps_wait_but_do_nothing(tmp_path: Path) -> None:
     """A kernel of 48 threads that reverse a row through shared memory, beside one of 128."""
     rows, threads = 3, 48
@@ -245,6 +247,7 @@ def test_threads_that_fill_no_warps_wait_but_do_nothing(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[result], given)
 
 
+@pytest.mark.slow
 def test_the_ring_that_is_run_on_gpus(tmp_path: Path) -> None:
     program = ring_program(8, 6, 0)
     device = load_device("h200")

@@ -154,6 +154,7 @@ def test_the_timer_runs_all_kernels_of_a_tile(tmp_path: Path) -> None:
             assert tuple(program.buffers[a].type for a in launch.buffers) == kernel.parameters
 
 
+@pytest.mark.slow
 def test_what_was_tuned_runs(tmp_path: Path) -> None:
     pytest.importorskip("xgboost")
     compiler = CudaKernelCompiler("sm_90", tmp_path / "cache")

@@ -20,6 +20,7 @@ from runtime_ext.kernels.spec import Contraction, Mean
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource
 from tests.cuda.cuda_harness import Bench, Unit
+from tests.fast_run import only
 from tests.kernels.kernel_harness import make_unit
 from tests.units.unit_convolutions import convolution
 from tvm_ios.program.compiled_unit import CompiledUnit
@@ -64,7 +65,7 @@ class SomeTiles(EveryTile):
     every = 9
 
 
-@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("precision", only(["float16"], ["float32", "float16"]))
 def test_some_tiles(precision: GpuPrecision, tmp_path: Path) -> None:
     bench = Bench({"padded": Unit(PADDED, ("NHWC", "NHWC"))}, tmp_path, precision, maker=SomeTiles)
     bench.check("padded")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.docs.makers import load_maker
 from tests.docs.pages import ROOT
+from tests.fast_run import one_in
 from tvm_ios.plot import save_picture
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -23,7 +24,7 @@ def said(picture: Path) -> tuple[list[str], int]:
     return words, sum(e.tag.endswith("}path") for e in elements)
 
 
-@pytest.mark.parametrize("name", MAKER.PICTURES)
+@pytest.mark.parametrize("name", one_in(2, MAKER.PICTURES))
 def test_pictures_are_current(name: str, tmp_path: Path) -> None:
     drawn = tmp_path / f"{name}.svg"
     save_picture(MAKER.PICTURES[name](), drawn)

@@ -25,15 +25,9 @@ NOTEBOOKS = sorted((ROOT / "tutorials").glob("*.ipynb"))
 TUTORIALS = [notebook for notebook in NOTEBOOKS if notebook.stem != ELSEWHERE]
 
 
-@pytest.mark.parametrize(
-    "notebook",
-    [
-        # The others are longer: fast tests only see that what they import is there.
-        pytest.param(path, marks=[] if path is TUTORIALS[0] else pytest.mark.slow)
-        for path in TUTORIALS
-    ],
-    ids=lambda path: path.stem,
-)
+# Fast tests only see that what they import is there.
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", TUTORIALS, ids=lambda path: path.stem)
 def test_tutorial_runs(notebook: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--nbmake", str(notebook)]
     startup = tmp_path / "profile_default" / "startup"
@@ -46,7 +40,7 @@ def test_tutorial_runs(notebook: Path, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout[-4000:]
 
 
-@pytest.mark.parametrize("notebook", TUTORIALS[1:], ids=lambda path: path.stem)
+@pytest.mark.parametrize("notebook", TUTORIALS, ids=lambda path: path.stem)
 def test_what_a_tutorial_imports_is_there(notebook: Path) -> None:
     cells = json.loads(notebook.read_text())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]

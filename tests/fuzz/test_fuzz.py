@@ -33,6 +33,7 @@ def check(report: Report, each: int) -> None:
         assert report.counts[target, "refused"] > each // 10
 
 
+@pytest.mark.slow
 def test_a_few(sound: Path) -> None:
     count = 160
     check(run_cases(cases(count), sound), count // len(TARGETS))

@@ -143,6 +143,7 @@ if options[0] in ("--peers", "--warps"):
 """
 
 
+@pytest.mark.slow
 def test_what_a_part_leaves_running_holds_nothing_up(suite: Path) -> None:
     (suite / "does").write_text(LEAVES)
     try:

@@ -111,6 +111,7 @@ def test_the_faster_form_is_kept_for_each_unit(
     assert again.timer.forms((number[second.name],)) == chosen
 
 
+@pytest.mark.slow
 def test_forms_of_the_log_are_rkernels(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +140,7 @@ def test_forms_of_the_log_are_rkernels(
         assert bool({f"k{k}_0" for k in usual.kernels} & set(built.program.kernels)) == is_usual
 
 
+@pytest.mark.slow
 def test_merged_units_are_measured_in_both_forms_too(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def test_darts_in_place_needs_what_its_first_convolution_does() -> None:
     assert peaks["proven"]
 
 
+@pytest.mark.slow
 def test_nasnet() -> None:
     """Published are 4,405 KiB of reverse post-order and 3,943 of HMCOS and of the optimum."""
     problem = memory_problem(with_biases(load_operators("nasnet_a_mobile")))

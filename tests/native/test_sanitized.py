@@ -27,6 +27,7 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "test"
 
 
+@pytest.mark.slow
 def test_lanes_stand_in_for_each_other(tmp_path: Path) -> None:
     """The same without a sanitizer: it compiles in seconds."""
     compile_cpp(tmp_path / "test", [HERE / "test_executor.cc", *EXECUTOR], "-O1", "-Wall")

@@ -287,7 +287,7 @@ LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
     [
         ("squeezenet", 93, 0.70),
         ("inception_v1", 200, 2.88),
-        ("densenet121", 489, 5.7),
+        pytest.param("densenet121", 489, 5.7, marks=pytest.mark.slow),
         ("shufflenet", 204, 0.26),
         ("resnet50", 177, 8.2),
     ],

@@ -11,6 +11,7 @@ import pytest
 from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
+from tests.fast_run import only
 from tests.onnx_sketch import kinds, run_on
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.simplify import simplify
@@ -28,7 +29,9 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize(
+    "name", only(["static, Q/DQ, per channel", "dynamic, MatMulInteger"], UNITS)
+)
 def test_it_computes_what_onnx_runtime_does(name: str, tmp_path: Path) -> None:
     from tests.quantised_models import models
 

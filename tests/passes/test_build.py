@@ -58,8 +58,8 @@ def built(prepared: Prepared, scheduler: Scheduler) -> BuiltModel:
     ("network", "scheduler"),
     [
         *(("inception_block", name) for name in SCHEDULERS),
-        ("nasnet_cell", "sequential"),
-        ("nasnet_cell", "greedy"),
+        pytest.param("nasnet_cell", "sequential", marks=pytest.mark.slow),
+        pytest.param("nasnet_cell", "greedy", marks=pytest.mark.slow),
     ],
 )
 def test_zoo(network: str, scheduler: str) -> None:
@@ -78,6 +78,7 @@ def test_zoo(network: str, scheduler: str) -> None:
     assert [a.tobytes() for a in native] == [a.tobytes() for a in reference]
 
 
+@pytest.mark.slow
 def test_measured_costs_decide_and_the_result_is_right(cache: Path) -> None:
     module = module_of([(1, 6, 8, 8)], wide)
     told: list[str] = []

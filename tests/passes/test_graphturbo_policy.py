@@ -11,6 +11,7 @@ from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.scheduled_module import read_scheduled_module
 from runtime_ext.units.in_place import arrange
+from tests.fast_run import one_in
 from tests.graphturbo_policy import Unrolled, graphturbo_policy
 from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
@@ -24,7 +25,7 @@ def unrolled(module: Any, capacity: int, lanes: int = LANES) -> Unrolled:
 
 # An image of the first stage takes 6 KB at its peak, one of the second 2.5 KB: the least
 # capacity splits both into single images.
-@pytest.mark.parametrize("capacity", [3000, 14_000])
+@pytest.mark.parametrize("capacity", one_in(2, [14_000, 3000]))
 def test_lanes_of_instances_compute_the_same(capacity: int) -> None:
     module = module_of([(8, 3, 8, 8)], pyramid(8))
     result = unrolled(module, capacity)

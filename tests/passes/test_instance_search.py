@@ -156,6 +156,7 @@ def towers(sketch: RelaxSketch, x: Any) -> Any:
     return sketch.emit(relax.op.add(*both))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_holistic_tries_merged_convolutions_inside_of_instances(
     monkeypatch: pytest.MonkeyPatch,

@@ -15,6 +15,7 @@ from relay_passes import IOSSchedule, SearchOptions
 from relay_passes.dialect import DialectError
 from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
+from tests.fast_run import crossed
 from tests.refusals import refused
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.merge_rule import mergeable
@@ -110,8 +111,7 @@ def consumed(data: str, result: str, consumer: str, biased: int) -> tvm.IRModule
     return builder.finalize()
 
 
-@pytest.mark.parametrize("consumer", ["relu", "float", "sum"])
-@pytest.mark.parametrize("biased", [1, 2])
+@pytest.mark.parametrize(("consumer", "biased"), crossed(["relu", "float", "sum"], [1, 2]))
 @pytest.mark.parametrize(("data", "result"), [("int8", "int32"), ("float16", "float32")])
 def test_merged_convolutions_compute_in_their_types(
     data: str, result: str, consumer: str, biased: int

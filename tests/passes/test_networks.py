@@ -13,6 +13,7 @@ import pytest
 from relay_passes import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
+from tests.fast_run import only
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.units import form_units
@@ -108,15 +109,15 @@ def check(proto: onnx.ModelProto, name: str, merges: bool) -> None:
     ("model", "merges"),
     [
         ("inception_block", True),
-        ("nasnet_cell", False),
-        ("squeezenet", True),
         ("lstm_small", False),
-        ("transformer_small", False),
         ("two_inputs", False),
         ("several_outputs", True),
         *(
             pytest.param(model, merges, marks=pytest.mark.slow)
             for model, merges in (
+                ("nasnet_cell", False),
+                ("squeezenet", True),
+                ("transformer_small", False),
                 (light("shufflenet"), False),
                 (light("squeezenet"), True),
                 (light("inception_v1"), True),
@@ -149,9 +150,7 @@ def test_outputs_equal_onnxruntime(model: str, merges: bool) -> None:
     check(logits(load_onnx(ModelSource(model, 0))), Path(model).stem, merges)
 
 
-@pytest.mark.parametrize(
-    "upsampling", ["transpose", pytest.param("nearest", marks=pytest.mark.slow), "linear"]
-)
+@pytest.mark.parametrize("upsampling", only(["linear"], ["transpose", "nearest", "linear"]))
 def test_a_small_unet(upsampling: str) -> None:
     check(simplify(build_unet(0, 32, upsampling)), f"unet_{upsampling}", False)
 

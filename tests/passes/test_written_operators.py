@@ -244,7 +244,17 @@ def built(model: Any, x: Array) -> Array:
     return outputs_of(build(module, lanes=2), [x])[0]
 
 
-@pytest.mark.parametrize(("shape", "operator"), CASES.values(), ids=CASES)
+#: What a case of the same operator computes as well, in less time.
+LONG = ("determinants", "deformable with masks, groups and strides", "n-grams with skips")
+
+
+@pytest.mark.parametrize(
+    ("shape", "operator"),
+    [
+        pytest.param(*case, id=name, marks=pytest.mark.slow if name in LONG else ())
+        for name, case in CASES.items()
+    ],
+)
 def test_operator(
     shape: tuple[int, ...], operator: Operator, request: pytest.FixtureRequest
 ) -> None:

@@ -34,15 +34,20 @@ LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
     [
         "inception_block",
         "lstm_small",
-        "lstm_gates_small",
-        "seq2seq_small",
         "deepspeech2_small",
-        "conformer_small",
-        "nasnet_cell",
         "squeezenet",
         "several_outputs",
         "transformer_small",
-        "unet",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (
+                "lstm_gates_small",
+                "seq2seq_small",
+                "conformer_small",
+                "nasnet_cell",
+                "unet",
+            )
+        ),
         *(
             pytest.param(name, marks=pytest.mark.slow)
             for name in zoo.names()

@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.command_line import tvm_ios, tvm_ios_process
 from tests.cli.test_interrupts import alive, wait_for
+from tests.fast_run import one_in, only
 from tests.onnx_sketch import save_small
 from tests.sweep.held_devices import check_that_devices_are_held
 from tests.sweep.sweep_package import odd_policies, sweep_file
@@ -132,12 +133,13 @@ def test_a_table_and_a_sentence_for_each_failure(tmp_path: Path, notes: Path) ->
     assert outcome.stderr.count("this policy finds nothing") == 1
 
 
+@pytest.mark.slow
 def test_devices_are_held(notes: Path) -> None:
     with processes(3) as runner:
         check_that_devices_are_held(runner, notes)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", one_in(2, [signal.SIGINT, signal.SIGKILL]))
 def test_workers_end_with_the_command(tmp_path: Path, notes: Path, number: signal.Signals) -> None:
     file = sweep_file(tmp_path, policies=["waits"])
     heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -191,7 +193,7 @@ def test_a_fleet_needs_a_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     tvm_ios(*command, "--tracker", "127.0.0.1:1").refuses("127.0.0.1:1", "tracker")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", only([2], [1, 2]))
 def test_a_model_is_read_by_one_worker(tmp_path: Path, workers: int) -> None:
     file = sweep_file(
         tmp_path, batches=[1, 2, 3, 4], devices=["v100", "k80"], policies=["sequential", "greedy"]
