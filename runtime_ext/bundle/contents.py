@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from runtime_ext.bundle.unit_forms import UnitForms
 from runtime_ext.bundle.weights import Weights, load_weights
-from runtime_ext.execution.package import digest
 from tvm_ios.contest.outputs import EDGES, Reference, Sample
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays
+from tvm_ios.files.digest import file_digest
 from tvm_ios.files.json_text import json_object, natural, naturals
 from tvm_ios.graph.merge_rule import plan_merge
 from tvm_ios.graph.merged_weights import merged_weights
@@ -147,7 +147,7 @@ def read_bundle(folder: Path) -> Bundle:
         raise BundleError(f"{folder} is not a {FORMAT} of version {VERSION}: make it again")
     try:
         for name, checksum in about["files"].items():
-            if digest(folder / name) != checksum:
+            if file_digest(folder / name) != checksum:
                 raise BundleError(f"{name} of {folder} is damaged: copy the bundle again")
         units = json_object((folder / UNITS).read_bytes())
         return Bundle(
@@ -180,6 +180,6 @@ def _rtasks(folder: Path) -> BundledRTasks:
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:
     """Write ``bundle.json`` last, with the checksums of all other files."""
     files = sorted(p for p in folder.rglob("*") if p.is_file())
-    checksums = {str(path.relative_to(folder)): digest(path) for path in files}
+    checksums = {str(path.relative_to(folder)): file_digest(path) for path in files}
     content = {"format": FORMAT, "version": VERSION, **about, "files": checksums}
     (folder / ABOUT).write_text(json.dumps(content, indent=1))

@@ -34,12 +34,14 @@ from runtime_ext.deployment.files import (
 from runtime_ext.deployment.writer import only_writer
 from runtime_ext.execution.executable import Executable
 from runtime_ext.execution.kernel_files import TVM, kernel_file
-from runtime_ext.execution.package import VERSION_OF_PARTS, digest, seal, swap_in
+from runtime_ext.execution.package import VERSION_OF_PARTS, seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.this_machine import level_of
 from tvm_ios.deployment.entry import Entry, TensorType, batch_of
 from tvm_ios.deployment.registry import Registry, write_registry
 from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.files.digest import file_digest
+from tvm_ios.files.swapping import swap_in
 
 
 class Export(Protocol):
@@ -147,7 +149,7 @@ def _share_weights(
         content = safetensors.numpy.save({key: np.asarray(executable.constants[name], order="C")})
         sums[file] = hashlib.sha256(content).hexdigest()
         # One that was damaged is written again.
-        if not (folder / file).is_file() or digest(folder / file) != sums[file]:
+        if not (folder / file).is_file() or file_digest(folder / file) != sums[file]:
             _write_new(room / "weights", content)
             os.replace(room / "weights", folder / file)
     return sums
@@ -184,7 +186,7 @@ def _share_kernels(
 
 def _share_library(folder: Path, file: Path) -> str:
     _sync(file)
-    name = f"{KERNELS}/{digest(file)}{file.suffix}"
+    name = f"{KERNELS}/{file_digest(file)}{file.suffix}"
     os.replace(file, folder / name)
     return name
 
@@ -196,7 +198,7 @@ def _entry(new: NewEntry, own: Path) -> Entry:
     batch = batch_of(inputs)
     words = [arch, f"{lanes}l", *([] if batch is None else [f"b{batch}"])]
     return Entry(
-        id="-".join([*words, digest(own / "SHA256SUMS")[:8]]),
+        id="-".join([*words, file_digest(own / "SHA256SUMS")[:8]]),
         arch=arch,
         features=executable.features,
         lanes=lanes,

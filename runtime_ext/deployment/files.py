@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from runtime_ext.execution.package import META, digest, sealed_sums
+from runtime_ext.execution.package import META, sealed_sums
 from tvm_ios.deployment.registry import REGISTRY
+from tvm_ios.files.digest import file_digest
 from tvm_ios.files.json_text import json_object
 
 ENTRIES, WEIGHTS, KERNELS = "entries", "weights", "kernels"
@@ -64,7 +65,7 @@ def shared_libraries(folder: Path, entry: str) -> dict[str, frozenset[str]]:
 
 def is_whole(file: Path) -> bool:
     """Whether a shared file of kernels is there, and holds what its name says."""
-    return file.is_file() and digest(file) == file.stem
+    return file.is_file() and file_digest(file) == file.stem
 
 
 def strangers(folder: Path) -> Iterator[Path]:

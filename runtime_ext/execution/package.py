@@ -7,9 +7,6 @@ version 3 too: these have the checksums in ``meta.json``.
 
 from __future__ import annotations
 
-import ctypes
-import errno
-import hashlib
 import json
 import os
 import shutil
@@ -23,7 +20,9 @@ from typing import Any
 
 from runtime_ext.native_errors import ExecutableError
 from tvm_ios.files.atomic import make_folder, temporary_folder
+from tvm_ios.files.digest import file_digest
 from tvm_ios.files.json_text import json_object
+from tvm_ios.files.swapping import swap_in
 
 FORMAT = "tvm-ios executable"
 VERSION = 4
@@ -34,9 +33,6 @@ META = "meta.json"
 _SUMS = "SHA256SUMS"
 #: Archives that are not written.
 _ARCHIVES = frozenset({".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"})
-#: From <fcntl.h> and <linux/fs.h>.
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
 
 
 def require_writable(path: Path) -> None:
@@ -177,7 +173,7 @@ def seal(
         content = {"format": FORMAT, "version": VERSION, **meta}
         (folder / META).write_text(json.dumps(content, indent=1))
     files = sorted(file for file in folder.iterdir() if file.name != _SUMS)
-    sums = {file.name: digest(file) for file in files} | dict(shared or {})
+    sums = {file.name: file_digest(file) for file in files} | dict(shared or {})
     (folder / _SUMS).write_text("".join(f"{sums[name]}  {name}\n" for name in sums))
     for file in (*files, folder / _SUMS):
         _sync(file)
@@ -206,7 +202,7 @@ def require_sums(folder: Path, path: Path) -> None:
         file = folder / name
         if Path(name).name != name or not file.is_file():
             raise ExecutableError(f"{path} lacks {name}; save it again")
-        if digest(file) != checksum:
+        if file_digest(file) != checksum:
             raise ExecutableError(f"{name} of {path} is damaged; save it again")
 
 
@@ -275,47 +271,6 @@ def _sealed_files(folder: Path) -> set[str]:
     if meta["version"] < VERSION:
         return {*meta["files"], META}
     return {*sealed_sums(folder), _SUMS}
-
-
-def swap_in(folder: Path, path: Path, aside: Path) -> None:
-    """Move a folder to a path; what was there is then at the folder's former path, or aside."""
-    try:
-        os.rename(folder, path)
-    except OSError as error:
-        # It replaces nothing and empty folders only.
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        if _exchange(folder, path):
-            return
-        os.rename(path, aside)
-        try:
-            os.rename(folder, path)
-        except OSError:
-            os.rename(aside, path)
-            raise
-
-
-def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two names in one step, so that a kill loses neither; False if it is not supported.
-
-    Python has no function for it, and not every file system supports it.
-    """
-    library = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(library, "renameat2"):
-        return False
-    failed = library.renameat2(
-        *(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE)
-    )
-    code = ctypes.get_errno()
-    if failed and code not in (errno.EINVAL, errno.ENOSYS):
-        raise OSError(code, os.strerror(code), str(second))
-    return not failed
-
-
-def digest(file: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _sync(file: Path) -> None:

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from runtime_ext.execution import package
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.native_errors import ExecutableError
 from tests.execution.chain_executable import chain_executable
 from tests.execution.small_executable import FILES, IMAGE, change
 from tests.refusals import refused
 from tvm_ios.errors import UserError
+from tvm_ios.files import swapping
 from tvm_ios.schedule.schedule import Schedule
 
 
@@ -228,13 +228,13 @@ def test_there_is_always_one_whole_executable(
 ) -> None:
     """Replaced in one step where the file system can, in two where it cannot."""
     seen: list[bool] = []
-    exchange = package._exchange
+    exchange = swapping._exchange
 
     def watched(one: Path, other: Path) -> bool:
         seen.append(exchanges and exchange(one, other))
         return seen[-1]
 
-    monkeypatch.setattr(package, "_exchange", watched)
+    monkeypatch.setattr(swapping, "_exchange", watched)
     replace(executable, target="another").save(saved)
     assert seen == [exchanges]
     assert load(saved).target == "another"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
+from tvm_ios.files.digest import file_digest
 from tvm_ios.models.load import read_model
 from tvm_ios.models.source import AnyModel, ModelSource
 
@@ -24,5 +25,4 @@ def model_identity(model: AnyModel) -> str:
         proto = read_model(replace(source, batch=None))
         proto.graph.name = ""
         return hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
-    with source.path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return file_digest(source.path)

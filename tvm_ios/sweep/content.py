@@ -17,6 +17,7 @@ from tvm_ios.costs import named as cost_registry
 from tvm_ios.devices import device as devices
 from tvm_ios.errors import ModelError
 from tvm_ios.extensions import extensions
+from tvm_ios.files.digest import file_digest
 from tvm_ios.onnx.file import weight_files
 from tvm_ios.policies import registry as policies
 from tvm_ios.sweep.tasks import (
@@ -227,7 +228,7 @@ def _model_files(path: Path) -> _Named:
         for name, file in beside.items()
         if file.is_file() and file.resolve().is_relative_to(folder)
     }
-    digests = [_digest(file) for file in (path, *beside.values())]
+    digests = [file_digest(file) for file in (path, *beside.values())]
     digest = hashlib.sha256("".join(digests).encode()).hexdigest()
     content = {"name": path.name, "sha256": digest}
     files = {f"{digest}/{name}": file for name, file in beside.items()}
@@ -241,11 +242,6 @@ def _stamp(path: Path) -> tuple[int, int]:
     except FileNotFoundError:
         return 0, 0
     return status.st_mtime_ns, status.st_size
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _package(group: str, name: str) -> str | None:
