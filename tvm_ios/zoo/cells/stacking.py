@@ -29,14 +29,7 @@ def build_for_imagenet(
         now = reduction(net, before, None, filters // 4)
     with net.scope("stem1"):
         before, now = now, reduction(net, now, before, filters // 2)
-    for group in range(3):
-        for number in range(4):
-            with net.scope(f"cell{group * 4 + number}"):
-                before, now = now, normal(net, now, before, filters)
-        if group < 2:
-            filters *= 2
-            with net.scope(f"reduction{group}"):
-                before, now = now, reduction(net, now, before, filters)
+    now = _stacked(net, now, before, normal, reduction, filters, 4)
     return classify(net, now, 1000)
 
 
@@ -50,15 +43,29 @@ def build_for_cifar(
     """
     net = ImageNetwork(name, seed, (3, 32, 32))
     before, now = None, net.batch_norm(net.conv(net.input, 3 * filters, 3))
+    now = _stacked(net, now, before, normal, reduction, filters, 6)
+    return classify(net, now, 10)
+
+
+def _stacked(
+    net: ImageNetwork,
+    now: Feature,
+    before: Feature | None,
+    normal: AppendedCell,
+    reduction: AppendedCell,
+    filters: int,
+    cells: int,
+) -> Feature:
+    """Three groups of normal cells, with a reduction cell between them."""
     for group in range(3):
-        for number in range(6):
-            with net.scope(f"cell{group * 6 + number}"):
+        for number in range(cells):
+            with net.scope(f"cell{group * cells + number}"):
                 before, now = now, normal(net, now, before, filters)
         if group < 2:
             filters *= 2
             with net.scope(f"reduction{group}"):
                 before, now = now, reduction(net, now, before, filters)
-    return classify(net, now, 10)
+    return now
 
 
 def squeeze(net: ImageNetwork, x: Feature, filters: int) -> Feature:
