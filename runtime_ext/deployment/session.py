@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runtime_ext.execution.executor import Span
-from runtime_ext.execution.ports import Port, named_values
+from runtime_ext.execution.ports import Port, find_port, named_values, port_value
 from runtime_ext.execution.session import OneThread, Session, random_values
 from runtime_ext.execution.session_pool import PoolOnDemand, Request, Result, SessionPool
 from runtime_ext.native_errors import SessionError
@@ -98,16 +98,13 @@ class DeploymentSession:
         with self._one_thread:
             ports = {port.name: port for entry in self._entries for port in entry.inputs}
             given = named_values(name, value, values, list(ports))
-            arrays = {key: _array(content) for key, content in given.items()}
-            for key, array in arrays.items():
-                if key not in ports:
-                    names = ", ".join(ports)
-                    raise SessionError(f"there is no input {key!r}; there are: {names}")
-                if str(array.dtype) != ports[key].dtype:
-                    raise SessionError(
-                        f"input {key!r} is of type {array.dtype}, not {ports[key].dtype}"
-                    )
-            self._values |= arrays
+            # Copies, so that whoever gave them may change them.
+            self._values |= {
+                key: np.array(
+                    port_value(find_port(ports.values(), key, "input"), content, any_shape=True)
+                )
+                for key, content in given.items()
+            }
 
     def run(self, /, **inputs: Any) -> None:
         """Run once, after setting the inputs given; inputs set before stay.
@@ -228,12 +225,6 @@ class DeploymentSession:
         self._entry = taken
         self._rows = next(iter(shapes.values()))[0] if padded else None
         return session
-
-
-def _array(value: Any) -> Array:
-    """A copy, so that whoever gave it may change it."""
-    foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
-    return np.array(np.from_dlpack(value) if foreign else value)
 
 
 def _padded(value: Array, shape: tuple[int, ...]) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +112,7 @@ def check_ports(program: Program, ports: Sequence[Port]) -> None:
             )
 
 
-def find_port(ports: Sequence[Port], name: str, what: str) -> Port:
+def find_port(ports: Collection[Port], name: str, what: str) -> Port:
     """The port of a name, or :class:`SessionError`, in which ``what`` names its kind."""
     for port in ports:
         if port.name == name:
@@ -121,11 +121,11 @@ def find_port(ports: Sequence[Port], name: str, what: str) -> Port:
     raise SessionError(f"there is no {what} {name!r}; there are: {names}")
 
 
-def port_value(port: Port, value: Any) -> Array:
+def port_value(port: Port, value: Any, *, any_shape: bool = False) -> Array:
     """What is given to an input as an array; :class:`SessionError` if it does not fit."""
     foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
     array = np.from_dlpack(value) if foreign else np.asarray(value)
-    if array.shape != tuple(port.shape):
+    if not any_shape and array.shape != tuple(port.shape):
         raise SessionError(
             f"input {port.name!r} has shape {list(array.shape)}, not {list(port.shape)}"
         )

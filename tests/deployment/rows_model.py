@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tvm
@@ -47,6 +51,11 @@ def scaled(rows: int) -> tvm.tirx.PrimFunc:
 
 def symbol(rows: int) -> str:
     return f"_scaled{rows}_0"
+
+
+def image(rows: int) -> Array:
+    """The input of so many rows, always the same."""
+    return np.random.default_rng(rows).standard_normal((rows, COLUMNS)).astype("float32")
 
 
 def expected(x: Array) -> Array:
@@ -97,3 +106,13 @@ def add_rows(
     """Add the model for some rows to a deployment."""
     executable = rows_executable(app.parent, rows, level, lanes)
     return add_entry(app, MODEL, IDENTITY, NewEntry(executable, "sequential", padding=padding))
+
+
+def rewrite(app: Path, change: Callable[[Any], object]) -> None:
+    """Change a deployment's registry, and its checksum to match."""
+    file = app / "deployment.json"
+    data = json.loads(file.read_text())
+    change(data)
+    del data["sha256"]
+    head = json.dumps(data).removesuffix("}") + ", "
+    file.write_text(f'{head}"sha256": "{hashlib.sha256(head.encode()).hexdigest()}"}}')

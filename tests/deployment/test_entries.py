@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import multiprocessing
 import os
 import shutil
@@ -24,16 +23,19 @@ from runtime_ext.deployment.deployment import Deployment, load_deployment, load_
 from runtime_ext.deployment.pruning import prune
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.native_errors import ExecutableError, RequestsError, SessionError
-from tests.deployment.rows_model import IDENTITY, MODEL, add_rows, expected, rows_executable
+from tests.deployment.rows_model import (
+    IDENTITY,
+    MODEL,
+    add_rows,
+    expected,
+    image,
+    rewrite,
+    rows_executable,
+)
 from tests.refusals import refused
 from tvm_ios.deployment.choice import Machine
 from tvm_ios.deployment.registry import DeploymentError, read_registry
 from tvm_ios.errors import UserError
-from tvm_ios.files.array_files import Array
-
-
-def image(rows: int) -> Array:
-    return np.random.default_rng(rows).standard_normal((rows, 4)).astype("float32")
 
 
 def computes(app: Path, rows: int) -> str:
@@ -211,16 +213,6 @@ def test_damage_of_an_entry_is_named(app: Path, damage: Damage, sentence: str) -
         computes(app, 4)
 
 
-def rewritten(app: Path, change: Callable[[dict[str, object]], object]) -> None:
-    """A registry of other content, with the checksum that belongs to it."""
-    data = json.loads((app / "deployment.json").read_text())
-    change(data)
-    del data["sha256"]
-    head = json.dumps(data).removesuffix("}") + ", "
-    digest = hashlib.sha256(head.encode()).hexdigest()
-    (app / "deployment.json").write_text(f'{head}"sha256": "{digest}"}}')
-
-
 def test_damage_after_a_file_was_verified_is_named(app: Path) -> None:
     """Also where the file keeps its name, its size and its date."""
     file = first(app, "weights/*")
@@ -247,10 +239,10 @@ def test_damage_after_a_file_was_verified_is_named(app: Path) -> None:
             "deployment.json is damaged",
         ),
         (lambda app: os.truncate(app / "deployment.json", 300), "json is damaged"),
-        (lambda app: rewritten(app, lambda d: d.update(version=2)), "is of format version 2"),
-        (lambda app: rewritten(app, lambda d: d.update(format="any")), "is not of a tvm-ios"),
-        (lambda app: rewritten(app, lambda d: d.update(entries=[{"id": "../x"}])), "misstates"),
-        (lambda app: rewritten(app, lambda d: d.pop("model")), "lacks or misstates 'model'"),
+        (lambda app: rewrite(app, lambda d: d.update(version=2)), "is of format version 2"),
+        (lambda app: rewrite(app, lambda d: d.update(format="any")), "is not of a tvm-ios"),
+        (lambda app: rewrite(app, lambda d: d.update(entries=[{"id": "../x"}])), "misstates"),
+        (lambda app: rewrite(app, lambda d: d.pop("model")), "lacks or misstates 'model'"),
     ],
 )
 def test_damage_of_the_registry_is_named(app: Path, damage: Damage, sentence: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import threading
@@ -28,16 +27,13 @@ from tests.deployment.rows_model import (
     WEIGHTS,
     add_rows,
     expected,
+    image,
+    rewrite,
     rows_executable,
 )
 from tests.refusals import refused
 from tvm_ios.deployment.registry import DeploymentError, read_registry
-from tvm_ios.files.array_files import Array
 from tvm_ios.program.program import BufferType
-
-
-def image(rows: int) -> Array:
-    return np.random.default_rng(rows).standard_normal((rows, 4)).astype("float32")
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +46,6 @@ def load(app: Path, lanes: int | None = None) -> DeployedModule:
     module = load_module(app, lanes=lanes)
     assert isinstance(module, DeployedModule)
     return module
-
-
-def change(app: Path, edit: Callable[[Any], object]) -> None:
-    """Change the registry, and its checksum to match."""
-    file = app / "deployment.json"
-    data = json.loads(file.read_text())
-    edit(data)
-    data.pop("sha256", None)
-    head = json.dumps(data).encode().removesuffix(b"}") + b", "
-    file.write_bytes(head + f'"sha256": "{hashlib.sha256(head).hexdigest()}"}}'.encode())
 
 
 @pytest.mark.parametrize("lanes", [None, 1])
@@ -198,7 +184,7 @@ def test_a_second_thread_is_refused(app: Path) -> None:
 def test_a_registry_that_misstates_is_refused(
     app: Path, edit: Callable[[Any], object], named: list[object]
 ) -> None:
-    change(app, edit)
+    rewrite(app, edit)
     with refused(DeploymentError, app, *named):
         load(app)
 
@@ -218,7 +204,7 @@ def test_a_registry_of_other_programs_is_found_out(app: Path) -> None:
         one, four = data["entries"][0], data["entries"][2]
         one["id"], four["id"] = four["id"], one["id"]
 
-    change(app, swap)
+    rewrite(app, swap)
     module = load(app)
     for rows in (1, 4):
         with refused(DeploymentError, "'image'", "deployment.json"):
