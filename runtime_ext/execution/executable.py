@@ -30,21 +30,16 @@ import numpy as np
 from runtime_ext.execution.buffers import adopt_constant, content_key
 from runtime_ext.execution.foreign_build import ForeignBuild, foreign_build
 from runtime_ext.execution.kernel_files import (
+    PACKAGES,
     TVM,
     Libraries,
     call_tvm,
-    kernel_file,
     kernels_of,
     load_functions,
+    packed,
     read_launched,
 )
-from runtime_ext.execution.package import (
-    META,
-    VERSION_OF_PARTS,
-    open_folder,
-    require_version,
-    write_package,
-)
+from runtime_ext.execution.package import META, open_folder, require_version, write_package
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.program_files import TAIL_FILE, ProgramFiles, read_program_files
 from runtime_ext.execution.session import ExecutorName, Session
@@ -60,9 +55,6 @@ from tvm_ios.program.program import Program, Role
 if TYPE_CHECKING:
     from runtime_ext.execution.tailed_session import TailedSession
     from tvm_ios.onnx.tail import Tail
-
-#: Packages whose interface the kernels are compiled for; those of Relay need only the last one.
-PACKAGES = (TVM, "apache-tvm-ffi")
 
 
 @dataclass(frozen=True)
@@ -97,7 +89,8 @@ class Executable:
     arch
         The CUDA architecture of the kernels, such as ``sm_90``; None for a CPU's.
     packages
-        Packages whose versions the kernels depend on: :data:`PACKAGES`, or the last of them.
+        Packages whose versions the kernels depend on:
+        :data:`runtime_ext.execution.kernel_files.PACKAGES`, or the last of them.
     tail
         The end of the model, which runs after the program.
     """
@@ -128,26 +121,18 @@ class Executable:
             If something is there that is not an executable, or it cannot be written.
         """
         keys = self.constant_keys()
-        libraries = {
-            kernel_file(self.arch, place): (file, list(symbols))
-            for place, (file, symbols) in enumerate(self.libraries.items())
-        }
-
+        files, said = packed(self.libraries, self.arch)
         # What runs an executable needs no such package.
         import safetensors.numpy
 
         def fill(folder: Path) -> None:
             params = {k: np.asarray(self.constants[name], order="C") for name, k in keys.items()}
             safetensors.numpy.save_file(params, folder / "params.safetensors")
-            for name, (file, _) in libraries.items():
+            for name, file in files.items():
                 shutil.copyfile(file, folder / name)
             self.write_program(folder)
 
-        meta = self.facts(keys)
-        if len(libraries) > 1:
-            symbols_of = {name: symbols for name, (_, symbols) in libraries.items()}
-            meta |= {"version": VERSION_OF_PARTS, "libraries": symbols_of}
-        write_package(Path(path), meta, fill)
+        write_package(Path(path), self.facts(keys) | said, fill)
 
     @property
     def libraries(self) -> Libraries:

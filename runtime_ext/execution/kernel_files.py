@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.cuda.machine_code.launchable import LaunchedWork, read_kernels
+from runtime_ext.execution.package import VERSION_OF_PARTS
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
 
 #: The package whose runtime some kernels call; those of Relay are made without it.
 TVM = "apache-tvm"
+#: Packages whose interface the kernels are compiled for; those of Relay need only the last one.
+PACKAGES = (TVM, "apache-tvm-ffi")
 #: The files, and which of a program's kernels each has.
 Libraries = Mapping[Path, Sequence[str]]
 
@@ -36,6 +39,15 @@ def kernels_of(folder: Path, meta: Mapping[str, Any]) -> Path | Libraries:
     if "libraries" not in meta:
         return folder / kernel_file(meta.get("arch"))
     return {folder / name: tuple(map(str, s)) for name, s in meta["libraries"].items()}
+
+
+def packed(libraries: Libraries, arch: str | None) -> tuple[dict[str, Path], dict[str, Any]]:
+    """Files of kernels by their names in an executable, and what its ``meta.json`` says of them."""
+    files = {kernel_file(arch, place): file for place, file in enumerate(libraries)}
+    if len(files) == 1:
+        return files, {}
+    symbols = {name: list(libraries[file]) for name, file in files.items()}
+    return files, {"version": VERSION_OF_PARTS, "libraries": symbols}
 
 
 def call_tvm(arch: str | None, packages: Collection[str], kernels: Path | Libraries) -> bool:
