@@ -34,10 +34,11 @@ test-all: $(STAMP) $(if $(HAS_RELAY_BASE),$(RELAY_STAMP))
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	$(if $(HAS_RELAY_BASE),$(RELAY_TESTS),$(RELAY_LEFT_OUT))
 
-# Torch and OpenVINO are too large to come with the other test requirements.
+# Torch and OpenVINO are too large to come with the other test requirements; once they are there,
+# `make test-all` runs their slow tests too.
 test-torch: $(STAMP)
 	$(BIN)/python -m $(PIP_INSTALL) torch==2.13.0 "openvino>=2025.0"
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/*/test_torch_*.py tests/peers/test_side_by_side.py
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" tests/*/test_torch_*.py tests/peers/test_side_by_side.py
 
 # What slow tests look at pages and traces with: axe-core, and Perfetto's trace processor.
 TOOLS := build/page-tools

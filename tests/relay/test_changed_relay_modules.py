@@ -16,6 +16,7 @@ from relay_passes.relay.expressions import calls_of
 from runtime_ext.build import build
 from runtime_ext.ir_form import CALLS, SCHEDULE, SCHEDULE_DATA, ModuleError, attached_schedule
 from runtime_ext.relay.scheduled_main import read_scheduled_main
+from tests.fast_run import only
 from tests.onnx_sketch import relative_error
 from tests.refusals import refused
 from tests.relay.relay_sketch import branches, inputs_of, module_of, run
@@ -57,7 +58,7 @@ def test_a_new_main_is_partitioned_again(module: tvm.IRModule) -> None:
     require_equal(IOSSchedule("greedy")(anew), other)
 
 
-@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("level", only([2], [0, 2]))
 def test_fused_operators_are_taken_apart(level: int, module: tvm.IRModule) -> None:
     fused = passes.InferType()(passes.FuseOps(level)(module))
     alone, together = (prepare(each).units for each in (module, fused))
@@ -101,6 +102,7 @@ def test_what_other_code_generators_compile_is_refused(module: tvm.IRModule) -> 
         IOSSchedule("greedy")(passes.InferType()(called))
 
 
+@pytest.mark.slow
 def test_modules_that_earlier_versions_saved(module: tvm.IRModule) -> None:
     """These had the places of calls, and the whole schedule, in attributes of the module."""
     scheduled = IOSSchedule("greedy")(module)

@@ -121,6 +121,7 @@ EVERY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "known"), [(_chain, [(4, 16)]), *EVERY])
 def test_no_other_choice_is_cheaper(
     body: Any, known: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -22,6 +22,7 @@ from relay_passes.relay.expressions import operator_name
 from relay_passes.relay.importer import import_onnx
 from runtime_ext.build import build
 from runtime_ext.relay.scheduled_main import read_scheduled_main
+from tests.fast_run import one_in
 from tests.forced_schedules import merge_first
 from tests.onnx_sketch import Sketch, relative_error
 from tests.refusals import refused
@@ -84,7 +85,7 @@ def test_is_idempotent_and_survives_saving(block: tvm.IRModule) -> None:
     tvm.ir.assert_structural_equal(loaded, once)
 
 
-@pytest.mark.parametrize("policy", DESCRIBED)
+@pytest.mark.parametrize("policy", one_in(3, DESCRIBED))
 def test_policies(policy: str, block: tvm.IRModule) -> None:
     schedule = schedule_of(IOSSchedule(policy, "v100")(block))
     assert schedule is not None

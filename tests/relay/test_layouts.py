@@ -16,6 +16,7 @@ from relay_passes.pipeline import apply_schedule, for_target, prepare
 from relay_passes.prepared import Prepared
 from relay_passes.relay.target_units import RelayUnits
 from runtime_ext.relay.library import host_target
+from tests.fast_run import one_in
 from tests.onnx_sketch import relative_error
 from tests.relay.relay_sketch import RelaySketch, branches, module_of, run
 from tests.relay.relay_text import filecheck
@@ -68,7 +69,9 @@ def _disagreeing(s: RelaySketch, x: Any, cuts: Any = (3, 6)) -> Any:
     return relay.concatenate([*thirds, s.conv(y, 48, 16)], axis=1), flat, y, grouped
 
 
-@pytest.mark.parametrize(("body", "channels"), [(_disagreeing, 16), (branches, 3)])
+@pytest.mark.parametrize(
+    ("body", "channels"), one_in(2, [(_disagreeing, 16), (branches, 3)], several=True)
+)
 def test_results_are_the_same(body: Any, channels: int) -> None:
     module = module_of([(1, channels, 6, 6)], body)
     prepared = _prepared(module, host_target(2))

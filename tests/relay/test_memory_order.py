@@ -55,6 +55,7 @@ def order_of(module: tvm.IRModule) -> list[str]:
     return list(dict.fromkeys(unit for unit, *_ in calls_of(module)))
 
 
+@pytest.mark.slow
 def test_stages_move_whole_and_the_arena_shrinks(
     module: tvm.IRModule, scheduled: tvm.IRModule
 ) -> None:

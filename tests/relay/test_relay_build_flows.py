@@ -13,7 +13,7 @@ from tvm import relay
 from tvm.relay.dataflow_pattern import is_op, wildcard
 
 from tests.build_flows import OURS, built_among
-from tests.fast_run import examples
+from tests.fast_run import examples, is_fast
 from tests.onnx_sketch import relative_error
 from tests.relay.relay_sketch import RelaySketch, branches, inputs_of, module_of, run
 
@@ -94,7 +94,8 @@ def applied(name: str, module: tvm.IRModule) -> tvm.IRModule:
         return module
 
 
-@examples(8, deadline=None)
+# Each builds a network several times.
+@examples(2 if is_fast() else 8, deadline=None)
 @given(_SEQUENCES, st.sampled_from(sorted(OURS)), _SEQUENCES)
 def test_any_passes_around_ours(before: list[str], ours: str, after: list[str]) -> None:
     module, inputs, expected = reference()
