@@ -27,7 +27,7 @@ def test_commands_read_programs(tmp_path: Path) -> None:
     assert tvm_ios("stats", path, *shape, "--json").json["total"]["operators"] == 1
     assert tvm_ios("schedule", path, *shape, "--json").json["model"] == "small"
     out = tmp_path / "out"
-    limits = ["--lanes", 1, "--policy", "sequential", "--json"]
+    limits = ["--lanes", 1, "--policy", "sequential", "--fallback", "none", "--json"]
     done = tvm_ios_process("optimize", path, *shape, *limits, "-o", out, brief=True).json
     assert max(row["max_rel_error"] for row in done["policies"]) <= 1e-5
     result = tvm_ios("run", out, "--repeat", 1, "--json").json

@@ -47,9 +47,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def optimized(path: Path, verify: Verify = Verify.onnx) -> Optimized:
-    return optimize(
-        path, path.parent / "out", options=SearchOptions(lanes=1), policies=(), verify=verify
-    )
+    options = SearchOptions(lanes=1)
+    out = path.parent / "out"
+    return optimize(path, out, options=options, policies=(), verify=verify, fallback=())
 
 
 def test_outputs_are_those_of_the_program(path: Path) -> None:
