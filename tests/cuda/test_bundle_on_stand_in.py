@@ -20,7 +20,7 @@ from relay_passes.load import load_model
 from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
-from runtime_ext.bundle.contents import KERNELS, digest, read_bundle
+from runtime_ext.bundle.contents import KERNELS, read_bundle
 from runtime_ext.bundle.writing.write import write_bundle
 from runtime_ext.cuda.compiler import CudaKernelCompiler
 from runtime_ext.cuda.machine_code.launchable import Launchable, read_kernels, write_kernels
@@ -29,6 +29,7 @@ from runtime_ext.kernels.library_convolution import LibraryConvolution
 from tests.cuda.emulator import for_stand_in
 from tests.cuda.stand_in.build import build_stand_in
 from tvm_ios.api.bundle import model_to_bundle
+from tvm_ios.files.digest import file_digest
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.policies.policy import Limits
 from tvm_ios.schedule.schedule import Schedule
@@ -49,7 +50,7 @@ def emulate(compiled: Any, path: Path, room: Path) -> None:
     write_kernels(room / "kernels", "sm_90", {**others, **runnable})
     (path / KERNELS).write_bytes(gzip.compress((room / "kernels").read_bytes(), 1))
     about = json.loads((path / "bundle.json").read_text())
-    about["files"][KERNELS] = digest(path / KERNELS)
+    about["files"][KERNELS] = file_digest(path / KERNELS)
     (path / "bundle.json").write_text(json.dumps(about))
 
 

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from benchmarks.gpus.suite.slices import POLICIES, chosen_slices
-from runtime_ext.bundle.contents import ABOUT, REFERENCE, digest
+from runtime_ext.bundle.contents import ABOUT, REFERENCE
 from runtime_ext.cuda.machine_code.nvrtc import find_nvcc
 from tests.cuda.stand_in.build import build_stand_in
 from tvm_ios.files.array_files import read_arrays, write_arrays
+from tvm_ios.files.digest import file_digest
 
 pytest.importorskip("cuda.bindings", reason="needs cuda-bindings: pip install .[cuda]")
 KEY = "inception_block,1"
@@ -32,7 +33,7 @@ def expect_nothing(archive: Path, room: Path) -> None:
     outputs = read_arrays(folder / REFERENCE)
     write_arrays(folder / REFERENCE, {name: np.zeros_like(x) for name, x in outputs.items()})
     about = json.loads((folder / ABOUT).read_text())
-    about["files"][REFERENCE] = digest(folder / REFERENCE)
+    about["files"][REFERENCE] = file_digest(folder / REFERENCE)
     (folder / ABOUT).write_text(json.dumps(about))
     with tarfile.open(archive, "w:xz", preset=0) as packed:
         packed.add(folder, folder.name)
