@@ -3,6 +3,8 @@
 ``kernels/`` writes kernels of every description, ``persistent/`` makes one of several,
 ``machine_code/`` compiles them, and ``nvidia/`` calls the driver and cuDNN.
 
+``bound_calls.py``
+    The launches of a program with their arguments, as the driver takes them.
 ``compiler.py``
     Compile units to CUDA kernels for a named architecture, on any machine.
 ``event_graph.py``
@@ -21,4 +23,6 @@
     A timing device of another package as measured searches use it, and as what runs a program.
 ``stored_types.py``
     The type in which a program on a GPU stores the model's float32 tensors.
+``timed_launches.py``
+    When the launches of a run began and ended.
 """

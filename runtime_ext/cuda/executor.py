@@ -15,25 +15,25 @@ events (:mod:`runtime_ext.cuda.event_graph`) and are tested on a stand-in for th
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
-from runtime_ext.cuda.event_graph import EventGraph, Node, event_graph
+from runtime_ext.cuda.bound_calls import bound_calls, require_resident
+from runtime_ext.cuda.event_graph import Node, event_graph
 from runtime_ext.cuda.machine_code.launchable import Launchable, LaunchedWork
-from runtime_ext.cuda.nvidia.cudnn_convolution import BoundConvolution, CudnnLanes
+from runtime_ext.cuda.nvidia.cudnn_convolution import CudnnLanes
 from runtime_ext.cuda.nvidia.driver import OpenDevice, call, driver, open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
-from runtime_ext.cuda.nvidia.resources import DriverHandle, Module, event, shared_module, stream
+from runtime_ext.cuda.nvidia.resources import DriverHandle, event, shared_module, stream
+from runtime_ext.cuda.timed_launches import TimedLaunches
 from runtime_ext.execution.executor import Exclusive, Span
 from runtime_ext.native_errors import CudaError, KernelError
 from tvm_ios.program.memory_plan import MemoryPlan
-from tvm_ios.program.program import Program, ProgramError
+from tvm_ios.program.program import Program
 
 
 class CudaExecutor:
@@ -81,11 +81,13 @@ class CudaExecutor:
             if isinstance(kernel := kernels[symbol], Launchable)
         }
         for symbol, module in self._modules.items():
-            _require_resident(device, kernels[symbol], module)
+            require_resident(device, kernels[symbol], module)
         used = {node.lane for node in self._graph.nodes} | {self._graph.origin}
         self._streams = {lane: stream(device) for lane in used}
         self._cudnn = CudnnLanes(device, {lane: s.handle for lane, s in self._streams.items()})
-        self._calls = _calls(program, self._graph, kernels, addresses, self._modules, self._cudnn)
+        self._calls = bound_calls(
+            program, self._graph, kernels, addresses, self._modules, self._cudnn
+        )
         self._begin = event(device)
         self._events = {number: event(device) for number in self._graph.recorded}
         self._captured = captured
@@ -133,7 +135,7 @@ class CudaExecutor:
         with self._exclusive:
             self.device.use()
             self._warm_up()
-            timed = _Timed(self.device, len(self._graph.nodes), in_graph=self._captured)
+            timed = TimedLaunches(self.device, len(self._graph.nodes), in_graph=self._captured)
             if self._captured:
                 # Events in the graph: the host's time for a launch has no part in it.
                 replay = self._capture(1, timed)
@@ -184,7 +186,7 @@ class CudaExecutor:
                 f"a kernel of the program failed: {error}; a first run in a new process says which"
             ) from error
 
-    def _capture(self, repeats: int, timed: _Timed | None = None) -> DriverHandle:
+    def _capture(self, repeats: int, timed: TimedLaunches | None = None) -> DriverHandle:
         mode = driver().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         with _garbage_collection_off():
             call("cuStreamBeginCapture", self.origin, mode)
@@ -205,7 +207,7 @@ class CudaExecutor:
         call("cuGraphUpload", replay.handle, self.origin)
         return replay
 
-    def _issue(self, timed: _Timed | None = None, *, checked: bool = False) -> None:
+    def _issue(self, timed: TimedLaunches | None = None, *, checked: bool = False) -> None:
         """Put all launches of a run on their streams."""
         graph = self._graph
         if timed is not None:
@@ -256,119 +258,6 @@ def run_on_device(
     return memory, CudaExecutor(
         program, kernels, memory.addresses, device=opened, captured=captured
     )
-
-
-class _Call:
-    """The arguments of one kernel launch, as the driver takes them."""
-
-    def __init__(
-        self, kernel: Launchable, function: Any, addresses: list[int], sizes: list[int], queue: Any
-    ) -> None:
-        self._function_and_sizes = (function, *kernel.grid, *kernel.block, kernel.shared_bytes)
-        self._cleared = [(addresses[place], sizes[place]) for place in kernel.cleared]
-        self._queue = queue
-        # The driver wants an array of pointers to the arguments, here addresses of buffers.
-        self._values = (ctypes.c_uint64 * len(addresses))(*addresses)
-        first = ctypes.addressof(self._values)
-        self._pointers = (ctypes.c_uint64 * len(addresses))(
-            *(first + 8 * place for place in range(len(addresses)))
-        )
-        self._parameters = ctypes.addressof(self._pointers)
-        self._cooperative = kernel.cooperative
-
-    def issue(self) -> None:
-        """Put the kernel on its stream."""
-        for address, nbytes in self._cleared:
-            call("cuMemsetD8Async", address, 0, nbytes, self._queue)
-        launch = (*self._function_and_sizes, self._queue, self._parameters)
-        if self._cooperative:
-            # Only so does the driver make room for all blocks, however a multiprocessor divides
-            # its memory for the kernel before, and keeps two such kernels apart.
-            call("cuLaunchCooperativeKernel", *launch)
-        else:
-            call("cuLaunchKernel", *launch, 0)
-
-
-def _calls(
-    program: Program,
-    graph: EventGraph,
-    kernels: Mapping[str, LaunchedWork],
-    addresses: Sequence[int],
-    modules: Mapping[str, Module],
-    lanes: CudnnLanes,
-) -> list[_Call | BoundConvolution]:
-    launchables = {symbol: k for symbol, k in kernels.items() if isinstance(k, Launchable)}
-    functions = {
-        symbol: module.function(launchables[symbol].entry, launchables[symbol].shared_bytes)
-        for symbol, module in modules.items()
-    }
-    calls: list[_Call | BoundConvolution] = []
-    for node in graph.nodes:
-        launch = node.launch
-        symbol = program.kernels[launch.kernel]
-        if (launch.begin, launch.end) != (0, 1):
-            raise ProgramError(
-                f"lane {node.lane} launches the tiles {launch.begin} to {launch.end} of kernel "
-                f"{symbol!r}, and CUDA kernels run whole"
-            )
-        arguments = [addresses[b] for b in launch.buffers]
-        kernel = kernels[symbol]
-        if isinstance(kernel, Launchable):
-            sizes = [program.buffers[b].type.nbytes for b in launch.buffers]
-            queue = lanes.queues[node.lane]
-            calls.append(_Call(kernel, functions[symbol], arguments, sizes, queue))
-        else:
-            calls.append(lanes.bind(node.lane, kernel, arguments))
-    return calls
-
-
-def _require_resident(device: OpenDevice, kernel: LaunchedWork, module: Module) -> None:
-    """Refuse a kernel whose blocks wait for each other if not all of them can run at once.
-
-    A part of a GPU, or a smaller one of the same architecture, would wait for ever.
-    """
-    if not isinstance(kernel, Launchable) or not kernel.cooperative:
-        return
-    function = module.function(kernel.entry, kernel.shared_bytes)
-    threads, blocks = math.prod(kernel.block), math.prod(kernel.grid)
-    occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
-    resident_blocks = device.attribute("MULTIPROCESSOR_COUNT") * call(
-        occupancy, function, threads, kernel.shared_bytes
-    )
-    if blocks > resident_blocks:
-        raise CudaError(
-            f"kernel '{kernel.entry}' needs {blocks} blocks at once and {device.name} holds "
-            f"{resident_blocks}: compile the model for this device"
-        )
-
-
-class _Timed:
-    """Events before and after every launch of a run, which may be captured into a graph."""
-
-    def __init__(self, device: OpenDevice, count: int, *, in_graph: bool) -> None:
-        self._in_graph = in_graph
-        self.origin = event(device, timing=True)
-        self.before = [event(device, timing=True) for _ in range(count)]
-        self.after = [event(device, timing=True) for _ in range(count)]
-
-    def record(self, moment: DriverHandle, queue: Any) -> None:
-        """Record one of the events on a stream."""
-        if self._in_graph:
-            flag = driver().CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL
-            call("cuEventRecordWithFlags", moment.handle, queue, flag)
-        else:
-            call("cuEventRecord", moment.handle, queue)
-
-    def spans(self, graph: EventGraph) -> tuple[Span, ...]:
-        """When the launches ran, lane by lane."""
-        spans = [
-            Span(node.lane, node.number, self._seconds(begin), self._seconds(end))
-            for node, begin, end in zip(graph.nodes, self.before, self.after, strict=True)
-        ]
-        return tuple(sorted(spans, key=lambda span: (span.lane, span.launch)))
-
-    def _seconds(self, moment: DriverHandle) -> float:
-        return call("cuEventElapsedTime", self.origin.handle, moment.handle) * 1e-3
 
 
 @contextmanager

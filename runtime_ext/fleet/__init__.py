@@ -20,6 +20,8 @@
     The machines of a key: lent to one caller each, lost, found again.
 ``device.py``
     All of it as a device that measured searches use.
+``opening.py``
+    Connects to the servers of a key, and sees that they are alike.
 ``kernel_timer.py``
     Blockings of contractions, timed on it while kernels are tuned.
 ``program_session.py``

@@ -16,8 +16,9 @@ from runtime_ext.fleet import machine as machines
 from runtime_ext.fleet import pool as pools
 from runtime_ext.fleet.calibration import calibration_trial
 from runtime_ext.fleet.choice import FleetChoice
-from runtime_ext.fleet.device import FleetDevice, open_fleet
+from runtime_ext.fleet.device import FleetDevice
 from runtime_ext.fleet.machine import Trial
+from runtime_ext.fleet.opening import open_fleet
 from runtime_ext.fleet.pool import FleetLostError
 from tests.fleet.servers import KEY, Processes, running
 from tvm_ios.errors import UserError

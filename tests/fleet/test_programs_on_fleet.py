@@ -14,8 +14,9 @@ from runtime_ext.fleet import device as devices
 from runtime_ext.fleet import pool as pools
 from runtime_ext.fleet.choice import FleetChoice
 from runtime_ext.fleet.connection import Connection
-from runtime_ext.fleet.device import FleetDevice, open_fleet
+from runtime_ext.fleet.device import FleetDevice
 from runtime_ext.fleet.machine import Machine
+from runtime_ext.fleet.opening import open_fleet
 from runtime_ext.fleet.program_session import ProgramSession
 from tests.brief import shorten
 from tests.cli.command_line import tvm_ios

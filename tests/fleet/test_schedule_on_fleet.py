@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime_ext.fleet import device
+from runtime_ext.fleet import opening
 from tests.cli.command_line import tvm_ios
 from tests.fleet.servers import KEY, running
 from tvm_ios.costs.log import read_header
@@ -64,7 +64,7 @@ def test_a_server_that_is_killed_costs_no_result(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Servers differ while other tests run beside this one.
-    monkeypatch.setattr(device, "differing", lambda *_: {})
+    monkeypatch.setattr(opening, "differing", lambda *_: {})
     with running(3) as processes:
         killed: list[str] = []
 

@@ -123,7 +123,7 @@ def _machine(device: str, runner: Runner, tracker: str | None, lanes: int | None
     """What a measured device is, in words."""
     if tracker is None or not device.startswith(FLEET):
         return runner.machine(lanes)
-    from runtime_ext.fleet.device import fleet_name
+    from runtime_ext.fleet.opening import fleet_name
     from tvm_ios.sweep.searches import fleet_choice
 
     return fleet_name(fleet_choice(tracker, device), lanes=lanes)

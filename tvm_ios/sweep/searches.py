@@ -107,7 +107,7 @@ def _measured_here(
 def _measured_on_fleet(
     content: Mapping[str, Any], source: ModelSource, limits: Limits
 ) -> Generator[Search]:
-    from runtime_ext.fleet.device import open_fleet
+    from runtime_ext.fleet.opening import open_fleet
     from runtime_ext.fleet.pool import told
     from runtime_ext.machine.this_machine import cache_folder
 

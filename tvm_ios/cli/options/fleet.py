@@ -69,7 +69,7 @@ def open_fleet(choice: FleetChoice, lanes: int | None, level: str | None) -> Fle
     level
         The instruction-set level to compile for, if it was said.
     """
-    from runtime_ext.fleet.device import open_fleet as opened
+    from runtime_ext.fleet.opening import open_fleet as opened
     from runtime_ext.machine.this_machine import cache_folder
 
     fleet = opened(choice, cache_folder() / "kernels", lanes=lanes, level=level)
