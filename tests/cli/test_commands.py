@@ -106,6 +106,7 @@ def test_schedule(policy: str, tmp_path: Path) -> None:
     assert len(saved.stages) == len(result["stages"])
 
 
+@pytest.mark.slow
 def test_a_search_is_no_worse_than_its_parts() -> None:
     latency = {
         policy: tvm_ios("schedule", "nasnet_cell", "--policy", policy, "--json").json["latency_ms"]

@@ -83,6 +83,7 @@ def _hang(*_: object) -> None:
     time.sleep(60)
 
 
+@pytest.mark.slow
 def test_crashes_and_hangs_are_seen(sound: Path) -> None:
     """Or the tests above could not fail: the worker's targets are those of this module."""
     report = run_cases(

@@ -120,6 +120,7 @@ def test_a_killed_slice_goes_on(suite: Path) -> None:
     assert sum("--policy" in call for call in calls(suite)) == 1
 
 
+@pytest.mark.slow
 def test_a_slice_past_its_time_says_what_it_skipped(suite: Path) -> None:
     (suite / "does").write_text("if options[0] == '--warps': time.sleep(600)")
     made = run(suite, "--only", "squeezenet,1", "--slice-minutes", "0.05")

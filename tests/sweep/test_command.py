@@ -123,6 +123,7 @@ def test_a_task_that_kills_every_worker(tmp_path: Path, notes: Path) -> None:
     assert len((notes / "dies").read_text().splitlines()) == ATTEMPTS
 
 
+@pytest.mark.slow
 def test_a_table_and_a_sentence_for_each_failure(tmp_path: Path, notes: Path) -> None:
     file = sweep_file(tmp_path, policies=["fails", "counts"], memory=["rpo"])
     outcome = tvm_ios_process("sweep", file, "-o", tmp_path / "out", "--workers", 1)
