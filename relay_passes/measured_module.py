@@ -19,7 +19,8 @@ from runtime_ext.backend import Backend
 from runtime_ext.execution.built_model import BuiltModel
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.costs.costs import ProgramCosts
-from tvm_ios.costs.log import LogError, LogHeader, MeasurementLog, ReadOnlyLog, read_header
+from tvm_ios.costs.log import MeasurementLog, ReadOnlyLog
+from tvm_ios.costs.log_lines import LogError, LogHeader, read_header
 from tvm_ios.costs.named import costs_named
 from tvm_ios.measuring.measured_costs import measured_costs, recorded_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits

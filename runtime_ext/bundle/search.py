@@ -9,7 +9,8 @@ from pathlib import Path
 from runtime_ext.backend import Backend
 from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
-from tvm_ios.costs.log import LogHeader, MeasurementLog
+from tvm_ios.costs.log import MeasurementLog
+from tvm_ios.costs.log_lines import LogHeader
 from tvm_ios.errors import UnfusedError
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.ios.ending_space import Pruning

@@ -16,7 +16,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.measuring.device import NO_CONSTANTS, Function
 from tvm_ios.program.program import Launch, Program
 
-#: How often samples are taken, at most, until the system stopped no thread meanwhile.
+#: As many times as many samples are taken, at most, until the system stopped no thread meanwhile.
 _TRIES = 5
 
 
@@ -27,11 +27,11 @@ class Sampling:
     Attributes
     ----------
     samples
-        How many times are taken, each the mean of some runs.
+        How many times are taken, each the mean of some runs; fewer of long programs.
     sample_seconds
         Seconds of one sample: long enough that the clock and the start of the lanes do not count.
     tries
-        How often samples are taken, at most, until none was disturbed.
+        As many times as many are taken, at most, until enough were not disturbed.
     """
 
     samples: int = 12

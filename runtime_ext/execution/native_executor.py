@@ -10,6 +10,7 @@ import tvm_ffi
 
 from runtime_ext.execution.executor import Span
 from runtime_ext.native_library import load_native_library
+from tvm_ios.costs.log_lines import DisturbedSamples
 from tvm_ios.program.program import Program, Wait
 
 
@@ -74,8 +75,14 @@ class NativeExecutor:
         return list(self._library["benchmark"](self._handle, number, repeat))
 
     def time(self, samples: int, sample_seconds: float, tries: int) -> list[float]:
-        """Seconds a run, samples that were not disturbed; see ``runtime_ext/native/sampling.h``."""
-        return list(self._library["time_program"](self._handle, samples, sample_seconds, tries))
+        """Seconds a run, of samples; :class:`DisturbedSamples` where other work kept it from lanes.
+
+        See ``runtime_ext/native/sampling.h``.
+        """
+        seconds, disturbed = self._library["time_program"](
+            self._handle, samples, sample_seconds, tries
+        )
+        return DisturbedSamples(seconds) if disturbed else list(seconds)
 
     def profile_launches(self) -> list[list[float]]:
         """For each launch of the only lane its seconds, in several rounds."""

@@ -15,7 +15,7 @@ from runtime_ext.fleet.machine import Machine, Trial
 from runtime_ext.fleet.machine_kind import MachineKind
 from runtime_ext.fleet.pool import Gone, MachinePool
 from runtime_ext.machine.this_machine import host_target, name_of
-from tvm_ios.costs.log import MachineSamples
+from tvm_ios.costs.log_lines import MachineSamples
 from tvm_ios.files.array_files import Array
 from tvm_ios.measuring.device import NO_CONSTANTS, Function
 from tvm_ios.program.program import Program

@@ -1,4 +1,5 @@
 // What Python sees of the executor and of the loader.
+#include <tvm/ffi/container/tuple.h>
 #include <tvm/ffi/tvm_ffi.h>
 
 #include <memory>
@@ -87,9 +88,13 @@ ffi::Array<double> Floats(const Samples& samples) {
   return ffi::Array<double>(samples.begin(), samples.end());
 }
 
-ffi::Array<double> Time(ExecutorRef self, std::int64_t samples, double sample_seconds,
-                        std::int64_t tries) {
-  return Floats(TimeProgram(self->executor.get(), {samples, sample_seconds, tries}));
+ffi::Tuple<ffi::Array<double>, bool> AsTuple(const Sampled& sampled) {
+  return ffi::Tuple<ffi::Array<double>, bool>(Floats(sampled.samples), sampled.disturbed);
+}
+
+ffi::Tuple<ffi::Array<double>, bool> Time(ExecutorRef self, std::int64_t samples,
+                                          double sample_seconds, std::int64_t tries) {
+  return AsTuple(TimeProgram(self->executor.get(), {samples, sample_seconds, tries}));
 }
 
 ffi::Array<ffi::Array<double>> Launches(ExecutorRef self) {
@@ -147,13 +152,11 @@ void Gathered(ffi::String text) { GatherFiles(text); }
 ffi::String Facts() { return MachineFacts(); }
 
 // What only tests ask for.
-ffi::Array<double> Sampled(std::int64_t tries, ffi::Function sample, ffi::Function interruptions) {
-  return Floats(Undisturbed(
-      tries,
-      [&] {
-        const auto samples = sample().cast<ffi::Array<double>>();
-        return Samples(samples.begin(), samples.end());
-      },
+ffi::Tuple<ffi::Array<double>, bool> SampledUndisturbed(std::int64_t samples, std::int64_t tries,
+                                                        ffi::Function sample,
+                                                        ffi::Function interruptions) {
+  return AsTuple(Undisturbed(
+      samples, tries, [&] { return sample().cast<double>(); },
       [&] { return interruptions().cast<std::int64_t>(); }));
 }
 ffi::String Digest(ffi::Bytes bytes, bool portably) {
@@ -198,7 +201,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(close, Close);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(time_program, Time);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile_launches, Launches);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(fill_random, Randomise);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(undisturbed, Sampled);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(undisturbed, SampledUndisturbed);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(open_trial, Opened);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(time_trial, Timed);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile_trial, Profiled);

@@ -11,6 +11,9 @@ namespace tvm_ios {
 namespace {
 
 constexpr double kWarmUpSeconds = 2e-3;
+// A long program needs no more samples than take so long, and these are enough for a median.
+constexpr double kSamplesSeconds = 1.2e-2;
+constexpr std::int64_t kFewestSamples = 5;
 // Rounds of a profile: enough for a median, and no more than take so many seconds.
 constexpr double kRounds = 15, kFewestRounds = 5, kProfileSeconds = 5e-3;
 // No clock is finer.
@@ -18,12 +21,6 @@ constexpr double kShortest = 1e-9;
 
 std::int64_t RunsIn(double seconds, double run_seconds) {
   return std::max<std::int64_t>(1, std::ceil(seconds / std::max(run_seconds, kShortest)));
-}
-
-double Median(Samples samples) {
-  std::sort(samples.begin(), samples.end());
-  const std::size_t middle = samples.size() / 2;
-  return samples.size() % 2 != 0 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
 }
 
 std::int64_t Interruptions() {
@@ -41,24 +38,31 @@ void Fill(const ffi::Tensor& tensor, Draw draw) {
 
 }  // namespace
 
-Samples Undisturbed(std::int64_t tries, const std::function<Samples()>& sample,
+Sampled Undisturbed(std::int64_t samples, std::int64_t tries, const std::function<double()>& sample,
                     const std::function<std::int64_t()>& interruptions) {
-  Samples quietest;
-  for (std::int64_t i = 0; i < tries; ++i) {
+  const auto wanted = static_cast<std::size_t>(samples);
+  Samples undisturbed, all;
+  while (undisturbed.size() < wanted && all.size() < wanted * static_cast<std::size_t>(tries)) {
     const std::int64_t before = interruptions();
-    Samples samples = sample();
-    if (interruptions() == before) return samples;
-    if (quietest.empty() || Median(samples) < Median(quietest)) quietest = std::move(samples);
+    all.push_back(sample());
+    if (interruptions() == before) undisturbed.push_back(all.back());
   }
-  return quietest;
+  if (tries == 1) return {all};
+  if (2 * undisturbed.size() >= wanted) return {undisturbed};
+  std::sort(all.begin(), all.end());
+  all.resize(wanted);
+  return {all, true};
 }
 
-Samples TimeProgram(Executor* executor, const Sampling& sampling) {
+Sampled TimeProgram(Executor* executor, const Sampling& sampling) {
   const double first = executor->Benchmark(1, 1).front();
   const double run = executor->Benchmark(RunsIn(kWarmUpSeconds, first), 1).front();
   const std::int64_t runs = RunsIn(sampling.sample_seconds, run);
+  const double seconds = std::max(run, kShortest) * static_cast<double>(runs);
+  const auto enough = static_cast<std::int64_t>(kSamplesSeconds / seconds);
+  const std::int64_t samples = std::clamp(enough, kFewestSamples, sampling.samples);
   return Undisturbed(
-      sampling.tries, [&] { return executor->Benchmark(runs, sampling.samples); }, Interruptions);
+      samples, sampling.tries, [&] { return executor->Benchmark(runs, 1).front(); }, Interruptions);
 }
 
 std::vector<Samples> ProfileLaunches(Executor* executor) {

@@ -17,24 +17,33 @@ namespace ffi = tvm::ffi;
 using Samples = std::vector<double>;
 
 struct Sampling {
+  // Fewer, but no fewer than five, of programs that take more than a millisecond.
   std::int64_t samples = 12;
   // Of one sample: long enough that the clock and the start of the lanes do not count.
   double sample_seconds = 4e-4;
-  // How often samples are taken, at most, until none was disturbed.
+  // As many times as many samples are taken, at most, until enough were not disturbed.
   std::int64_t tries = 5;
 };
 
+// Samples, and whether other work on the machine disturbed most of them.
+struct Sampled {
+  Samples samples;
+  bool disturbed = false;
+};
+
 // Seconds a run of a program, after runs that warm it up. Throws as Executor::Benchmark.
-Samples TimeProgram(Executor* executor, const Sampling& sampling);
+Sampled TimeProgram(Executor* executor, const Sampling& sampling);
 
 // For each launch of a program of one lane its seconds, in several rounds. Throws as
 // Executor::Profile.
 std::vector<Samples> ProfileLaunches(Executor* executor);
 
-// Samples during which the system stopped no thread of the process, or of a few tries those of the
-// least median. A lane that is stopped makes the others wait, so on a busy machine kernels seem to
-// gain nothing by more lanes. `interruptions` counts how often threads were stopped.
-Samples Undisturbed(std::int64_t tries, const std::function<Samples()>& sample,
+// So many samples during which the system stopped no thread of the process, or half as many, if
+// there are no more among `tries` times as many; else the least of all, which are disturbed. A lane
+// that is stopped makes the others wait, so on a busy machine kernels seem to gain nothing by more
+// lanes. With one try samples are taken as they come. `interruptions` counts how often threads were
+// stopped.
+Sampled Undisturbed(std::int64_t samples, std::int64_t tries, const std::function<double()>& sample,
                     const std::function<std::int64_t()>& interruptions);
 
 // Writes numbers that neither overflow nor become denormal, the same ones in every run and on every

@@ -106,7 +106,7 @@ std::string OpenTrial(const std::string& text) {
 }
 
 std::string TimeTrial(std::int64_t trial, const Sampling& sampling) {
-  return Json(Numbers(TimeProgram(Find(trial).get(), sampling)));
+  return Json(Numbers(TimeProgram(Find(trial).get(), sampling).samples));
 }
 
 std::string ProfileTrial(std::int64_t trial) {

@@ -24,7 +24,8 @@ from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.bundle.contents import BundleError, read_bundle
 from tests.refusals import refused
-from tvm_ios.costs.log import MeasurementLog, read_header
+from tvm_ios.costs.log import MeasurementLog
+from tvm_ios.costs.log_lines import read_header
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.policies.policy import Limits
 from tvm_ios.schedule.schedule import Schedule

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import tvm_ios
-from tvm_ios.costs.log import read_header
+from tvm_ios.costs.log_lines import read_header
 
 MODEL = ("schedule", "two_inputs", "--json", "--lanes", 1, "-r", 2, "-s", 3)
 

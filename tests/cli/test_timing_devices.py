@@ -14,7 +14,7 @@ from tests.cli.command_line import Outcome, tvm_ios, tvm_ios_process
 from tests.device_packages import example, install
 from tests.onnx_sketch import Sketch
 from tvm_ios.cli.options.completion import complete_device
-from tvm_ios.costs.log import read_header
+from tvm_ios.costs.log_lines import read_header
 from tvm_ios.extensions import extensions
 from tvm_ios.measuring.launch_files import read_launches
 from tvm_ios.schedule.schedule import Schedule

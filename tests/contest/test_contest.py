@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
+from tvm_ios.contest import rules as rule_sets
 from tvm_ios.contest.contest import _confirmed
 from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.rounds import Samples, run_in_turn
 from tvm_ios.contest.rules import Rules
-from tvm_ios.contest.verdict import PolicyResult, ratio_of_all
+from tvm_ios.contest.verdict import PolicyResult, faster_in_each, kept_policy, ratio_of_all
 from tvm_ios.progress import silent
 
 
@@ -84,8 +86,8 @@ def test_where_all_are_slow_all_have_the_minimum(clock: Clock) -> None:
 
 def test_a_contest_ends_in_time_but_not_before_the_minimum(clock: Clock) -> None:
     runners = {"one": clock.takes(1 / 64), "other": clock.takes(3 / 64)}
-    # Each run waits for quiet, 15 ms, before it.
-    assert rounds(runners, Rules(rounds=60, seconds=2.0, minimum=6)) == {"one": 22, "other": 22}
+    # Each run waits for quiet, 6 ms, before it.
+    assert rounds(runners, Rules(rounds=60, seconds=2.0, minimum=6)) == {"one": 27, "other": 27}
     assert rounds(runners, Rules(rounds=60, seconds=2.0, minimum=40)) == {"one": 40, "other": 40}
 
 
@@ -113,6 +115,29 @@ def test_a_contest_that_is_decided_ends(ratios: tuple[float, ...], held: int) ->
     kept, _ = _confirmed(results, {}, names, elsewhere, silent)
     assert kept == ("ios" if held == 3 else "sequential")
     assert asked == list(range(held))
+
+
+@pytest.mark.parametrize(("ratio", "least", "most"), [(1.0, 0.0, 0.03), (0.97, 0.97, 1.0)])
+def test_confirmation_is_seldom_wrong(
+    clock: Clock, ratio: float, least: float, most: float
+) -> None:
+    """How often a program is kept that takes a part of the other one's time, both with noise."""
+    noise = random.Random(0)
+
+    def takes(seconds: float) -> Callable[[], float]:
+        return lambda: seconds * (1 + noise.expovariate(1 / 0.02))
+
+    kept, contests_held = 0, 400
+    for _ in range(contests_held):
+        contests: list[Samples] = []
+        while len(contests) < rule_sets.CONFIRMING_PROCESSES and (
+            faster_in_each("best", "sequential", contests)
+        ):
+            runners = {"sequential": takes(1e-3), "best": takes(ratio * 1e-3)}
+            contests.append(run_in_turn(runners, rule_sets.CONFIRMATION))
+        kept += kept_policy("best", contests)[0] == "best"
+    print(f"kept in {kept / contests_held:.1%} of {contests_held} contests")
+    assert least <= kept / contests_held <= most
 
 
 @pytest.mark.parametrize(("tvm", "held"), [(2.0, 0), (1.0, 1), (0.5, 1)])

@@ -15,14 +15,8 @@ from hypothesis import strategies as st
 
 from tests.fast_run import examples
 from tests.refusals import refused
-from tvm_ios.costs.log import (
-    LogError,
-    LogHeader,
-    MeasurementLog,
-    ReadOnlyLog,
-    quietest,
-    read_header,
-)
+from tvm_ios.costs.log import DISTURBED_MEASUREMENTS, MeasurementLog, ReadOnlyLog, quietest
+from tvm_ios.costs.log_lines import DisturbedSamples, LogError, LogHeader, read_header
 
 HEADER = LogHeader(device="a processor, 2 lanes", target="llvm", tvm="0.27")
 
@@ -58,6 +52,24 @@ def test_several_runs_measure_before_a_log_is_believed(path: Path) -> None:
     assert quietest(log.measurements["a"]) == 3.0
     assert not ReadOnlyLog(path, HEADER).wants("a")
     assert ReadOnlyLog(path, HEADER).wants("b")
+
+
+def test_what_was_disturbed_counts_only_while_there_is_nothing_else(path: Path) -> None:
+    """Other work on the machine is as if kernels gained nothing by more lanes."""
+    for measured in range(DISTURBED_MEASUREMENTS):
+        log = MeasurementLog(path, HEADER)
+        assert log.wants("a")
+        log.append("a", DisturbedSamples([2.0]))
+        assert len(log.measurements["a"]) == measured + 1
+        log.end_run()
+    assert not MeasurementLog(path, HEADER).wants("a")
+    assert json.loads(path.read_text().splitlines()[1])["disturbed"]
+    log.append("a", [3.0])
+    log.append("a", DisturbedSamples([1.0]))
+    log.append("a", [4.0])
+    assert log.measurements == MeasurementLog(path, HEADER).measurements == {"a": [(3.0,), (4.0,)]}
+    log.end_run()
+    assert MeasurementLog(path, HEADER).wants("a")
 
 
 def test_a_run_goes_on_where_another_was_cut_short(path: Path) -> None:
@@ -224,7 +236,8 @@ _WRITER = """
 import sys
 import threading
 from pathlib import Path
-from tvm_ios.costs.log import LogHeader, MeasurementLog
+from tvm_ios.costs.log import MeasurementLog
+from tvm_ios.costs.log_lines import LogHeader
 log = MeasurementLog(Path(sys.argv[1]), LogHeader("a processor, 2 lanes", "llvm", "0.27"))
 sys.stdin.readline()
 for number in range(40):

@@ -2,29 +2,39 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tvm_ffi
 
 from runtime_ext.cpu.device import random_buffers
 from runtime_ext.native_library import load_native_library
 from tvm_ios.program.program import Buffer, BufferType, Part, Program, Role
 
 
-def undisturbed(tries: int, samples: list[list[float]], stops: list[int]) -> list[float]:
-    """What is taken of samples between which the system has stopped so many threads in all."""
-    drawn, counts = iter(samples), iter(stops)
-    taken = load_native_library()["undisturbed"](
-        tries, lambda: tvm_ffi.convert(next(drawn)), lambda: next(counts)
+def undisturbed(
+    wanted: int, tries: int, samples: list[float], stopped: str
+) -> tuple[list[float], bool]:
+    """What is taken of samples, ``x`` those during which the system has stopped a thread."""
+    drawn = iter(samples)
+    counts = iter([n for i, s in enumerate(stopped) for n in (i, i + (s == "x"))])
+    taken, disturbed = load_native_library()["undisturbed"](
+        wanted, tries, lambda: next(drawn), lambda: next(counts)
     )
-    return list(taken)
+    return list(taken), disturbed
 
 
 def test_samples_are_taken_again_while_threads_are_stopped() -> None:
-    assert undisturbed(5, [[1.0], [2.0], [3.0], [4.0]], [0, 1, 1, 4, 4, 4]) == [3.0]
+    assert undisturbed(2, 5, [1.0, 2.0, 3.0, 4.0, 5.0], "x.x.") == ([2.0, 4.0], False)
 
 
-def test_on_a_busy_machine_the_best_try_counts() -> None:
-    samples = [[3.0, 9.0, 9.0], [7.0, 2.0, 2.0], [4.0], [5.0], [6.0], [1.0]]
-    assert undisturbed(5, samples, list(range(100))) == [7.0, 2.0, 2.0]
+def test_half_as_many_are_enough_where_no_more_are_to_be_had() -> None:
+    assert undisturbed(2, 2, [1.0, 2.0, 3.0, 4.0], "xx.x") == ([3.0], False)
+
+
+def test_on_a_busy_machine_the_least_count_and_are_disturbed() -> None:
+    samples = [3.0, 9.0, 7.0, 2.0, 4.0, 6.0]
+    assert undisturbed(3, 2, samples, "xxx.xx") == ([2.0, 3.0, 4.0], True)
+
+
+def test_with_one_try_samples_are_taken_as_they_come() -> None:
+    assert undisturbed(3, 1, [3.0, 9.0, 7.0], "xxx") == ([3.0, 9.0, 7.0], False)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -11,7 +11,7 @@ import pytest
 from runtime_ext.deployment.deployment import Deployment
 from tests.cli.command_line import tvm_ios
 from tvm_ios.api import load
-from tvm_ios.costs.log import read_header
+from tvm_ios.costs.log_lines import read_header
 
 MODEL = ("optimize", "two_inputs", "--policy", "sequential", "--json")
 #: Nothing is measured.

@@ -14,7 +14,7 @@ import pytest
 
 from runtime_ext.execution.executable import Executable, load
 from tests.cli.command_line import tvm_ios
-from tvm_ios.costs.log import read_header
+from tvm_ios.costs.log_lines import read_header
 
 MODEL = "two_inputs"
 

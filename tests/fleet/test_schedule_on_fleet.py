@@ -13,7 +13,7 @@ import pytest
 from runtime_ext.fleet import opening
 from tests.cli.command_line import tvm_ios
 from tests.fleet.servers import KEY, running
-from tvm_ios.costs.log import read_header
+from tvm_ios.costs.log_lines import read_header
 
 SCHEDULE = ("schedule", "two_inputs", "--json", "--lanes", 1, "-r", 2, "-s", 3)
 SCHEDULE_LONGER = ("schedule", "inception_block", "--json", "--lanes", 1, "--measure", "full")

@@ -14,7 +14,8 @@ import onnx
 from runtime_ext.execution.executable import load
 from runtime_ext.execution.package import seal
 from tvm_ios.costs.analytic import AnalyticCost
-from tvm_ios.costs.log import MeasurementLog, read_header
+from tvm_ios.costs.log import MeasurementLog
+from tvm_ios.costs.log_lines import read_header
 from tvm_ios.devices.device import load_device
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.graph.merge_rule import mergeable
@@ -129,7 +130,7 @@ def module(sound: Path, room: Path, random: Random) -> None:
 
 def log_file(sound: Path, room: Path, random: Random) -> None:
     """A measurement log, read and appended to."""
-    from tvm_ios.costs.log import LogHeader
+    from tvm_ios.costs.log_lines import LogHeader
 
     path = room / "log.jsonl"
     log = MeasurementLog(path, LogHeader("device", "target", "tvm"))

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.costs.log import LogHeader, MeasurementLog
+from tvm_ios.costs.log import MeasurementLog
+from tvm_ios.costs.log_lines import LogHeader
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.measuring.device import Function
 from tvm_ios.measuring.measured_units import MeasuredUnits

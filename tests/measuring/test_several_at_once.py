@@ -15,7 +15,8 @@ import pytest
 from tests.measuring.sleeping_device import SleepingDevice, timer_of
 from tests.random_dags import graph_of
 from tests.refusals import refused
-from tvm_ios.costs.log import LogHeader, MeasurementLog
+from tvm_ios.costs.log import MeasurementLog
+from tvm_ios.costs.log_lines import LogHeader
 from tvm_ios.errors import UserError
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.measuring.measured_costs import measured_costs

@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from tests.random_dags import graph_of
-from tvm_ios.costs.log import LogHeader, MeasurementLog
+from tvm_ios.costs.log import MeasurementLog
+from tvm_ios.costs.log_lines import LogHeader
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.measuring.measured_costs import measured_costs

@@ -26,7 +26,7 @@ from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
 from tests.refusals import refused
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, outputs_of, run
-from tvm_ios.costs.log import LogError
+from tvm_ios.costs.log_lines import LogError
 from tvm_ios.errors import SearchError
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.policies.policy import Limits

@@ -256,7 +256,8 @@ def log(**changes: str) -> Callable[[], object]:
         import tvm
 
         from runtime_ext.machine.this_machine import device_name, host_target
-        from tvm_ios.costs.log import LogHeader, MeasurementLog
+        from tvm_ios.costs.log import MeasurementLog
+        from tvm_ios.costs.log_lines import LogHeader
 
         header = LogHeader(device_name(2), str(host_target(2)), tvm.__version__)
         path = Path("log.jsonl").absolute()

@@ -114,5 +114,5 @@ def _settle() -> None:
     quiet = 0
     while quiet < 3 and time.perf_counter() < deadline:
         before = time.process_time()
-        time.sleep(5e-3)
-        quiet = quiet + 1 if time.process_time() - before < 5e-4 else 0
+        time.sleep(2e-3)
+        quiet = quiet + 1 if time.process_time() - before < 2e-4 else 0

@@ -65,7 +65,7 @@ SELECTION = Rules(
     margin=WORTHWHILE,
 )
 #: The most promising program beside the sequential one, in each fresh process.
-CONFIRMATION = Rules(rounds=40, seconds=6.0, warm_up=1, margin=0.0)
+CONFIRMATION = Rules(rounds=40, seconds=6.0, warm_up=1, margin=WORTHWHILE)
 #: Ways to serve many requests, of which each sample has several, in each fresh process.
 THROUGHPUT = Rules(rounds=20, seconds=8.0)
 #: In how many fresh processes a program has to be faster.
@@ -73,7 +73,7 @@ CONFIRMING_PROCESSES = 3
 #: What a policy that measures whole programs chooses among; and its choice beside the sequential
 #: program, for of the best of several some luck is a part.
 CHOICE = Rules(rounds=15, seconds=8.0, minimum=5, warm_up=1, margin=WORTHWHILE)
-SECOND_CHOICE = Rules(rounds=30, seconds=8.0, minimum=9, warm_up=1, margin=0.0)
+SECOND_CHOICE = Rules(rounds=30, seconds=8.0, minimum=9, warm_up=1, margin=WORTHWHILE)
 #: Profiled runs of whole programs.
 PROFILE = Rules(rounds=12, seconds=8.0, minimum=5)
 #: A bundle's programs beside peers.

@@ -1,9 +1,7 @@
 """The measurement log: append-only JSON lines that survive a kill and a second writer.
 
-The first line says for what device, target and TVM version the log is; every other line is
-one measurement with its raw samples, or says that a run came to its end. A line is written by one
-append under a lock, so only the last line can ever be incomplete: readers ignore it, the next
-writer removes it.
+A line (see ``log_lines.py``) is written by one append under a lock, so only the last line can ever
+be incomplete: readers ignore it, the next writer removes it.
 """
 
 from __future__ import annotations
@@ -13,83 +11,29 @@ import fcntl
 import json
 import os
 import statistics
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.errors import UserError
+from tvm_ios.costs.log_lines import (
+    END_OF_RUN,
+    LogError,
+    LogHeader,
+    Record,
+    check_header,
+    header_line,
+    measurement_line,
+    parse_line,
+    read_record,
+)
 from tvm_ios.files.atomic import make_folder
-from tvm_ios.files.json_text import JsonError, json_object
 from tvm_ios.files.line_files import cut_unfinished_line
 
 #: So often is a stage measured, once by each run that needs it, before a log is believed.
 MEASUREMENTS = 3
-_FORMAT = "tvm-ios log"
-_VERSION = 1
-_END_OF_RUN = {"run": "ended"}
-
-
-class LogError(UserError):
-    """A log that cannot be used, with one sentence that says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogHeader:
-    """What a log's measurements hold for.
-
-    Attributes
-    ----------
-    device
-        The machine, e.g. a processor's name and the lanes.
-    target
-        The compiler's target.
-    tvm
-        The version of TVM.
-    """
-
-    device: str
-    target: str
-    tvm: str
-
-
-class MachineSamples(list[float]):
-    """Seconds, and which machine took them where a device is several.
-
-    Parameters
-    ----------
-    seconds
-        The samples.
-    machine
-        Its name, which log lines have.
-    """
-
-    def __init__(self, seconds: Iterable[float], machine: str) -> None:
-        super().__init__(seconds)
-        self.machine = machine
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One measurement.
-
-    Attributes
-    ----------
-    key
-        The stage key (or unit key) that it is of.
-    samples
-        Seconds, as they came.
-    label
-        What it is, for people.
-    machine
-        Which machine took it where a device is several.
-    """
-
-    key: str
-    samples: tuple[float, ...]
-    label: str = ""
-    machine: str = ""
+#: So often where other work on the machine disturbs all of them.
+DISTURBED_MEASUREMENTS = 9
 
 
 class MeasurementLog:
@@ -111,8 +55,10 @@ class MeasurementLog:
     def __init__(self, path: Path, header: LogHeader) -> None:
         self.path = path
         self.header = header
-        #: For each key the samples of each measurement, in seconds.
+        #: For each key the samples of each measurement, in seconds: those that other work on the
+        #: machine disturbed only where there are no others.
         self.measurements: dict[str, list[tuple[float, ...]]] = {}
+        self._disturbed: set[str] = set()
         #: What this run need not measure: it did, or one that was cut short did before.
         self._fresh: set[str] = set()
         self._read = 0
@@ -124,9 +70,10 @@ class MeasurementLog:
 
         A run goes on where one was that was cut short. After one that came to its end everything
         is measured again, up to three times: one time that a machine was busy would otherwise
-        count for ever.
+        count for ever. What other work disturbed is measured until it is not, up to nine times.
         """
-        return key not in self._fresh and len(self.measurements.get(key, ())) < MEASUREMENTS
+        most = DISTURBED_MEASUREMENTS if key in self._disturbed else MEASUREMENTS
+        return key not in self._fresh and len(self.measurements.get(key, ())) < most
 
     def reuse(self) -> None:
         """Let what was ever measured do: only what was not is measured in this run."""
@@ -141,7 +88,7 @@ class MeasurementLog:
             As for :meth:`append`.
         """
         if self._fresh:
-            self._append(_END_OF_RUN)
+            self._append(END_OF_RUN)
 
     def append(self, key: str, samples: Sequence[float], label: str = "") -> None:
         """Add one measurement, and take in those that others have added.
@@ -151,7 +98,8 @@ class MeasurementLog:
         key
             The key of the stage or unit.
         samples
-            Seconds, at least one; :class:`MachineSamples` say which machine took them.
+            Seconds, at least one; :class:`MachineSamples` say which machine took them, and
+            :class:`DisturbedSamples` that it was busy with other work.
         label
             For people.
 
@@ -163,10 +111,7 @@ class MeasurementLog:
         OSError
             If it cannot be written.
         """
-        if not samples or not all(0 < s < float("inf") for s in samples):
-            raise LogError(f"the samples of {label or key!r} are not all positive seconds")
-        machine = {"machine": samples.machine} if isinstance(samples, MachineSamples) else {}
-        self._append({"key": key, "samples": list(samples), "label": label, **machine})
+        self._append(measurement_line(key, samples, label))
 
     def _append(self, line: dict[str, Any]) -> None:
         make_folder(self.path.parent)
@@ -174,9 +119,7 @@ class MeasurementLog:
         with os.fdopen(handle, "rb+", buffering=0) as stream, _locked(stream.fileno()):
             cut_unfinished_line(stream.fileno())
             if not os.fstat(stream.fileno()).st_size:
-                _write(
-                    stream.fileno(), {"format": _FORMAT, "version": _VERSION, **asdict(self.header)}
-                )
+                _write(stream.fileno(), header_line(self.header))
             self.refresh()
             _write(stream.fileno(), line)
             os.fdatasync(stream.fileno())
@@ -201,15 +144,24 @@ class MeasurementLog:
         for line in _complete_lines(new):
             where = f"line {self._lines + 1} of the log {self.path}"
             if self._read == 0:
-                _check_header(_parse(line, where), self.header, self.path)
-            elif (data := _parse(line, where)) != _END_OF_RUN:
-                record = _record(data, where)
-                self.measurements.setdefault(record.key, []).append(record.samples)
-                self._fresh.add(record.key)
+                check_header(parse_line(line, where), self.header, self.path)
+            elif (data := parse_line(line, where)) != END_OF_RUN:
+                self._take_in(read_record(data, where))
             elif opening:
                 self._fresh.clear()
             self._read += len(line)
             self._lines += 1
+
+    def _take_in(self, record: Record) -> None:
+        known = self.measurements.setdefault(record.key, [])
+        if record.disturbed and not known:
+            self._disturbed.add(record.key)
+        if not record.disturbed and record.key in self._disturbed:
+            self._disturbed.discard(record.key)
+            known.clear()
+        if record.disturbed == (record.key in self._disturbed):
+            known.append(record.samples)
+        self._fresh.add(record.key)
 
 
 class ReadOnlyLog(MeasurementLog):
@@ -236,61 +188,6 @@ class ReadOnlyLog(MeasurementLog):
 def quietest(measurements: Sequence[Sequence[float]]) -> float:
     """Seconds by several measurements: the least median, because other work only adds time."""
     return min(map(statistics.median, measurements))
-
-
-def read_header(path: Path) -> LogHeader:
-    """The header of a log.
-
-    Raises
-    ------
-    LogError
-        If the file cannot be read or is no log.
-    """
-    try:
-        with path.open("rb") as stream:
-            line = stream.readline()
-    except OSError as error:
-        raise LogError(f"cannot read the log {path}: {error}") from error
-    return _header(_parse(line, f"line 1 of the log {path}"), path)
-
-
-def _header(data: dict[str, Any], path: Path) -> LogHeader:
-    if data.get("format") != _FORMAT:
-        raise LogError(f"{path} is not a measurement log")
-    if data.get("version") != _VERSION:
-        raise LogError(f"the log {path} has version {data.get('version')}, not {_VERSION}")
-    return LogHeader(*(str(data.get(key, "")) for key in ("device", "target", "tvm")))
-
-
-def _check_header(data: dict[str, Any], ours: LogHeader, path: Path) -> None:
-    theirs = _header(data, path)
-    for key, our_value in asdict(ours).items():
-        their_value = getattr(theirs, key)
-        if their_value != our_value:
-            raise LogError(
-                f"the log {path} was made for {key} {their_value!r}, but this is {key} "
-                f"{our_value!r}: give another log file"
-            )
-
-
-def _record(data: dict[str, Any], where: str) -> Record:
-    try:
-        samples = tuple(float(s) for s in data["samples"])
-        if samples and all(0 < s < float("inf") for s in samples):
-            return Record(
-                str(data["key"]), samples, str(data.get("label", "")), str(data.get("machine", ""))
-            )
-    except (KeyError, TypeError, ValueError):
-        pass
-    raise LogError(f"{where} is no measurement, remove it: {str(data)[:60]}")
-
-
-def _parse(line: bytes, where: str) -> dict[str, Any]:
-    try:
-        return json_object(line)
-    except JsonError as error:
-        text = line[:60].decode(errors="replace").rstrip()
-        raise LogError(f"{where} is damaged, remove it: {text!r}") from error
 
 
 def _complete_lines(data: bytes) -> Iterator[bytes]:

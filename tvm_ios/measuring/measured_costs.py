@@ -8,7 +8,8 @@ from functools import partial
 
 from tvm_ios.costs.composed import ComposedCost
 from tvm_ios.costs.costs import Costs, ProgramCosts
-from tvm_ios.costs.log import LogError, MeasurementLog
+from tvm_ios.costs.log import MeasurementLog
+from tvm_ios.costs.log_lines import LogError
 from tvm_ios.costs.recorded import RecordedCost
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.measuring.measured_rtasks import (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.api.deployments.combinations import Recipe
-from tvm_ios.costs.log import read_header
+from tvm_ios.costs.log_lines import read_header
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object, natural
 
