@@ -75,7 +75,7 @@ def measure_networks(
     Parameters
     ----------
     result
-        Where the figures are kept.
+        Where the figures are kept, unless the command line says otherwise.
     description
         Of the command.
     networks
@@ -89,12 +89,15 @@ def measure_networks(
     parser.add_argument("networks", nargs="*", default=networks, help="of the zoo, or files")
     parser.add_argument("--lanes", nargs="+", type=int, default=[1, 2], help="numbers of lanes")
     parser.add_argument("--again", action="store_true", help="measure what the results have")
+    parser.add_argument(
+        "--result", default=result, help="the file of results/ for another machine's figures"
+    )
     given = parser.parse_args()
-    figures = {(row["network"], row["lanes"]): row for row in read_figures(result)}
+    figures = {(row["network"], row["lanes"]): row for row in read_figures(given.result)}
     for network in given.networks:
         for lanes in given.lanes:
             key = Path(network).stem, lanes
             if given.again or key not in figures:
                 figures[key] = {**measure(network, lanes), "network": key[0]}
-                write_result(result, list(figures.values()))
+                write_result(given.result, list(figures.values()))
     show(list(figures.values()))

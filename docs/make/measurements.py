@@ -84,11 +84,11 @@ def _vdevice() -> str:
     return _table(lines)
 
 
-def _winograd() -> str:
+def _winograd(name: str = "winograd") -> str:
     lines: list[tuple[str, ...]] = [
         ("network", "lanes", "units with such a form", "direct", "with them", "ratio", "difference")
     ]
-    for row in _read("winograd")["figures"]:
+    for row in _read(name)["figures"]:
         times = (f"{row[field]:.2f} ms" for field in ("direct_ms", "ms"))
         units = f"{row['with_forms']} of {row['units']}"
         ends = (_interval(row["ratio"]), f"{row['error']:.0e}")
@@ -96,11 +96,11 @@ def _winograd() -> str:
     return _table(lines)
 
 
-def _bfloat16() -> str:
+def _bfloat16(name: str = "bfloat16") -> str:
     times = ("float32", "bfloat16")
     heads = ("network", "lanes", "load", "units rounded", *times, "ratio", "difference")
     lines: list[tuple[str, ...]] = [heads]
-    for row in _read("bfloat16")["figures"]:
+    for row in _read(name)["figures"]:
         begins = (f"`{row['network']}`", str(row["lanes"]), f"{row['load']:.1f}")
         least = (f"{row[f'{precision}_ms']:.2f} ms" for precision in times)
         ends = (_interval(row["ratio"]), f"{row['error']:.0e}")
@@ -161,6 +161,7 @@ def _table(lines: list[tuple[str, ...]]) -> str:
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "measurements.md": {
         "bench": _bench,
+        "bench_intel": partial(_bench, "bench_intel"),
         "bench_avx2": partial(_bench, "bench_avx2"),
         "bench_avx2_batch8": partial(_bench, "bench_avx2_batch8"),
         "kept": _kept,
@@ -169,8 +170,14 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "vdevice": _vdevice,
     },
     "throughput.md": {"throughput": _throughput},
-    "winograd.md": {"winograd": _winograd},
-    "bfloat16.md": {"bfloat16": _bfloat16},
+    "winograd.md": {
+        "winograd": _winograd,
+        "winograd_intel": partial(_winograd, "winograd_intel"),
+    },
+    "bfloat16.md": {
+        "bfloat16": _bfloat16,
+        "bfloat16_intel": partial(_bfloat16, "bfloat16_intel"),
+    },
 }
 
 if __name__ == "__main__":
