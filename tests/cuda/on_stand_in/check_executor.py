@@ -305,9 +305,12 @@ def test_a_wrong_memory_plan_is_seen() -> None:
         memory.write("w", np.full(12, 20))
         executor.run()
         seen: set[tuple[int, int]] = set()
-        for _ in range(30):
+        # On a busy machine the streams may meet only now and then.
+        for _ in range(30 if right else 3000):
             executor.run()
             seen.add((int(memory.read("y")[0]), int(memory.read("z")[0])))
+            if not right and seen != {(12, 22)}:
+                break
         assert (seen == {(12, 22)}) is right
 
 
