@@ -40,8 +40,7 @@ from tvm_ios.files.array_files import Array
 op = relax.op
 FORM = "bfloat16"
 NHWC = ("NHWC", "NHWC")
-#: What this machine's target is for bfloat16, if it has the instruction.
-HOST_WITH_PAIRS = {**AVX512, "mattr": ["+avx512bf16"]}
+AVX512_BF16 = {**AVX512, "mattr": ["+avx512bf16"]}
 #: Products of pairs as a processor with AVX-512 BF16 computes them, on one with AVX2.
 EMULATED = """
 define <8 x float> @multiply_pairs(<8 x float> %sum, <16 x i16> %a, <16 x i16> %b) {
@@ -151,8 +150,8 @@ def check(
     (part,) = run_unit(kernels, unit, layouts, inputs, constants, cuts, shapes)
     # Errors are of the terms, which may cancel.
     terms = float(want(*map(np.abs, (data, weight, *others))).max()) or 1.0
-    assert float(np.abs(got - near).max()) / terms <= 2e-6
-    assert float(np.abs(got - exact).max()) / terms <= 2**-8 + 2e-6, "half a step of both factors"
+    assert float(np.abs(got - near).max()) / terms <= 5e-7
+    assert float(np.abs(got - exact).max()) / terms <= 2**-8 + 5e-7, "half a step of both factors"
     assert got.tobytes() == part.tobytes()
 
 
@@ -238,10 +237,9 @@ def multiplying(
     """A compiler whose kernels multiply pairs: emulated with AVX2, or as this machine does it."""
     level = {"opt-level": 0} if is_fast() else {}
     if request.param == "host":
-        target = host_target(2, bfloat16=True)
-        if not VectorUnit.of(target).bfloat16:
+        if not VectorUnit.of(host_target(2, bfloat16=True)).bfloat16:
             pytest.skip("this machine has no AVX-512 BF16")
-        return KernelCompiler({**HOST_WITH_PAIRS, **level}, 2, tmp_path)
+        return KernelCompiler({**AVX512_BF16, **level}, 2, tmp_path)
     monkeypatch.setitem(bfloat16_contraction.MULTIPLY_PAIRS, 8, EMULATED)
     monkeypatch.setattr(
         VectorUnit, "of", staticmethod(lambda _: VectorUnit(8, 16, pairs=True, bfloat16=True))
@@ -319,7 +317,7 @@ def assembly(target: dict[str, Any], case: Any, layouts: tuple[str, str], folder
         {"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2},
         {"kind": "llvm", "mcpu": "cooperlake", "num-cores": 2},
         {"kind": "llvm", "mcpu": "znver4", "num-cores": 2},
-        HOST_WITH_PAIRS,
+        AVX512_BF16,
     ],
     ids=lambda target: "".join(target.get("mattr", target["mcpu"])),
 )
