@@ -9,8 +9,8 @@ def main() -> None:
     """Run the command that the arguments name."""
     with interrupts.reported():
         # Here, because a signal may come while this takes its half second.
+        from runtime_ext.torch_later import import_torch_later
         from tvm_ios.cli import app
-        from tvm_ios.cli.frame.torch_later import import_torch_later
 
         import_torch_later()
         app(prog_name="tvm-ios")

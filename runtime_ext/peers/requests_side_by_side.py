@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.request_load import serve
 from runtime_ext.execution.session_pool import Request, Result, SessionPool
 from runtime_ext.fresh_process import end_with_parent, report, run_fresh_process
 from runtime_ext.peers.model_files import ModelFiles
 from runtime_ext.peers.peer import Submit
 from runtime_ext.peers.registry import serve_peers
+from runtime_ext.torch_later import import_torch_later
 from tvm_ios.contest.outputs import difference, output_errors
 from tvm_ios.contest.rounds import Samples, run_in_turn
 from tvm_ios.contest.rules import Rules
@@ -151,6 +151,7 @@ def serve_side_by_side(
 
 def _main(parent: int) -> None:
     end_with_parent(parent)
+    import_torch_later()
     task = json.loads(sys.stdin.readline())
     ways = {name: Way(Path(path), workers) for name, (path, workers) in task["ways"].items()}
     peers = task["peers"] and Peers(**{**task["peers"], "onnx": Path(task["peers"]["onnx"])})
@@ -162,6 +163,8 @@ def _main(parent: int) -> None:
 
 
 def _compete(ways: Mapping[str, Way], in_flight: int, rules: Rules, peers: Peers | None) -> Serving:
+    from runtime_ext.execution.executable import Executable, load
+
     with ExitStack() as opened:
         servers: dict[str, Submit] = {}
         requests: list[dict[str, Any]] = []

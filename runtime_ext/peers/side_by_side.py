@@ -23,6 +23,7 @@ from runtime_ext.execution.bound_model import BoundModel
 from runtime_ext.fresh_process import end_with_parent, report, run_fresh_process
 from runtime_ext.peers.model_files import ModelFiles
 from runtime_ext.peers.registry import start_peers
+from runtime_ext.torch_later import import_torch_later
 from tvm_ios.contest.outputs import difference, output_errors
 from tvm_ios.contest.rounds import Samples, run_in_turn
 from tvm_ios.contest.rules import Rules
@@ -133,6 +134,7 @@ def run_side_by_side(runners: SideBySide, progress: Progress = silent) -> Outcom
 
 def _main(parent: int) -> None:
     end_with_parent(parent)
+    import_torch_later()
     runners = SideBySide.from_json(json.loads(sys.stdin.readline()))
     try:
         result = asdict(_compete(runners))

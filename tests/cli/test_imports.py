@@ -6,7 +6,7 @@ from pathlib import Path
 
 _BOTH = """
 import sys
-from tvm_ios.cli.frame.torch_later import import_torch_later
+from runtime_ext.torch_later import import_torch_later
 
 import_torch_later()
 import tvm

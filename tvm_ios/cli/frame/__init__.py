@@ -4,6 +4,5 @@
 - help_pages: examples, panels and what comes next, in ``--help``
 - output: errors in one sentence, JSON alone on stdout, progress on stderr
 - verbose: what the packages log, on stderr
-- torch_later: commands that need no torch do not wait for it
 - command_end: what is released when a command ends
 """

@@ -1,4 +1,4 @@
-"""TVM imports torch, for seconds, to hand over tensors that commands never make."""
+"""TVM imports torch, for seconds, to hand over tensors that programs of ours never make."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def _is_being_imported(package: str) -> bool:
 
 
 def import_torch_later() -> None:
-    """From now on, import torch only for commands that need it: models and peers of torch."""
+    """From now on, import torch only where it is needed: for models and peers of torch."""
     sys.meta_path.insert(0, _NotYet())
