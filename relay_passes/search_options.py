@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
+from runtime_ext.machine.this_machine import BYTES, available_lanes, cache_folder, host_target
+from tvm_ios.contest.tolerance import rounds
 from tvm_ios.measuring.timing_device import TimingDevice
 from tvm_ios.policies.policy import Limits
-from tvm_ios.program.bfloat16 import FORM
 
 if TYPE_CHECKING:
     from runtime_ext.fleet.device import FleetDevice
@@ -66,8 +67,18 @@ class SearchOptions:
     @property
     def resolved_target(self) -> Any:
         """The target, this machine's where none is given."""
+        return self.target_for(())
+
+    def target_for(self, kinds: Iterable[str]) -> Any:
+        """The target for units of some kinds.
+
+        This machine's, where none is given, with the instructions that their products can use.
+        """
         if self.device is not None:
             return {"kind": "cuda", "arch": self.device.arch.replace("compute_", "sm_")}
         if self.fleet is not None:
             return self.fleet.target
-        return self.target or host_target(self.lanes, bfloat16=self.precision == FORM)
+        if self.target:
+            return self.target
+        forms = [self.precision, *([BYTES] if rounds(kinds) else [])]
+        return host_target(self.lanes, forms=forms)

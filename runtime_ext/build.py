@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import tvm
 
 from runtime_ext.execution.built_model import BuiltModel
-from runtime_ext.machine.this_machine import available_lanes, cache_folder
+from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
 from runtime_ext.targets import target_backend
 from tvm_ios.progress import Steps
 
@@ -58,5 +58,8 @@ def build(
     from runtime_ext.unit_build import build_units
 
     lanes = lanes or available_lanes()
-    compiler = compiler or target_backend(target, lanes, cache_folder() / "kernels").compiler
-    return build_units(read_scheduled_module(module, name), compiler, lanes, progress)
+    units = read_scheduled_module(module, name)
+    if compiler is None:
+        target = target or host_target(lanes, forms=set(units.kernels.values()))
+        compiler = target_backend(target, lanes, cache_folder() / "kernels").compiler
+    return build_units(units, compiler, lanes, progress)

@@ -1,7 +1,7 @@
 """Quantised networks: products in integers, beside floats and beside ONNX Runtime's eight bits.
 
 ONNX Runtime's quantiser draws each network of the zoo in the format Q/DQ, weights by channel, with
-ranges of three random inputs. Programs run in turn in one process on one thread each; the
+ranges of three random inputs. Programs run in turn in one process on as many threads each; the
 figures are medians of the ratios of runs that follow one another. ONNX Runtime is measured as it is
 by default, and with its precise kernels (``session.x64quantprecision``): without VNNI the default
 ones add up products in 16 bits, which overflow. *Errors* are to the precise ones, relative to the
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 import tempfile
-import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +31,14 @@ from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from tvm_ios.cli.frame.output import console
 from tvm_ios.contest.pairs import paired_ratio
+from tvm_ios.contest.rounds import run_in_turn
+from tvm_ios.contest.rules import Rules
 from tvm_ios.models.load import load_onnx
 from tvm_ios.onnx.simplify import simplify
 from tvm_ios.policies.sequential import sequential_schedule
 
 NETWORKS = ("squeezenet", "resnet50", "mobilenet_v2", "inception_v3")
-FORM = "int16"
+FORMS = ("int8", "int16")
 
 
 def quantised(network: str, folder: Path) -> onnx.ModelProto:
@@ -61,25 +63,28 @@ def quantised(network: str, folder: Path) -> onnx.ModelProto:
     return onnx.load(folder / "int8.onnx")
 
 
-def session(model: onnx.ModelProto, *, integers: bool) -> Any:
-    """A session of the sequential schedule, with products of integers where there are any."""
+def session(model: onnx.ModelProto, *, integers: bool, lanes: int) -> tuple[Any, dict[str, int]]:
+    """A session of the sequential schedule, and how many units have products of which integers."""
     prepared = prepare(import_onnx(simplify(model)), "quantised")
     schedule = sequential_schedule(prepared.units)
+    named: dict[int, str] = {}
     if integers:
-        units = RelaxUnits(prepared, SearchOptions(lanes=1))
+        units = RelaxUnits(prepared, SearchOptions(lanes=lanes))
         compiler = units.backend.compiler
-        named = [
-            u for u in range(len(prepared.units)) if FORM in compiler.rkernels(units.source((u,)))
-        ]
-        schedule = replace(schedule, kernels=dict.fromkeys(named, FORM))
-    return build(apply_schedule(prepared, schedule), lanes=1).session()
+        for unit in range(len(prepared.units)):
+            forms = compiler.rkernels(units.source((unit,)))
+            named.update((unit, form) for form in reversed(FORMS) if form in forms)
+        schedule = replace(schedule, kernels=named)
+    return build(apply_schedule(prepared, schedule), lanes=lanes).session(), Counter(named.values())
 
 
-def onnx_runtime(model: onnx.ModelProto, inputs: Any, precise: bool) -> Callable[[], Any]:
+def onnx_runtime(
+    model: onnx.ModelProto, inputs: Any, lanes: int, *, precise: bool = False
+) -> Callable[[], Any]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = lanes
     if precise:
         options.add_session_config_entry("session.x64quantprecision", "1")
         level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
@@ -90,10 +95,10 @@ def onnx_runtime(model: onnx.ModelProto, inputs: Any, precise: bool) -> Callable
     return lambda: runner.run(None, inputs)[0]
 
 
-def row_of(network: str, rounds: int) -> dict[str, Any]:
+def row_of(network: str, rounds: int, lanes: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         eight = quantised(network, Path(folder))
-    ours = session(eight, integers=True)
+    ours, forms = session(eight, integers=True, lanes=lanes)
     inputs = ours.random_inputs(0)
 
     def run_of(runner: Any) -> Callable[[], Any]:
@@ -102,19 +107,13 @@ def row_of(network: str, rounds: int) -> dict[str, Any]:
 
     runs = {
         "integers": run_of(ours),
-        "floats": run_of(session(eight, integers=False)),
-        "float network": run_of(session(load_onnx(network), integers=False)),
-        "ONNX Runtime": onnx_runtime(eight, inputs, False),
-        "ONNX Runtime, precise": onnx_runtime(eight, inputs, True),
-        "ONNX Runtime, float network": onnx_runtime(load_onnx(network), inputs, False),
+        "floats": run_of(session(eight, integers=False, lanes=lanes)[0]),
+        "float network": run_of(session(load_onnx(network), integers=False, lanes=lanes)[0]),
+        "ONNX Runtime": onnx_runtime(eight, inputs, lanes),
+        "ONNX Runtime, precise": onnx_runtime(eight, inputs, lanes, precise=True),
+        "ONNX Runtime, float network": onnx_runtime(load_onnx(network), inputs, lanes),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(rounds + 2):
-        for name, run in runs.items():
-            begin = time.perf_counter()
-            run()
-            if turn >= 2:
-                seconds[name].append(time.perf_counter() - begin)
+    seconds = run_in_turn(runs, Rules(rounds=rounds, warm_up=1))
     exact = runs["ONNX Runtime, precise"]()
     largest = float(np.abs(exact).max())
     ratios = {
@@ -124,6 +123,8 @@ def row_of(network: str, rounds: int) -> dict[str, Any]:
     }
     return {
         "network": network,
+        "lanes": lanes,
+        "forms": dict(forms),
         "milliseconds": float(np.median(seconds["integers"])) * 1e3,
         "ratios": {n: [r.median, r.low, r.high] for n, r in ratios.items()},
         "error": float(np.abs(ours.get_output() - exact).max()) / largest,
@@ -137,16 +138,21 @@ def main() -> None:
     )
     parser.add_argument("networks", nargs="*", default=NETWORKS, help="networks of the zoo")
     parser.add_argument("--rounds", type=int, default=31, help="runs of each program")
+    parser.add_argument("--lanes", type=int, default=1, help="threads of each")
     arguments = parser.parse_args()
-    rows = [row_of(network, arguments.rounds) for network in arguments.networks]
+    rows = [row_of(network, arguments.rounds, arguments.lanes) for network in arguments.networks]
     others = list(rows[0]["ratios"])
-    table = Table("network", "ms", *[f"to {name}" for name in others], "error", "ONNX Runtime's")
+    table = Table(
+        "network", "lanes", "ms", *[f"to {name}" for name in others], "error", "ONNX Runtime's"
+    )
     for row in rows:
         ratios = ("{:.2f} ({:.2f} to {:.2f})".format(*row["ratios"][name]) for name in others)
         errors = (f"{row[name]:.1e}" for name in ("error", "default_error"))
-        table.add_row(row["network"], f"{row['milliseconds']:.2f}", *ratios, *errors)
+        table.add_row(
+            row["network"], str(row["lanes"]), f"{row['milliseconds']:.2f}", *ratios, *errors
+        )
     console().print(table)
-    update_result("quantised", rows, "network")
+    update_result("quantised", rows, "network", "lanes")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class RelaxUnits:
         self.prepared = prepared
         self.options = options
         self.backend = target_backend(
-            options.resolved_target,
+            options.target_for(unit.kind for unit in prepared.units.operators),
             options.lanes,
             options.cache / "kernels",
             database=options.database,

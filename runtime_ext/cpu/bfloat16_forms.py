@@ -13,7 +13,7 @@ from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.cpu.winograd_forms import MEMORY_CYCLES
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.by_bfloat16 import Placed, by_bfloat16
-from runtime_ext.units.in_pairs import all_parts
+from runtime_ext.units.in_packs import all_parts
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.plans import form_plan
 from runtime_ext.units.unit import UnitPlan, UnitSource

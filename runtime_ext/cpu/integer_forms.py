@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.kernels.spec import Contraction
+from runtime_ext.machine.this_machine import BYTES
 from runtime_ext.units.by_integers import Placed, by_integers
 from runtime_ext.units.plans import form_plan
 from runtime_ext.units.unit import UnitPlan, UnitSource
 from runtime_ext.units.values import Storage
 
-_NAME = "int16"
+
+def all_integer_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
+    """The forms whose products are of integers, by name; empty for other units and CPUs."""
+    plans = {BYTES: _plan(source, space, 8), "int16": _plan(source, space, 16)}
+    return {name: plan for name, plan in plans.items() if plan is not None}
 
 
-def integer_plans(source: UnitSource, space: VectorSpace) -> Mapping[str, UnitPlan]:
-    """The form whose products are of integers, by its name; empty for other units and CPUs."""
-    if not space.unit.pairs or not source.integers:
-        return {}
+def promising_integer_plans(source: UnitSource, space: VectorSpace) -> Mapping[str, UnitPlan]:
+    """The one of fewest bits: an instruction has more products, and memory less to read."""
+    return dict(list(all_integer_plans(source, space).items())[:1])
+
+
+def _plan(source: UnitSource, space: VectorSpace, bits: Literal[8, 16]) -> UnitPlan | None:
+    has_instruction = space.unit.fours if bits == 8 else space.unit.pairs
+    if not has_instruction or not source.integers:
+        return None
 
     def instead(
         spec: Contraction, order: Sequence[int], storages: list[Storage]
     ) -> Sequence[Placed] | None:
-        return by_integers(spec, order, storages, source.integers, space)
+        return by_integers(spec, order, storages, source.integers, space, bits)
 
-    plan = form_plan(source, space, instead, _NAME)
-    return {} if plan is None else {_NAME: plan}
+    return form_plan(source, space, instead, f"int{bits}")

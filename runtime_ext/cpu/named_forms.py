@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from runtime_ext.cpu.bfloat16_forms import all_bfloat16_plans, promising_bfloat16_plans
-from runtime_ext.cpu.integer_forms import integer_plans
+from runtime_ext.cpu.integer_forms import all_integer_plans, promising_integer_plans
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.cpu.winograd_forms import all_winograd_plans, promising_winograd_plans
 from runtime_ext.units.unit import UnitPlan, UnitSource
@@ -19,7 +19,7 @@ Maker = Callable[[UnitSource, VectorSpace], Mapping[str, UnitPlan]]
 #: fastest, which are compiled and timed.
 _MAKERS: Mapping[str, tuple[Maker, Maker]] = {
     FORM: (all_bfloat16_plans, promising_bfloat16_plans),
-    "int16": (integer_plans, integer_plans),
+    "integers": (all_integer_plans, promising_integer_plans),
     "winograd": (all_winograd_plans, promising_winograd_plans),
 }
 

@@ -25,7 +25,7 @@ Nothing here knows a unit or a device's instructions.
 ``generic.py``
     Any operator that Relax legalises: TVM's own code, with a plain schedule.
 ``integer_contraction.py``
-    Contractions of pairs of 16 bits, whose products one instruction adds up: small integers.
+    Contractions of packs of channels, whose products one instruction adds up: small integers.
 ``interpolator.py``
     What images enlarged by whole factors have at one input pixel, for any device.
 ``library_convolution.py``

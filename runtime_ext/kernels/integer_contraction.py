@@ -1,4 +1,4 @@
-"""Contractions of pairs of 16 bits, whose products one instruction adds up: small integers."""
+"""Contractions of packs of channels, whose products one instruction adds up: small integers."""
 
 from __future__ import annotations
 
@@ -8,23 +8,32 @@ from typing import Literal
 from runtime_ext.kernels.expression import Access, Expr
 from runtime_ext.kernels.spec import Contraction, PhysicalShape
 
+#: What floats become: the nearest ``bfloat16``, whose bits are kept as ``uint16``, or the integers
+#: that they are.
+Narrow = Literal["uint8", "int16", "bfloat16"]
+
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """Images written in 16 bits, their channels an even number.
+    """Images written in 8 or 16 bits, their channels filled up with zeros to whole packs.
 
     Attributes
     ----------
     buffers
         Physical shapes of the float32 image's buffer, and of the result
-        ``[image][row][column][channel]`` in 16 bits.
+        ``[image][row][column][channel]``.
     batch, pixels, channels
-        Extents; ``pixels`` are rows and columns.
+        Extents; ``pixels`` are rows and columns of the result, ``channels`` those of the image.
     data
         The image; ``prologue`` is applied to what is read.
     dtype
-        The type of the result: ``int16`` of floats that are integers, or ``bfloat16``, to the
-        nearest, whose bits are kept as ``uint16``.
+        The type of the result.
+    pads
+        Rows above and columns left of the image; negative ones are not read.
+    source_pixels
+        Rows and columns of the image; where the result has more, it holds zeros.
+    shift
+        What is added to all of these.
     """
 
     buffers: tuple[PhysicalShape, ...]
@@ -33,12 +42,15 @@ class Narrowing:
     channels: int
     data: Access
     prologue: Expr
-    dtype: Literal["int16", "bfloat16"] = "int16"
+    dtype: Narrow
+    pads: tuple[int, int]
+    source_pixels: tuple[int, int]
+    shift: int
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerContraction:
-    """A contraction whose data and weights are integers in 16 bits; sums are int32.
+    """A contraction whose data and weights are integers in 16 or 8 bits; sums are int32.
 
     Attributes
     ----------
@@ -46,9 +58,14 @@ class IntegerContraction:
         What is computed, in pairs of input channels: ``channels`` counts pairs, ``data`` has
         their strides in elements of 16 bits, and a weight is a pair of them, one after another.
         Statements read and write float32; the value that they begin with is the exact sum.
+    starts
+        Which buffer holds, for each output channel of all blocks, the int32 that its sums begin
+        with. Then there are four channels in the place of two, data unsigned in 8 bits, weights
+        signed. None for those in 16 bits, whose sums begin with zero.
     """
 
     contraction: Contraction
+    starts: int | None = None
 
     @property
     def buffers(self) -> tuple[PhysicalShape, ...]:

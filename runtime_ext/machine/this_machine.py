@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import os
 import platform
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime_ext.machine.cpu_features import host_flags
 from tvm_ios.errors import UserError
+from tvm_ios.program.bfloat16 import FORM
 
 if TYPE_CHECKING:
     import tvm
@@ -27,8 +29,17 @@ PROCESSORS = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell", "x86-64-v2"
 #: The level of 64-bit Arm, and what uname calls such machines.
 AARCH64 = "aarch64"
 _UNKNOWN = "unknown processor"
-#: Products of pairs of bfloat16, as LLVM and as Linux calls them.
-_BFLOAT16 = "avx512bf16", "avx512_bf16"
+#: The form of units whose products are of bytes.
+BYTES = "int8"
+#: What processors may have beyond their level, by the form of units whose products it computes: as
+#: LLVM and as Linux call it.
+_BEYOND: dict[str, dict[str, tuple[str, str]]] = {
+    "x86-64-v4": {
+        FORM: ("avx512bf16", "avx512_bf16"),
+        BYTES: ("avx512vnni", "avx512_vnni"),
+    },
+    "x86-64-v3": {BYTES: ("avxvnni", "avx_vnni")},
+}
 
 
 def available_lanes() -> int:
@@ -121,22 +132,35 @@ def level_of(processor: str) -> str:
 
 
 def host_target(
-    lanes: int, level: str | None = None, *, bfloat16: bool = False
+    lanes: int, level: str | None = None, *, forms: Collection[str] = ()
 ) -> tvm.target.Target:
     """A TVM target for this machine, or for an instruction-set level.
 
-    With ``bfloat16``, it has the instructions for it that this machine has beyond its level.
+    Parameters
+    ----------
+    lanes
+        Threads.
+    level
+        One of :data:`LEVELS`, or :data:`AARCH64`; this machine's by default.
+    forms
+        Forms of units for whose products this machine's target has the instructions that the
+        machine has beyond its level.
     """
     import tvm
 
-    products = bfloat16 and level is None and _BFLOAT16[1] in host_flags()
-    level = level or instruction_level()
+    beyond: list[str] = []
+    if level is None:
+        level, flags = instruction_level(), host_flags()
+        instructions = _BEYOND.get(level, {}).items()
+        beyond = [
+            f"+{llvm}" for form, (llvm, linux) in instructions if form in forms and linux in flags
+        ]
     data: dict[str, Any] = {"kind": "llvm", "mcpu": level, "num-cores": lanes}
     if level == AARCH64:
         # Its vector unit is part of any; LLVM calls a processor of which no more is known generic.
         data |= {"mtriple": "aarch64-linux-gnu", "mcpu": "generic", "mattr": ["+neon"]}
-    elif products and level == "x86-64-v4":
-        data["mattr"] = [f"+{_BFLOAT16[0]}"]
+    elif beyond:
+        data["mattr"] = beyond
     return tvm.target.Target(data)
 
 

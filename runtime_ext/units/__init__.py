@@ -5,7 +5,7 @@
 ``by_bfloat16.py``
     Contractions with weights in bfloat16: which these are, and the kernels that compute one.
 ``by_integers.py``
-    Contractions of integers: which these are, and the two kernels that compute one.
+    Contractions of integers in 8 or 16 bits: which these are, and the two kernels of one.
 ``by_library.py``
     Convolutions that a kernel library computes: which these are, and what is left to do after.
 ``by_winograd.py``
@@ -18,8 +18,8 @@
     From a kernel under construction to its description: the code is written from that alone.
 ``handing.py``
     What a kernel hands to another one that alone reads it, and kernels with others' buffers.
-``in_pairs.py``
-    Contractions of pairs of input channels: weights packed in pairs, data written in 16 bits.
+``in_packs.py``
+    Contractions of packs of input channels: weights packed so, data written in few bits before.
 ``in_place.py``
     Which tensors lie in others, so that concatenations need not be computed.
 ``integers.py``

@@ -9,7 +9,7 @@ from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.integer_contraction import Narrowing
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.units.in_pairs import all_parts, in_pairs, pack_pairs
+from runtime_ext.units.in_packs import BFLOAT16, all_parts, in_packs, pack_weights
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.values import Storage
 
@@ -56,11 +56,11 @@ def by_bfloat16(
     if not fits(spec, weight):
         return None
     if multiplies and (spec.groups == 1 or spec.channels % 2 == 0):
-        first, (pairs, places) = in_pairs(spec, order, storages, cutter, "bfloat16")
+        first, (pairs, places) = in_packs(spec, order, storages, cutter, BFLOAT16)
         return [first, (Bfloat16Contraction(pairs, rounded=True), places)]
     whole = merge_rows(spec)
     whole = replace(whole, parts=all_parts(whole))
     whole = replace(whole, blocking=cutter.blocking(whole))
-    pack_pairs(weight, whole.parts, cutter.width(whole.blocking), "bfloat16")
+    pack_weights(weight, whole.parts, cutter.width(whole.blocking), BFLOAT16)
     whole = replace(whole, buffers=tuple(storages[place].shape for place in order))
     return [(Bfloat16Contraction(whole, rounded=False), tuple(order))]

@@ -1,22 +1,27 @@
-"""Contractions of integers: which these are, and the two kernels that compute one."""
+"""Contractions of integers in 8 or 16 bits: which these are, and the two kernels of one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
+from typing import Literal
 
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.expression import ACC, Expr
 from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.units.in_pairs import in_pairs
+from runtime_ext.units.in_packs import INT8, INT16, in_packs
 from runtime_ext.units.integers import RULES, Bounds
 from runtime_ext.units.values import Storage
+from tvm_ios.program.constant_transform import channel_sums
 
 #: A kernel, and the storages that its buffers are.
 Placed = tuple[IntegerKernel, tuple[int, ...]]
 #: The largest factor that 16 bits hold, and the largest sum that 32 bits do, without their signs.
 _FACTOR, _SUM = 32767, 2**31 - 1
+#: The largest number that 8 bits hold, without a sign and with one.
+_UNSIGNED, _SIGNED = 255, 127
 
 
 def by_integers(
@@ -25,6 +30,7 @@ def by_integers(
     storages: list[Storage],
     bounds: Sequence[Bounds | None],
     cutter: Cutter,
+    bits: Literal[8, 16],
 ) -> list[Placed] | None:
     """A contraction as a kernel that narrows its data and one that multiplies integers.
 
@@ -39,7 +45,10 @@ def by_integers(
     bounds
         For each parameter of the unit the integers that it holds.
     cutter
-        Cuts the contraction of pairs of channels.
+        Cuts the contraction of packs of channels.
+    bits
+        Of data and weights. Those of 8 are shifted to be unsigned: from the sums of
+        ``(x + shift) * w`` are taken those of ``shift * w``, with which they begin.
 
     Returns
     -------
@@ -47,27 +56,47 @@ def by_integers(
         None if data or weights are not known to be integers that are small enough.
     """
     source, weight = storages[order[spec.data.buffer]], storages[order[spec.weight]]
-    if not _fits(spec, source, weight, bounds):
+    factors = _factors(spec, source, weight, bounds)
+    if factors is None:
         return None
-    first, (pairs, places) = in_pairs(spec, order, storages, cutter, "int16")
-    return [first, (IntegerContraction(pairs), places)]
+    if bits == 16:
+        if spec.groups > 1 and spec.channels % INT16.channels:
+            return None
+        first, (pairs, places) = in_packs(spec, order, storages, cutter, INT16)
+        return [first, (IntegerContraction(pairs), places)]
+    (low, high), (least, most) = factors
+    # Zeros around an image are data, too.
+    shift = -int(min(low, 0))
+    if max(high, 0) + shift > _UNSIGNED or least < -_SIGNED - 1 or most > _SIGNED:
+        return None
+    if spec.groups > 1 and spec.channels % INT8.channels:
+        return None
+    shape = weight.shape
+    first, (fours, places) = in_packs(spec, order, storages, cutter, INT8, shift)
+    sums = channel_sums(shape, -shift, fours.parts, cutter.width(fours.blocking))
+    starts = Storage("constant", weight.number, sums.shape(shape), "int32", transform=sums)
+    storages.append(starts)
+    fours = replace(fours, buffers=(*fours.buffers, starts.shape))
+    return [first, (IntegerContraction(fours, len(places)), (*places, len(storages) - 1))]
 
 
-def _fits(
+def _factors(
     spec: Contraction, source: Storage, weight: Storage, bounds: Sequence[Bounds | None]
-) -> bool:
+) -> tuple[Bounds, Bounds] | None:
+    """The integers that data and weights are; None if they are not, or not small enough."""
     if not bounds or source.role != "input" or weight.role != "constant":
-        return False
-    if weight.transform.steps or (spec.groups > 1 and spec.channels % 2):
-        return False
+        return None
+    if weight.transform.steps:
+        return None
     data = bounds[source.number]
     values = None if data is None else _after(spec.prologue, data)
     factors = bounds[weight.number]
     if values is None or factors is None:
-        return False
+        return None
     largest = [max(map(abs, pair)) for pair in (values, factors)]
     terms = spec.channels * prod(spec.window.kernel)
-    return max(largest) <= _FACTOR and prod(largest) * terms <= _SUM
+    fits = max(largest) <= _FACTOR and prod(largest) * terms <= _SUM
+    return (values, factors) if fits else None
 
 
 def _after(expr: Expr, value: Bounds) -> Bounds | None:

@@ -237,7 +237,7 @@ def multiplying(
     """A compiler whose kernels multiply pairs: emulated with AVX2, or as this machine does it."""
     level = {"opt-level": 0} if is_fast() else {}
     if request.param == "host":
-        if not VectorUnit.of(host_target(2, bfloat16=True)).bfloat16:
+        if not VectorUnit.of(host_target(2, forms=[FORM])).bfloat16:
             pytest.skip("this machine has no AVX-512 BF16")
         return KernelCompiler({**AVX512_BF16, **level}, 2, tmp_path)
     monkeypatch.setitem(bfloat16_contraction.MULTIPLY_PAIRS, 8, EMULATED)
@@ -387,13 +387,13 @@ def test_this_machines_target_has_the_instructions_if_asked(
 
     flags = this_machine.LEVELS["x86-64-v4"] | this_machine.LEVELS["x86-64-v3"]
     monkeypatch.setattr(this_machine, "host_flags", lambda: flags | {"avx512_bf16"})
-    with_products = this_machine.host_target(2, bfloat16=True)
+    with_products = this_machine.host_target(2, forms=[FORM])
     assert VectorUnit.of(with_products).bfloat16
     assert not VectorUnit.of(this_machine.host_target(2)).bfloat16
     # An architecture that is named is no more than that.
-    assert not VectorUnit.of(this_machine.host_target(2, "x86-64-v4", bfloat16=True)).bfloat16
+    assert not VectorUnit.of(this_machine.host_target(2, "x86-64-v4", forms=[FORM])).bfloat16
     monkeypatch.setattr(this_machine, "host_flags", lambda: flags)
-    assert not VectorUnit.of(this_machine.host_target(2, bfloat16=True)).bfloat16
+    assert not VectorUnit.of(this_machine.host_target(2, forms=[FORM])).bfloat16
     assert replace(VectorUnit.of(with_products), bfloat16=False) == VectorUnit.of(
         tvm.target.Target(AVX512)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,27 @@ import pytest
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.cpu.kernels import integer_contraction
+from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.integer_contraction import IntegerContraction
+from runtime_ext.machine.this_machine import BYTES, host_target
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.unit import UnitSource
-from tests.kernels.kernel_harness import AVX512, compiler, make_unit, reference, run_unit, shape_of
+from tests.fast_run import is_fast
+from tests.kernels.kernel_harness import (
+    AVX2,
+    AVX512,
+    compiler,
+    make_unit,
+    reference,
+    run_unit,
+    shape_of,
+)
 
 op = relax.op
-BYTES: Bounds = (-255.0, 255.0)
+#: A byte without another one.
+DIFFERENCES: Bounds = (-255.0, 255.0)
 WEIGHTS: Bounds = (-127.0, 127.0)
 NHWC = ("NHWC", "NHWC")
 
@@ -48,11 +63,12 @@ def check(
     folder: str,
     function: Any,
     layouts: Any = NHWC,
-    bounds: tuple[Bounds | None, ...] = (BYTES, WEIGHTS),
-    target: str = "host",
+    bounds: tuple[Bounds | None, ...] = (DIFFERENCES, WEIGHTS),
+    target: str | KernelCompiler = "host",
+    form: str = "int16",
 ) -> None:
     """The form has the default's results in float64, and the same bits in random partitions."""
-    kernels: KernelCompiler = compiler(folder, target)
+    kernels = target if isinstance(target, KernelCompiler) else compiler(folder, target)
     source = source_of(function, layouts, bounds)
     rng = np.random.default_rng(0)
     arguments = []
@@ -65,7 +81,7 @@ def check(
     inputs, constants = arguments[:count], arguments[count:]
     want = reference(function, arguments)
     shapes = [wish.shape for wish in want]
-    unit = kernels.compile_rkernels({"u": source}, only={"u": "int16"})["u"]["int16"]
+    unit = kernels.compile_rkernels({"u": source}, only={"u": form})["u"][form]
     assert unit.forms[:2] == ("narrowing", "integercontraction")
 
     def cuts(tiles: int) -> list[int]:
@@ -129,7 +145,7 @@ def test_a_sum_with_what_is_read(folder: str) -> None:
     "bounds",
     [
         (None, WEIGHTS),
-        (BYTES, None),
+        (DIFFERENCES, None),
         # More than 16 bits, and sums of more than 32.
         ((0.0, 65535.0), WEIGHTS),
         ((-32767.0, 32767.0), (-32767.0, 32767.0)),
@@ -144,8 +160,130 @@ def test_what_is_not_known_to_be_small_integers_has_no_such_form(
 
 
 def test_depthwise_convolutions_have_no_such_form(folder: str) -> None:
-    source = source_of(conv((1, 16, 9, 11), 16, groups=16), NHWC, (BYTES, WEIGHTS))
+    source = source_of(conv((1, 16, 9, 11), 16, groups=16), NHWC, (DIFFERENCES, WEIGHTS))
     assert "int16" not in compiler(folder).rkernels(source)
+
+
+#: The sums that ``vpdpbusd`` makes, in instructions that any machine has.
+EMULATED = (
+    """
+define <8 x i32> @multiply_fours(<8 x i32> %sum, <8 x i32> %a, <8 x i32> %b) {
+  %u = bitcast <8 x i32> %a to <32 x i8>
+  %s = bitcast <8 x i32> %b to <32 x i8>
+  %x = zext <32 x i8> %u to <32 x i32>
+  %y = sext <32 x i8> %s to <32 x i32>
+  %p = mul <32 x i32> %x, %y
+"""
+    + "\n".join(
+        f"  %p{i} = shufflevector <32 x i32> %p, <32 x i32> poison, <8 x i32> <"
+        + ", ".join(f"i32 {4 * lane + i}" for lane in range(8))
+        + f">\n  %t{i} = add <8 x i32> {'%sum' if i == 0 else f'%t{i - 1}'}, %p{i}"
+        for i in range(4)
+    )
+    + """
+  ret <8 x i32> %t3
+}
+"""
+)
+
+
+@pytest.fixture(params=["emulated", "host"])
+def multiplying(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> KernelCompiler:
+    """A compiler whose kernels multiply bytes: emulated with AVX2, or as this machine does it."""
+    level = {"opt-level": 0} if is_fast() else {}
+    if request.param == "host":
+        target = host_target(2, forms=[BYTES])
+        if not VectorUnit.of(target).fours:
+            pytest.skip("this machine has no VNNI")
+        return KernelCompiler({**target.export(), **level}, 2, tmp_path)
+    monkeypatch.setitem(integer_contraction.MULTIPLY_FOURS, 8, EMULATED)
+    monkeypatch.setattr(
+        VectorUnit, "of", staticmethod(lambda _: VectorUnit(8, 16, pairs=True, fours=True))
+    )
+    return KernelCompiler({**AVX2, **level}, 2, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    # Unsigned, signed, between zero points, of one sign.
+    [(0.0, 255.0), (-128.0, 127.0), (-250.0, 5.0), (-60.0, -3.0), (7.0, 255.0)],
+)
+def test_bytes_are_shifted(multiplying: KernelCompiler, data: Bounds) -> None:
+    """Of all bytes, and of zeros around the image."""
+    bounds = (data, (-128.0, 127.0))
+    check("", conv((1, 16, 9, 11), 24, pad=1), bounds=bounds, target=multiplying, form=BYTES)
+
+
+@pytest.mark.parametrize(
+    ("data", "out", "options"),
+    [
+        ((2, 7, 6, 5), 13, {"kernel": 1}),
+        # Borders of several pixels, on the right fewer than there are; channels that fill no pack.
+        ((1, 3, 13, 12), 8, {"kernel": 7, "stride": 2, "pad": 3}),
+        ((1, 5, 8, 8), 20, {"kernel": 2, "stride": 3, "pad": 1}),
+        ((1, 16, 8, 8), 12, {"groups": 2, "pad": 1}),
+        ((1, 64, 1, 1), 40, {"kernel": 1}),
+        ((2, 40, 4, 4), 70, {"pad": 1}),
+    ],
+)
+def test_other_convolutions_of_bytes(
+    multiplying: KernelCompiler, data: Any, out: int, options: Any
+) -> None:
+    bounds = ((-128.0, 127.0), WEIGHTS)
+    check("", conv(data, out, **options), bounds=bounds, target=multiplying, form=BYTES)
+
+
+def test_other_units_of_bytes(multiplying: KernelCompiler) -> None:
+    """Images as the model has them, products, what is activated first, a residual sum."""
+
+    def dense(emit: Any, x: Any, weight: Any, scale: Any) -> Any:
+        return op.multiply(emit(op.matmul(x, weight)), scale)
+
+    def shifted(emit: Any, x: Any, weight: Any) -> Any:
+        less = emit(op.subtract(x, relax.const(100.0, "float32")))
+        return op.nn.conv2d(emit(op.nn.relu(less)), weight, padding=1)
+
+    def added(emit: Any, x: Any, weight: Any) -> Any:
+        return op.add(emit(op.nn.conv2d(x, weight, padding=1)), x)
+
+    bounds, flat = ((-128.0, 127.0), WEIGHTS), ("", "")
+    for function, layouts, known in (
+        (conv((1, 6, 8, 8), 12, pad=1), flat, bounds),
+        (make_unit([(5, 33)], [(33, 20), (20,)], dense), flat, bounds),
+        (make_unit([(1, 8, 10, 10)], [(6, 8, 3, 3)], shifted), NHWC, ((0.0, 355.0), WEIGHTS)),
+        (make_unit([(1, 12, 7, 7)], [(12, 12, 3, 3)], added), NHWC, bounds),
+    ):
+        check("", function, layouts, known, target=multiplying, form=BYTES)
+
+
+@pytest.mark.parametrize(
+    ("data", "weights", "groups"),
+    [
+        # Too many numbers, with the zeros around them; too large weights; packs of two groups.
+        (DIFFERENCES, WEIGHTS, 1),
+        ((1.0, 256.0), WEIGHTS, 1),
+        ((-300.0, -100.0), WEIGHTS, 1),
+        ((0.0, 255.0), (-128.0, 128.0), 1),
+        ((0.0, 255.0), WEIGHTS, 8),
+    ],
+)
+def test_what_does_not_fit_bytes_takes_16_bits(
+    multiplying: KernelCompiler, data: Bounds, weights: Bounds, groups: int
+) -> None:
+    source = source_of(conv((1, 16, 9, 11), 24, pad=1, groups=groups), NHWC, (data, weights))
+    assert [f.name for f in multiplying.compile_forms({"u": source})["u"]][:1] == ["int16"]
+    assert BYTES not in multiplying.rkernels(source)
+
+
+def test_bytes_are_timed_in_the_place_of_16_bits(multiplying: KernelCompiler) -> None:
+    source = source_of(conv((1, 16, 9, 11), 24, pad=1), NHWC, ((0.0, 255.0), WEIGHTS))
+    names = [form.name for form in multiplying.compile_forms({"u": source})["u"]]
+    assert BYTES in names
+    assert "int16" not in names
+    # A schedule may name either.
+    assert {BYTES, "int16"} <= set(multiplying.rkernels(source))
 
 
 @pytest.mark.parametrize(
@@ -154,16 +292,37 @@ def test_depthwise_convolutions_have_no_such_form(folder: str) -> None:
         ({"mcpu": "x86-64-v4"}, "int16", "zmm"),
         # What has VNNI multiplies and adds up at once.
         ({"mcpu": "x86-64-v4", "mattr": ["+avx512vnni"]}, "int16", "vpdpwssd"),
+        ({"mcpu": "x86-64-v4", "mattr": ["+avx512vnni"]}, "int8", "vpdpbusd"),
+        ({"mcpu": "x86-64-v3", "mattr": ["+avxvnni"]}, "int8", "vpdpbusd"),
     ],
 )
-def test_avx512(tmp_path: Any, options: Any, name: str, instruction: str) -> None:
-    from runtime_ext.cpu.kernels.build import build_kernel
-    from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-
+def test_instructions(tmp_path: Path, options: Any, name: str, instruction: str) -> None:
+    """Few machines have them: what is compiled for them is looked at on any."""
     kernels = KernelCompiler({**AVX512, **options}, 2, tmp_path)
-    source = source_of(conv((1, 16, 9, 11), 32, pad=1), NHWC, (BYTES, WEIGHTS))
+    source = source_of(conv((1, 16, 9, 11), 32, pad=1), NHWC, ((0.0, 255.0), WEIGHTS))
     unit = kernels.compile_rkernels({"u": source}, only={"u": name})["u"][name]
     spec = kernels.workload(unit.code.calls[1].symbol)
     assert isinstance(spec, IntegerContraction)
     _, module = build_kernel(spec, "k", kernels.target, VectorUnit.of(kernels.target))
-    assert instruction in module.inspect_source("asm")
+    code = module.inspect_source("asm")
+    assert instruction in code
+    assert "multiply_fours" not in code, "it is written out"
+
+
+def test_this_machines_target_has_the_instructions_if_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from runtime_ext.machine import this_machine
+
+    levels = this_machine.LEVELS
+    for level, flag in (("x86-64-v3", "avx_vnni"), ("x86-64-v4", "avx512_vnni")):
+        flags = levels["x86-64-v3"] | levels[level]
+        monkeypatch.setattr(
+            this_machine, "host_flags", lambda flags=flags, flag=flag: flags | {flag}
+        )
+        assert VectorUnit.of(host_target(2, forms=[BYTES])).fours
+        assert not VectorUnit.of(host_target(2)).fours
+        # An architecture that is named is no more than that.
+        assert not VectorUnit.of(host_target(2, level, forms=[BYTES])).fours
+        monkeypatch.setattr(this_machine, "host_flags", lambda flags=flags: flags)
+        assert not VectorUnit.of(host_target(2, forms=[BYTES])).fours

@@ -18,7 +18,7 @@ from tvm_ios.program.bfloat16 import (
     require_precision,
     rounded_units,
 )
-from tvm_ios.program.constant_transform import ParamTransform, packing_pairs
+from tvm_ios.program.constant_transform import ParamTransform, packing_channels
 
 
 def floats(*bits: int) -> np.ndarray:
@@ -81,7 +81,7 @@ def test_pairs_lie_next_to_each_other(
 ) -> None:
     shape = (sum(parts), channels, *kernel)
     weight = np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
-    pack = packing_pairs(shape, parts, block)
+    pack = packing_channels(shape, parts, block, 2)
     packed = pack.apply(weight)
     assert packed.shape == pack.shape(shape)
     assert packed.shape == (
@@ -104,12 +104,12 @@ def test_pairs_lie_next_to_each_other(
 def test_a_matrix_is_packed_as_the_convolution_of_a_pixel() -> None:
     weight = np.arange(15, dtype=np.float32).reshape(5, 3)
     as_window = np.ascontiguousarray(weight.T)[:, :, None, None]
-    pack, other = packing_pairs((5, 3), [3], 4), packing_pairs((3, 5, 1, 1), [3], 4)
+    pack, other = (packing_channels(shape, [3], 4, 2) for shape in ((5, 3), (3, 5, 1, 1)))
     assert np.array_equal(pack.apply(weight), other.apply(as_window))
 
 
 def test_the_steps_are_plain_data() -> None:
-    transform = ParamTransform((*packing_pairs((3, 5), [5], 4).steps, ("bfloat16",)))
+    transform = ParamTransform((*packing_channels((3, 5), [5], 4, 2).steps, ("bfloat16",)))
     assert ParamTransform.from_json(transform.to_json()) == transform
     assert transform.shape((3, 5)) == (2, 1, 1, 2, 4, 2)
     assert transform.apply(np.ones((3, 5), np.float32)).dtype == np.uint16

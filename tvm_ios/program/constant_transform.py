@@ -24,6 +24,7 @@ class ParamTransform:
     steps
         ``("reshape", extents)``, ``("transpose", axes)``, ``("pad_parts", counts, multiple)``
         (cut the first axis into parts of these counts and pad each with zeros to a multiple),
+        ``("sums", factor)`` (of all numbers along the first axis, times the factor),
         ``("phases", strides, pads)``, see :func:`phase_taps`, ``("winograd", outputs)``, see
         :func:`tvm_ios.program.winograd.transformed_weights`, ``("astype", name)``, or
         ``("bfloat16",)``, see
@@ -42,6 +43,8 @@ class ParamTransform:
                     array = array.transpose(axes)
                 case ("pad_parts", counts, multiple):
                     array = _pad_parts(array, counts, multiple)
+                case ("sums", factor):
+                    array = array.reshape(len(array), -1).sum(axis=1, dtype=np.float64) * factor
                 case ("phases", strides, pads):
                     array = _phases(array, strides, pads)
                 case ("winograd", outputs):
@@ -63,6 +66,8 @@ class ParamTransform:
                     result = tuple(extents)
                 case ("transpose", axes):
                     result = tuple(map(result.__getitem__, axes))
+                case ("sums", _):
+                    result = result[:1]
                 case ("phases", strides, pads):
                     taps = [phase_taps(*a) for a in zip(result[2:], strides, pads, strict=True)]
                     extents = (last - first + 1 for first, last in taps)
@@ -118,31 +123,47 @@ def packing(shape: Sequence[int], parts: Sequence[int], block: int) -> ParamTran
     return ParamTransform(tuple(steps))
 
 
-def packing_pairs(shape: Sequence[int], parts: Sequence[int], block: int) -> ParamTransform:
-    """As :func:`packing`, but with pairs of input channels next to each other.
+def packing_channels(
+    shape: Sequence[int], parts: Sequence[int], block: int, count: int
+) -> ParamTransform:
+    """As :func:`packing`, but with packs of so many input channels next to each other.
 
     Returns
     -------
     ParamTransform
-        The change to ``(blocks, H, W, pairs, block, 2)``; of an odd number of input channels the
-        last pair's second one is zero.
+        The change to ``(blocks, H, W, packs, block, count)``; what fills the last pack is zero.
     """
     steps: list[tuple[Any, ...]] = []
     shape = tuple(shape)
     if len(shape) == 2:
         shape = (shape[1], shape[0], 1, 1)
         steps += [("transpose", (1, 0)), ("reshape", shape)]
-    if shape[1] % 2:
+    if filling := -shape[1] % count:
         swap = ("transpose", (1, 0, 2, 3))
-        steps += [swap, ("pad_parts", (shape[1],), 2), swap]
-        shape = (shape[0], shape[1] + 1, *shape[2:])
+        steps += [swap, ("pad_parts", (shape[1],), count), swap]
+        shape = (shape[0], shape[1] + filling, *shape[2:])
     pack = packing(shape, parts, block)
     blocks, rows, columns, channels, _ = pack.shape(shape)
     steps += [
         *pack.steps,
-        ("reshape", (blocks, rows, columns, channels // 2, 2, block)),
+        ("reshape", (blocks, rows, columns, channels // count, count, block)),
         ("transpose", (0, 1, 2, 3, 5, 4)),
     ]
+    return ParamTransform(tuple(steps))
+
+
+def channel_sums(
+    shape: Sequence[int], factor: int, parts: Sequence[int], block: int
+) -> ParamTransform:
+    """From weights as of :func:`packing` to sums of each output channel's, times a factor.
+
+    Returns
+    -------
+    ParamTransform
+        The change to ``(blocks * block,)`` in int32.
+    """
+    steps: list[tuple[Any, ...]] = [("transpose", (1, 0))] if len(shape) == 2 else []
+    steps += [("sums", factor), ("pad_parts", tuple(parts), block), ("astype", "int32")]
     return ParamTransform(tuple(steps))
 
 

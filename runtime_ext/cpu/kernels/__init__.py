@@ -13,7 +13,7 @@
 ``contraction.py``
     Convolutions and matrix products: a register tile of pixels by channels, inputs broadcast.
 ``integer_contraction.py``
-    Contractions of integers on x86: a register tile as of floats, two products an instruction.
+    Contractions of integers on x86: a register tile as of floats, more products an instruction.
 ``interleave.py``
     Interleave groups of channels in registers: vectors in, shuffled vectors out.
 ``interpolation.py``

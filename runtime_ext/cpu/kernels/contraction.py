@@ -153,9 +153,11 @@ class ContractionWriter:
             with self.code.loop("ky", begin, end) as ky:
                 self._kernel_row(place, x0, run, ky, accumulators)
 
-        self._store(place, x0, run, self.accumulated(run, accumulate))
+        self._store(place, x0, run, self.accumulated(place.block, run, accumulate))
 
-    def accumulated(self, run: TileRun, accumulate: Callable[[list[Any]], None]) -> list[Any]:
+    def accumulated(
+        self, _block: Index, run: TileRun, accumulate: Callable[[list[Any]], None]
+    ) -> list[Any]:
         """The sums of a register tile in float32, of which ``accumulate`` is given zeros."""
         code, lanes = self.code, self.unit.lanes
         sums = code.accumulators(run.pixels * self.spec.blocking.vectors, lanes)

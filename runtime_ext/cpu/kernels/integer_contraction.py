@@ -1,8 +1,8 @@
-"""Contractions of integers on x86: a register tile as of floats, two products an instruction."""
+"""Contractions of integers on x86: a register tile as of floats, more products an instruction."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tvm import tirx
@@ -12,8 +12,9 @@ from runtime_ext.cpu.kernels.contraction import ContractionWriter, TilePlan, pla
 from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.code import Index, broadcast, load
+from runtime_ext.kernels.code import Index, broadcast, constant, load
 from runtime_ext.kernels.integer_contraction import IntegerContraction, Narrowing
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import activate, element_offset
 
 #: Elements of a tile of a narrowing.
@@ -25,61 +26,116 @@ _MULTIPLY_ADD: Mapping[int, str] = {
     8: "llvm.x86.avx2.pmadd.wd",
     16: "llvm.x86.avx512.pmaddw.d.512",
 }
+#: What adds four products of unsigned and signed bytes to sums, by their number. The instruction's
+#: types differ between versions of LLVM, which reads the older ones as well.
+MULTIPLY_FOURS: dict[int, str] = {
+    lanes: """
+declare VECTOR @llvm.x86.avx512.vpdpbusd.BITS(VECTOR, VECTOR, VECTOR)
+define VECTOR @multiply_fours(VECTOR %sum, VECTOR %a, VECTOR %b) {
+  %r = call VECTOR @llvm.x86.avx512.vpdpbusd.BITS(VECTOR %sum, VECTOR %a, VECTOR %b)
+  ret VECTOR %r
+}
+""".replace("VECTOR", f"<{lanes} x i32>").replace("BITS", str(32 * lanes))
+    for lanes in (8, 16)
+}
 
 
 def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc that writes floats in 16 bits, and its number of tiles."""
+    """The PrimFunc that writes floats in 8 or 16 bits, and its number of tiles."""
     stored = "uint16" if spec.dtype == "bfloat16" else spec.dtype
     rows, columns = spec.pixels
-    even = spec.channels + spec.channels % 2
+    (top, left), filled = spec.pads, spec.buffers[1][-1]
     code = TileCode(spec.buffers, ("float32", stored))
-    strip = max(1, min(columns, _ELEMENTS // even))
+    strip = max(1, min(columns, _ELEMENTS // filled))
     with code.pixels((spec.batch, rows, columns), strip) as grid:
         image, row, x = grid
-        target = code.bind("target", ((image * rows + row) * columns + x) * even)
+        target = code.bind("target", ((image * rows + row) * columns + x) * filled)
+        place = (image, row - top, x - left)
 
         def write(c: Index, lanes: int) -> None:
-            at = element_offset(spec.data, grid, c)
+            at = element_offset(spec.data, place, c)
             value = load(code.buffers[0], at, lanes, spec.data.strides[3])
             value = activate(code, spec.prologue, value, lanes)
+            if spec.shift:
+                value = value + constant(float(spec.shift), lanes)
             if spec.dtype == "bfloat16":
                 value = rounded(value, lanes)
             else:
                 value = tirx.Cast(_type(stored, lanes), value)
             code.store(code.buffers[1], target + c, value, lanes)
 
-        code.vectors(spec.channels, unit.lanes, write)
-        if spec.channels % 2:
-            code.store(code.buffers[1], target + spec.channels, tirx.IntImm(stored, 0), 1)
+        def write_zeros(c: Index, lanes: int) -> None:
+            zero = tirx.IntImm(stored, spec.shift)
+            value = zero if lanes == 1 else broadcast(zero, lanes)
+            code.store(code.buffers[1], target + c, value, lanes)
+
+        inside = _inside(spec, place[1:])
+        with code.branch(inside):
+            code.vectors(spec.channels, unit.lanes, write)
+            for channel in range(spec.channels, filled):
+                write_zeros(channel, 1)
+        if inside is not None:
+            with code.branch(tirx.Not(inside)):
+                code.vectors(filled, unit.lanes, write_zeros)
     return code.kernel()
+
+
+def _inside(spec: Narrowing, place: tuple[Index, Index]) -> Any:
+    """Whether a pixel is one of the image; None if all are."""
+    conditions: list[Any] = []
+    axes = zip(place, spec.pads, spec.pixels, spec.source_pixels, strict=True)
+    for at, before, extent, source in axes:
+        if before > 0:
+            conditions.append(at >= 0)
+        if extent - before > source:
+            conditions.append(at < source)
+    return tirx.all(*conditions) if conditions else None
 
 
 def integer_contraction(spec: IntegerContraction, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of a contraction of integers, and its number of tiles."""
     contraction = spec.contraction
     plan = plan_tiles(contraction, unit)
-    narrow = {contraction.data.buffer, contraction.weight}
-    dtypes = ["int16" if i in narrow else "float32" for i in range(len(spec.buffers))]
+    dtypes = ["float32"] * len(spec.buffers)
+    if spec.starts is None:
+        dtypes[contraction.data.buffer] = dtypes[contraction.weight] = "int16"
+    else:
+        dtypes[contraction.data.buffer] = "uint8"
+        dtypes[contraction.weight], dtypes[spec.starts] = "int8", "int32"
     code = TileCode(spec.buffers, dtypes)
+    if spec.starts is not None:
+        code.import_llvm(MULTIPLY_FOURS[unit.lanes])
     with code.tiles(plan.tiles) as tile:
-        _Writer(contraction, plan, unit, code).tile(tile)
+        _Writer(contraction, plan, unit, code, spec.starts).tile(tile)
     return code.kernel()
 
 
 class _Writer(ContractionWriter):
     """Adds up int32, and hands float32 to the statements."""
 
-    def __init__(self, spec: Any, plan: TilePlan, unit: VectorUnit, code: TileCode) -> None:
+    def __init__(
+        self,
+        spec: Contraction,
+        plan: TilePlan,
+        unit: VectorUnit,
+        code: TileCode,
+        starts: int | None,
+    ) -> None:
         super().__init__(spec, plan, unit, code)
-        self.instruction = _MULTIPLY_ADD[unit.lanes]
+        self._starts = None if starts is None else code.buffers[starts]
 
-    def accumulated(self, run: TileRun, accumulate: Any) -> list[Any]:
-        code, lanes = self.code, self.unit.lanes
-        count = run.pixels * self.spec.blocking.vectors
+    def accumulated(
+        self, block: Index, run: TileRun, accumulate: Callable[[list[Any]], None]
+    ) -> list[Any]:
+        code, lanes, vectors = self.code, self.unit.lanes, self.spec.blocking.vectors
+        count = run.pixels * vectors
         sums = [tirx.decl_buffer((lanes,), "int32", f"sum{i}") for i in range(count)]
-        for total in sums:
+        for number, total in enumerate(sums):
             code.append(tirx.AllocBuffer(total))
-            code.store(total, 0, broadcast(tirx.IntImm("int32", 0), lanes), lanes)
+            first = broadcast(tirx.IntImm("int32", 0), lanes)
+            if self._starts is not None:
+                first = load(self._starts, (block * vectors + number % vectors) * lanes, lanes)
+            code.store(total, 0, first, lanes)
         accumulate(sums)
         results = code.accumulators(count, lanes)
         for total, result in zip(sums, results, strict=True):
@@ -89,24 +145,29 @@ class _Writer(ContractionWriter):
     def _multiply_add(
         self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
     ) -> None:
-        """A pair of input channels: pairs of weights times each pixel's broadcast pair."""
+        """A pack of input channels: packs of weights times each pixel's broadcast pack."""
         spec, code, lanes = self.spec, self.code, self.unit.lanes
         vectors = spec.blocking.vectors
-        _, _, sw, sc = spec.data.strides
+        _, _, sw, pack = spec.data.strides
         weight, data = self.buffers[spec.weight], self.buffers[spec.data.buffer]
-        first = (weights + ci * (vectors * lanes)) * 2
-        row = [load(weight, first + v * (2 * lanes), 2 * lanes) for v in range(vectors)]
-        pair = _type("int16", 2 * lanes)
+        first = (weights + ci * (vectors * lanes)) * pack
+        row = [load(weight, first + v * (pack * lanes), pack * lanes) for v in range(vectors)]
         for p in pixels:
-            at = source + p * spec.window.strides[1] * sw + ci * sc
-            both = tirx.reinterpret("int32", load(data, at, 2))
-            value = tirx.reinterpret(pair, broadcast(both, lanes))
+            at = source + p * spec.window.strides[1] * sw + ci * pack
+            value = broadcast(tirx.reinterpret("int32", load(data, at, pack)), lanes)
             for v in range(vectors):
                 acc = accumulators[p * vectors + v]
-                product = tirx.call_llvm_pure_intrin(
-                    _type("int32", lanes), self.instruction, row[v], value
-                )
-                code.store(acc, 0, load(acc, 0, lanes) + product, lanes)
+                code.store(acc, 0, self._added(load(acc, 0, lanes), value, row[v]), lanes)
+
+    def _added(self, total: Any, data: Any, weights: Any) -> Any:
+        """Sums with the products of packs: of data as 32 bits each, of weights as they are."""
+        lanes = self.unit.lanes
+        sums = _type("int32", lanes)
+        if self._starts is not None:
+            fours = tirx.reinterpret(sums, weights)
+            return tirx.call_pure_extern(sums, "multiply_fours", total, data, fours)
+        pairs = tirx.reinterpret(_type("int16", 2 * lanes), data)
+        return total + tirx.call_llvm_pure_intrin(sums, _MULTIPLY_ADD[lanes], weights, pairs)
 
 
 def _type(scalar: str, lanes: int) -> str:

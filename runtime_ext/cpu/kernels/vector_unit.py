@@ -22,13 +22,16 @@ class VectorUnit:
         Vector registers that the instruction set names.
     pairs
         Whether one instruction multiplies pairs of int16 and adds the products of each pair.
+    fours
+        Whether one multiplies four unsigned int8 by signed ones, and adds the products to a sum.
     bfloat16
-        Whether one does so with pairs of bfloat16, and adds to sums in float32.
+        Whether one multiplies pairs of bfloat16, and adds the products to a sum in float32.
     """
 
     lanes: int
     registers: int
     pairs: bool = False
+    fours: bool = False
     bfloat16: bool = False
 
     @staticmethod
@@ -48,10 +51,16 @@ class VectorUnit:
                 16,
                 registers=32,
                 pairs=target_has_features("avx512bw", target),
+                fours=target_has_features("avx512vnni", target),
                 bfloat16=target_has_features("avx512bf16", target),
             )
         if target_has_features("avx", target):
-            return VectorUnit(8, registers=16, pairs=target_has_features("avx2", target))
+            return VectorUnit(
+                8,
+                registers=16,
+                pairs=target_has_features("avx2", target),
+                fours=target_has_features("avxvnni", target),
+            )
         if target_has_features("neon", target):
             return VectorUnit(lanes=4, registers=32)
         return VectorUnit(4, registers=16, pairs=target_has_features("sse2", target))

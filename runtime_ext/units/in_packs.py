@@ -1,0 +1,141 @@
+"""Contractions of packs of input channels: weights packed so, data written in few bits before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runtime_ext.kernels.cutter import Cutter
+from runtime_ext.kernels.expression import ACC, Access
+from runtime_ext.kernels.integer_contraction import Narrow, Narrowing
+from runtime_ext.kernels.spec import Contraction, Window, accesses
+from runtime_ext.units.pixel_rows import merge_rows
+from runtime_ext.units.values import Storage
+from tvm_ios.program.constant_transform import ParamTransform, packing_channels
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Channels whose products one instruction adds up: 32 bits of each factor.
+
+    Attributes
+    ----------
+    channels
+        How many.
+    data
+        The numbers that data become.
+    weights
+        What the buffer of weights holds.
+    step
+        The step from float32 to these.
+    """
+
+    channels: int
+    data: Narrow
+    weights: str
+    step: tuple[Any, ...]
+
+
+INT8 = Pack(4, "uint8", "int8", ("astype", "int8"))
+INT16 = Pack(2, "int16", "int16", ("astype", "int16"))
+BFLOAT16 = Pack(2, "bfloat16", "uint16", ("bfloat16",))
+
+
+def in_packs(
+    spec: Contraction,
+    order: Sequence[int],
+    storages: list[Storage],
+    cutter: Cutter,
+    pack: Pack,
+    shift: int | None = None,
+) -> tuple[tuple[Narrowing, tuple[int, ...]], tuple[Contraction, tuple[int, ...]]]:
+    """A contraction as a kernel that narrows its data and one that multiplies packs.
+
+    Parameters
+    ----------
+    spec
+        Not cut yet; its weights are as the model has them. The channels of groups fill packs.
+    order
+        The storages that its buffers are.
+    storages
+        The unit's buffers. The weights' one gets the transform; a new one holds the narrow data.
+    cutter
+        Cuts the contraction of packs of channels.
+    pack
+        What data and weights become.
+    shift
+        What is added to data. Zeros around images are then written, too, for they are shifted as
+        well; without it they are left out of the sums.
+
+    Returns
+    -------
+    tuple
+        Both kernels, with the storages that their buffers are; ``channels`` of the second one
+        counts packs.
+    """
+    source, weight = storages[order[spec.data.buffer]], storages[order[spec.weight]]
+    whole = merge_rows(spec)
+    packs = -(-whole.channels // pack.channels)
+    channels = packs * pack.channels * whole.groups
+    pads, window = (0, 0), whole.window
+    if shift is not None:
+        pads, window = window.pads, _with_borders(window)
+    rows, columns = window.input
+    shape = (whole.batch, rows, columns, channels)
+    storages.append(Storage("scratch", 0, shape, "uint16" if pack is BFLOAT16 else pack.data))
+    narrow = len(storages) - 1
+    first = Narrowing(
+        (source.shape, shape),
+        whole.batch,
+        (rows, columns),
+        whole.channels * whole.groups,
+        replace(whole.data, buffer=0),
+        whole.prologue,
+        pack.data,
+        pads,
+        whole.window.input,
+        shift or 0,
+    )
+    # The float data are read by the second kernel only if a statement adds them.
+    read = {access.buffer for access in accesses(whole.statements)} | {whole.weight}
+    used = sorted(read)
+
+    def at(access: Access) -> Access:
+        return replace(access, buffer=1 + used.index(access.buffer))
+
+    second = replace(
+        whole,
+        window=window,
+        channels=packs,
+        data=Access(0, 0, (rows * columns * channels, columns * channels, channels, pack.channels)),
+        prologue=ACC,
+        weight=1 + used.index(whole.weight),
+        parts=all_parts(whole),
+        statements=tuple(statement.mapped(at) for statement in whole.statements),
+    )
+    second = replace(second, blocking=cutter.blocking(second))
+    pack_weights(weight, second.parts, cutter.width(second.blocking), pack)
+    places = (narrow, *(order[buffer] for buffer in used))
+    second = replace(second, buffers=tuple(storages[place].shape for place in places))
+    return (first, (order[spec.data.buffer], narrow)), (second, places)
+
+
+def all_parts(spec: Contraction) -> tuple[int, ...]:
+    """The parts of the output channels of all groups."""
+    return spec.parts if spec.groups == 1 else spec.parts * spec.groups
+
+
+def pack_weights(weight: Storage, parts: Sequence[int], width: int, pack: Pack) -> None:
+    """Pack weights in blocks, input channels of a pack next to each other, in few bits."""
+    packing = packing_channels(weight.shape, parts, width, pack.channels)
+    weight.dtype = pack.weights
+    weight.shape = packing.shape(weight.shape)
+    weight.transform = ParamTransform((*weight.transform.steps, *packing.steps, pack.step))
+
+
+def _with_borders(window: Window) -> Window:
+    """The window over images that have all pixels that it reads."""
+    axes = zip(window.output, window.strides, window.kernel, window.dilations, strict=True)
+    rows, columns = ((n - 1) * stride + (k - 1) * step + 1 for n, stride, k, step in axes)
+    return replace(window, input=(rows, columns), pads=(0, 0))
