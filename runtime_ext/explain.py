@@ -11,6 +11,7 @@ from typing import Any
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.foreign_build import ForeignBuild
 from runtime_ext.execution.kernel_files import TVM
+from runtime_ext.machine.this_machine import BYTES
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.profiling import profile_here, profile_there
 from tvm_ios.explain.advice import advise
@@ -31,6 +32,9 @@ from tvm_ios.schedule.stage import Strategy
 
 #: Kinds of units that an explanation names.
 _HOTTEST = 5
+
+#: Products of integers that an instruction adds up, in the place of one in float32.
+_PRODUCTS_AT_ONCE = {BYTES: 4, "int16": 2}
 
 
 @dataclass(frozen=True)
@@ -228,7 +232,8 @@ def _units(
     """The kinds of the program's units, their FLOPs, and those that can be tuned.
 
     Where the schedule does not say, kinds are empty, the FLOPs are None and all can be tuned.
-    FLOPs of a convolution by Winograd's filtering are its products', without its transforms'.
+    FLOPs of a convolution by Winograd's filtering are its products', without its transforms'; those
+    of integers are the ones that take as long in float32.
     """
     if "flops" not in schedule:
         return ("",) * len(program.units), None, frozenset(range(len(program.units)))
@@ -239,14 +244,16 @@ def _units(
     forms = {
         unit: form
         for unit, form in applied.kernels.items()
-        if form.startswith(winograd.FORM) or form == bfloat16.FORM
+        if form.startswith(winograd.FORM) or form in (bfloat16.FORM, *_PRODUCTS_AT_ONCE)
     }
-    flops = [
-        round(each * share_of_products(forms[unit], described[unit]["kernel"][0]))
-        if forms.get(unit, "").startswith(winograd.FORM)
-        else each
-        for unit, each in enumerate(schedule["flops"])
-    ]
+
+    def counted(unit: int, flops: int) -> int:
+        form = forms.get(unit, "")
+        if form.startswith(winograd.FORM):
+            return round(flops * share_of_products(form, described[unit]["kernel"][0]))
+        return flops // _PRODUCTS_AT_ONCE.get(form, 1)
+
+    flops = [counted(*each) for each in enumerate(schedule["flops"])]
 
     def kind(units: Sequence[int]) -> str:
         names = [described[u]["kind"] for u in units]

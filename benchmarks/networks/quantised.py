@@ -4,8 +4,8 @@ ONNX Runtime's quantiser draws each network of the zoo in the format Q/DQ, weigh
 ranges of three random inputs. Programs run in turn in one process on as many threads each; the
 figures are medians of the ratios of runs that follow one another. ONNX Runtime is measured as it is
 by default, and with its precise kernels (``session.x64quantprecision``): without VNNI the default
-ones add up products in 16 bits, which overflow. *Errors* are to the precise ones, relative to the
-largest output.
+ones add up products in 16 bits, which overflow. OpenVINO takes part where it is installed. *Errors*
+are to the precise ones, relative to the largest output.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
+from runtime_ext.peers.model_files import ModelFiles
+from runtime_ext.peers.registry import installed_peers, start_peers
 from tvm_ios.cli.frame.output import console
 from tvm_ios.contest.pairs import paired_ratio
 from tvm_ios.contest.rounds import run_in_turn
@@ -36,9 +38,11 @@ from tvm_ios.contest.rules import Rules
 from tvm_ios.models.load import load_onnx
 from tvm_ios.onnx.simplify import simplify
 from tvm_ios.policies.sequential import sequential_schedule
+from tvm_ios.progress import silent
 
 NETWORKS = ("squeezenet", "resnet50", "mobilenet_v2", "inception_v3")
 FORMS = ("int8", "int16")
+_PEERS = {"openvino": "OpenVINO"}
 
 
 def quantised(network: str, folder: Path) -> onnx.ModelProto:
@@ -96,8 +100,15 @@ def onnx_runtime(
 
 
 def row_of(network: str, rounds: int, lanes: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        eight = quantised(network, Path(folder))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        eight = quantised(network, folder)
+        return _row_of(network, eight, folder / "int8.onnx", rounds, lanes)
+
+
+def _row_of(
+    network: str, eight: onnx.ModelProto, path: Path, rounds: int, lanes: int
+) -> dict[str, Any]:
     ours, forms = session(eight, integers=True, lanes=lanes)
     inputs = ours.random_inputs(0)
 
@@ -113,6 +124,10 @@ def row_of(network: str, rounds: int, lanes: int) -> dict[str, Any]:
         "ONNX Runtime, precise": onnx_runtime(eight, inputs, lanes, precise=True),
         "ONNX Runtime, float network": onnx_runtime(load_onnx(network), inputs, lanes),
     }
+    files = ModelFiles(inputs, lanes, path, None, None)
+    installed = [name for name in installed_peers() if name in _PEERS]
+    peers, _, _ = start_peers(installed, files, silent)
+    runs |= {_PEERS[name]: peer.run for name, peer in peers.items()}
     seconds = run_in_turn(runs, Rules(rounds=rounds, warm_up=1))
     exact = runs["ONNX Runtime, precise"]()
     largest = float(np.abs(exact).max())

@@ -108,6 +108,18 @@ def _bfloat16(name: str = "bfloat16") -> str:
     return _table(lines)
 
 
+def _quantised() -> str:
+    others = ("float network", "ONNX Runtime", "ONNX Runtime, precise", "OpenVINO")
+    heads = ("network", "lanes", "units with bytes", "a run", *(f"to {name}" for name in others))
+    lines: list[tuple[str, ...]] = [heads]
+    for row in _read("quantised")["figures"]:
+        begins = (f"`{row['network']}`", str(row["lanes"]), str(row["forms"].get("int8", 0)))
+        fields = ("median", "low", "high")
+        ratios = (dict(zip(fields, row["ratios"][name], strict=True)) for name in others)
+        lines.append((*begins, f"{row['milliseconds']:.2f} ms", *map(_interval, ratios)))
+    return _table(lines)
+
+
 def _steadiness() -> str:
     rows = _read("steadiness")["figures"]
     peers = list(rows[0]["ours_to_it"])
@@ -161,6 +173,7 @@ def _table(lines: list[tuple[str, ...]]) -> str:
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "measurements.md": {
         "bench": _bench,
+        "bench_zen4": partial(_bench, "bench_zen4"),
         "bench_intel": partial(_bench, "bench_intel"),
         "bench_avx2": partial(_bench, "bench_avx2"),
         "bench_avx2_batch8": partial(_bench, "bench_avx2_batch8"),
@@ -169,6 +182,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "steadiness": _steadiness,
         "vdevice": _vdevice,
     },
+    "quantised.md": {"quantised": _quantised},
     "throughput.md": {"throughput": _throughput},
     "winograd.md": {
         "winograd": _winograd,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,12 @@ import pytest
 
 from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.machine import this_machine
+from runtime_ext.machine.this_machine import BYTES
 from tests.fast_run import only
 from tests.onnx_sketch import kinds, run_on
 from tvm_ios.onnx.graph import graph_from_onnx
@@ -70,3 +76,42 @@ def test_joins_and_pools_are_of_integers_and_sums_read_them_so(tmp_path: Path) -
     (total,) = (kind for kind in kinds if "+add+" in kind)
     assert total.startswith("multiply+")
     assert total.endswith("add+divide+round+clip")
+
+
+def test_bytes_are_multiplied_where_the_processor_can(tmp_path: Path) -> None:
+    """The target of a model that rounds has the instruction, and a built module finds the form."""
+    from tests.quantised_models import models
+
+    options = SearchOptions(lanes=2, cache=tmp_path)
+    original = onnx.load(models()["static, Q/DQ, per channel"](tmp_path))
+    prepared = prepare(import_onnx(simplify(original)), "quantised")
+    units = RelaxUnits(prepared, options)
+    compiler = units.backend.compiler
+    if not VectorUnit.of(compiler.target).fours:
+        pytest.skip("this machine has no VNNI")
+    assert not VectorUnit.of(options.resolved_target).fours
+    count = len(prepared.units)
+    named = [u for u in range(count) if BYTES in compiler.rkernels(units.source((u,)))]
+    assert len(named) > 3
+    plain = sequential_schedule(prepared.units)
+    sessions = [
+        build(apply_schedule(prepared, schedule), lanes=2).session()
+        for schedule in (plain, replace(plain, kernels=dict.fromkeys(named, BYTES)))
+    ]
+    inputs = sessions[0].random_inputs(0)
+    for session in sessions:
+        session.run(**inputs)
+    usual, by_bytes = (session.get_output(0) for session in sessions)
+    assert np.array_equal(usual, by_bytes)
+    assert np.unique(usual).size > 9
+
+
+def test_only_models_that_round_need_more_than_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = this_machine.LEVELS["x86-64-v4"] | this_machine.LEVELS["x86-64-v3"]
+    monkeypatch.setattr(this_machine, "host_flags", lambda: flags | {"avx512_vnni"})
+    options = SearchOptions(lanes=2)
+    assert VectorUnit.of(options.target_for(["conv2d+bias_add+round+clip"])).fours
+    assert not VectorUnit.of(options.target_for(["conv2d+bias_add+relu"])).fours
+    # What is given is taken.
+    given = SearchOptions(lanes=2, target=this_machine.host_target(2, "x86-64-v4"))
+    assert not VectorUnit.of(given.target_for(["conv2d+round"])).fours
