@@ -67,7 +67,7 @@ class ParamTransform:
                 case ("transpose", axes):
                     result = tuple(map(result.__getitem__, axes))
                 case ("sums", _):
-                    result = result[:1]
+                    result = tuple(result[:1])
                 case ("phases", strides, pads):
                     taps = [phase_taps(*a) for a in zip(result[2:], strides, pads, strict=True)]
                     extents = (last - first + 1 for first, last in taps)
