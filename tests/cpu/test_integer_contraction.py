@@ -165,26 +165,23 @@ def test_depthwise_convolutions_have_no_such_form(folder: str) -> None:
 
 
 #: The sums that ``vpdpbusd`` makes, in instructions that any machine has.
-EMULATED = (
-    """
-define <8 x i32> @multiply_fours(<8 x i32> %sum, <8 x i32> %a, <8 x i32> %b) {
-  %u = bitcast <8 x i32> %a to <32 x i8>
-  %s = bitcast <8 x i32> %b to <32 x i8>
-  %x = zext <32 x i8> %u to <32 x i32>
-  %y = sext <32 x i8> %s to <32 x i32>
-  %p = mul <32 x i32> %x, %y
-"""
-    + "\n".join(
-        f"  %p{i} = shufflevector <32 x i32> %p, <32 x i32> poison, <8 x i32> <"
-        + ", ".join(f"i32 {4 * lane + i}" for lane in range(8))
-        + f">\n  %t{i} = add <8 x i32> {'%sum' if i == 0 else f'%t{i - 1}'}, %p{i}"
+EMULATED = f"""
+define <8 x i32> @multiply_fours(<8 x i32> %t0, <8 x i32> %a, <8 x i32> %b) {{
+{
+    "".join(
+        f'''
+  %a{i} = lshr <8 x i32> %a, splat (i32 {8 * i})
+  %x{i} = and <8 x i32> %a{i}, splat (i32 255)
+  %b{i} = shl <8 x i32> %b, splat (i32 {24 - 8 * i})
+  %y{i} = ashr <8 x i32> %b{i}, splat (i32 24)
+  %p{i} = mul <8 x i32> %x{i}, %y{i}
+  %t{i + 1} = add <8 x i32> %t{i}, %p{i}'''
         for i in range(4)
     )
-    + """
-  ret <8 x i32> %t3
 }
+  ret <8 x i32> %t4
+}}
 """
-)
 
 
 @pytest.fixture(params=["emulated", "host"])
