@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Literal
 
 from runtime_ext.cpu.vector_space import VectorSpace
@@ -13,19 +14,29 @@ from runtime_ext.units.plans import form_plan
 from runtime_ext.units.unit import UnitPlan, UnitSource
 from runtime_ext.units.values import Storage
 
+_BITS: Mapping[str, Literal[8, 16]] = {BYTES: 8, "int16": 16}
+
 
 def all_integer_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
     """The forms whose products are of integers, by name; empty for other units and CPUs."""
-    plans = {BYTES: _plan(source, space, 8), "int16": _plan(source, space, 16)}
-    return {name: plan for name, plan in plans.items() if plan is not None}
+    return dict(_plans(source, space))
 
 
 def promising_integer_plans(source: UnitSource, space: VectorSpace) -> Mapping[str, UnitPlan]:
     """The one of fewest bits: an instruction has more products, and memory less to read."""
-    return dict(list(all_integer_plans(source, space).items())[:1])
+    return dict(islice(_plans(source, space), 1))
 
 
-def _plan(source: UnitSource, space: VectorSpace, bits: Literal[8, 16]) -> UnitPlan | None:
+def _plans(source: UnitSource, space: VectorSpace) -> Iterator[tuple[str, UnitPlan]]:
+    """The forms and their names, of the fewest bits first, each planned when it is asked for."""
+    for name, bits in _BITS.items():
+        if (plan := _plan(source, space, name, bits)) is not None:
+            yield name, plan
+
+
+def _plan(
+    source: UnitSource, space: VectorSpace, name: str, bits: Literal[8, 16]
+) -> UnitPlan | None:
     has_instruction = space.unit.fours if bits == 8 else space.unit.pairs
     if not has_instruction or not source.integers:
         return None
@@ -35,4 +46,4 @@ def _plan(source: UnitSource, space: VectorSpace, bits: Literal[8, 16]) -> UnitP
     ) -> Sequence[Placed] | None:
         return by_integers(spec, order, storages, source.integers, space, bits)
 
-    return form_plan(source, space, instead, f"int{bits}")
+    return form_plan(source, space, instead, name)

@@ -21,13 +21,13 @@ from runtime_ext.cpu.kernels import bfloat16_contraction
 from runtime_ext.cpu.kernels.build import build_kernel
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
-from runtime_ext.machine.this_machine import host_target
 from runtime_ext.units.unit import UnitSource
-from tests.fast_run import examples, is_fast
+from tests.fast_run import examples
 from tests.kernels.kernel_harness import (
     AVX2,
     AVX512,
     compiler,
+    compiler_with,
     make_unit,
     random_tensors,
     run_unit,
@@ -235,16 +235,9 @@ def multiplying(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> KernelCompiler:
     """A compiler whose kernels multiply pairs: emulated with AVX2, or as this machine does it."""
-    level = {"opt-level": 0} if is_fast() else {}
-    if request.param == "host":
-        if not VectorUnit.of(host_target(2, forms=[FORM])).bfloat16:
-            pytest.skip("this machine has no AVX-512 BF16")
-        return KernelCompiler({**AVX512_BF16, **level}, 2, tmp_path)
-    monkeypatch.setitem(bfloat16_contraction.MULTIPLY_PAIRS, 8, EMULATED)
-    monkeypatch.setattr(
-        VectorUnit, "of", staticmethod(lambda _: VectorUnit(8, 16, pairs=True, bfloat16=True))
+    return compiler_with(
+        FORM, request.param, tmp_path, monkeypatch, bfloat16_contraction.MULTIPLY_PAIRS, EMULATED
     )
-    return KernelCompiler({**AVX2, **level}, 2, tmp_path)
 
 
 @pytest.mark.parametrize(

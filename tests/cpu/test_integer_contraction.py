@@ -17,11 +17,10 @@ from runtime_ext.kernels.integer_contraction import IntegerContraction
 from runtime_ext.machine.this_machine import BYTES, host_target
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.unit import UnitSource
-from tests.fast_run import is_fast
 from tests.kernels.kernel_harness import (
-    AVX2,
     AVX512,
     compiler,
+    compiler_with,
     make_unit,
     reference,
     run_unit,
@@ -189,17 +188,9 @@ def multiplying(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> KernelCompiler:
     """A compiler whose kernels multiply bytes: emulated with AVX2, or as this machine does it."""
-    level = {"opt-level": 0} if is_fast() else {}
-    if request.param == "host":
-        target = host_target(2, forms=[BYTES])
-        if not VectorUnit.of(target).fours:
-            pytest.skip("this machine has no VNNI")
-        return KernelCompiler({**target.export(), **level}, 2, tmp_path)
-    monkeypatch.setitem(integer_contraction.MULTIPLY_FOURS, 8, EMULATED)
-    monkeypatch.setattr(
-        VectorUnit, "of", staticmethod(lambda _: VectorUnit(8, 16, pairs=True, fours=True))
+    return compiler_with(
+        BYTES, request.param, tmp_path, monkeypatch, integer_contraction.MULTIPLY_FOURS, EMULATED
     )
-    return KernelCompiler({**AVX2, **level}, 2, tmp_path)
 
 
 @pytest.mark.parametrize(

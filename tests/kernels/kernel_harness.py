@@ -6,15 +6,19 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import tvm
 import tvm_ffi
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.relax_function import tensor_types
+from runtime_ext.machine import this_machine
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import Layout, SliceLayout
 from tests.fast_run import is_fast
@@ -115,6 +119,42 @@ def compiler(folder: str, target: str = "host") -> KernelCompiler:
     # Half of the time that a kernel takes to compile goes into optimising it.
     level = {"opt-level": 0} if is_fast() else {}
     return KernelCompiler({**chosen, **level}, 2, os.path.join(folder, target))
+
+
+def compiler_with(
+    form: str,
+    on: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    emulations: dict[int, str],
+    emulation: str,
+) -> KernelCompiler:
+    """A compiler that has the instruction of a form: emulated with AVX2, or as this machine has it.
+
+    Parameters
+    ----------
+    form
+        Of units.
+    on
+        ``"emulated"`` or ``"host"``.
+    folder
+        Of compiled kernels.
+    monkeypatch
+        Puts the emulation in its place.
+    emulations, emulation
+        What the kernels have for the instruction, by lanes, and what is to stand for 8 there.
+    """
+    products = {"int8": "fours", "bfloat16": "bfloat16"}[form]
+    level = {"opt-level": 0} if is_fast() else {}
+    if on == "host":
+        target = this_machine.host_target(2, forms=[form])
+        if not getattr(VectorUnit.of(target), products):
+            pytest.skip(f"this machine has no instruction for {form}")
+        return KernelCompiler({**target.export(), **level}, 2, folder)
+    monkeypatch.setitem(emulations, 8, emulation)
+    unit = VectorUnit(8, 16, pairs=True, **{products: True})
+    monkeypatch.setattr(VectorUnit, "of", staticmethod(lambda _: unit))
+    return KernelCompiler({**AVX2, **level}, 2, folder)
 
 
 def run_unit(
