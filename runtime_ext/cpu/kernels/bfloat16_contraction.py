@@ -16,8 +16,6 @@ from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
 from runtime_ext.kernels.code import Index, broadcast, load
-from runtime_ext.kernels.expression import ACC
-from runtime_ext.kernels.statements import activate
 
 #: What adds the products of pairs to sums, by their number. TIR has vectors of bfloat16 only in
 #: memory, so the function takes their bits.
@@ -131,17 +129,13 @@ class _WideningWriter(ContractionWriter):
         spec, code, lanes = self.spec, self.code, self.unit.lanes
         vectors = spec.blocking.vectors
         _, _, sw, sc = spec.data.strides
-        data = self.buffers[spec.data.buffer]
         both = _vectors_of_pairs(self, weights + pair * (vectors * lanes))
         words = [tirx.reinterpret(f"uint32x{lanes}", vector) for vector in both]
         for half in range(halves):
             row = [code.bind_vector("w", _half(word, half, lanes), lanes) for word in words]
             for p in pixels:
                 at = source + p * spec.window.strides[1] * sw + (pair * 2 + half) * sc
-                value = load(data, at, lanes, 0)
-                if spec.prologue != ACC:
-                    value = activate(code, spec.prologue, value, lanes)
-                value = code.bind_vector("x", value, lanes)
+                value = self.repeated(at)
                 for v in range(vectors):
                     acc = accumulators[p * vectors + v]
                     code.store(acc, 0, load(acc, 0, lanes) + value * row[v], lanes)

@@ -13,7 +13,15 @@ from runtime_ext.cpu.kernels.blocking import UNROLLED
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.code import Index, constant, equal, load, low_lanes, widths
+from runtime_ext.kernels.code import (
+    Index,
+    broadcast,
+    constant,
+    equal,
+    load,
+    low_lanes,
+    widths,
+)
 from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
@@ -217,14 +225,19 @@ class ContractionWriter:
             for v in range(vectors)
         ]
         for p in pixels:
-            at = source + p * spec.window.strides[1] * sw + ci * sc
-            value = load(self.buffers[spec.data.buffer], at, lanes, 0)
-            if spec.prologue != ACC:
-                value = activate(code, spec.prologue, value, lanes)
-            value = code.bind_vector("x", value, lanes)
+            value = self.repeated(source + p * spec.window.strides[1] * sw + ci * sc)
             for v in range(vectors):
                 acc = accumulators[p * vectors + v]
                 code.store(acc, 0, load(acc, 0, lanes) + value * row[v], lanes)
+
+    def repeated(self, at: Index) -> Any:
+        """An element of the data, activated, in all lanes of a vector."""
+        code, data, lanes = self.code, self.buffers[self.spec.data.buffer], self.unit.lanes
+        if self.spec.prologue == ACC:
+            return code.bind_vector("x", load(data, at, lanes, 0), lanes)
+        # Activated once: where all lanes compare the same, LLVM makes a branch of it.
+        element = activate(code, self.spec.prologue, load(data, at, 1), 1)
+        return code.bind_vector("x", broadcast(element, lanes), lanes)
 
     def _unroll(self, accumulators: int) -> int:
         """Input channels a loop step: some 32 multiply-adds make the loop's own work small."""
