@@ -112,6 +112,8 @@ class Peer:
         Whether it is nothing without a tuning log.
     tells_little
         Whether it runs only where it is named: ``all`` leaves it out.
+    reads_tvm_build
+        Whether it reads :meth:`PeerModel.tvm_library`, which is not made where no peer does.
     server
         ``module:function``; the function makes a :class:`PeerModel` ready for many requests on a
         CPU, as its settings for that say: given the model, how many requests are in flight, and
@@ -126,6 +128,7 @@ class Peer:
     devices: tuple[str, ...] = ("cpu", "cuda")
     needs_log: bool = False
     tells_little: bool = False
+    reads_tvm_build: bool = True
     server: str = ""
 
     @property

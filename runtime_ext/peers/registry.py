@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 #: The entry points of other packages' peers.
 GROUP = "tvm_ios.peers"
 
-_ONNXRUNTIME = partial(Peer, library="onnxruntime", install="tvm-ios[bench]")
-_TORCH = partial(Peer, library="torch", install="tvm-ios[torch]")
+_LIBRARY = partial(Peer, reads_tvm_build=False)
+_ONNXRUNTIME = partial(_LIBRARY, library="onnxruntime", install="tvm-ios[bench]")
+_TORCH = partial(_LIBRARY, library="torch", install="tvm-ios[torch]")
 _GPU = ("cuda",)
 
 #: The peers that come with tvm-ios.
@@ -35,7 +36,7 @@ OURS: Mapping[str, Peer] = {
         _ONNXRUNTIME(
             "onnxruntime-graph", "runtime_ext.peers.onnxruntime_peer:start_graph", devices=_GPU
         ),
-        Peer(
+        _LIBRARY(
             "openvino",
             "runtime_ext.peers.openvino_peer:start",
             library="openvino",

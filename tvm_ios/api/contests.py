@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import Candidates
 from tvm_ios.api.fleet_contests import hold_contest_on_fleet
 from tvm_ios.api.located import located
+from tvm_ios.api.tvm_build import TvmBuild
 from tvm_ios.contest import rules
 from tvm_ios.contest.contest import TimeElsewhere, hold_contest
 from tvm_ios.contest.outputs import Reference, VerificationError, Verify
@@ -127,23 +127,27 @@ def compare_policies(
 def reference_for(
     loaded: LoadedModel,
     candidates: Candidates,
-    tvm_build: Path,
+    tvm_build: TvmBuild,
     options: SearchOptions,
     verify: Verify,
     progress: Progress,
     *,
     on_cpu: bool,
+    beside_tvm: bool,
 ) -> Reference:
     """What the programs of a model have to compute.
 
     Parameters
     ----------
-    loaded, candidates, tvm_build, options, verify, progress
+    loaded, candidates, options, verify, progress
         As of :func:`compare_policies`.
+    tvm_build
+        TVM's own build, which is asked where nothing else says what the model computes.
     on_cpu
         Whether they run on a CPU.
+    beside_tvm
+        Whether TVM's own build is compared as well.
     """
-    from runtime_ext.execution.bound_model import library_outputs
     from runtime_ext.execution.session import random_values
     from runtime_ext.verification.reference import ComparedModel, reference_of
 
@@ -151,14 +155,14 @@ def reference_for(
     inputs = random_values(sequential.inputs)
     progress("computing the reference", 0, 1)
     reference = reference_of(
-        ComparedModel(loaded.original, loaded.onnx, partial(library_outputs, tvm_build)),
+        ComparedModel(loaded.original, loaded.onnx, tvm_build.outputs),
         inputs,
         verify,
         precision=options.precision or "float32",
         quantised=rounds(kinds(sequential.schedule.get("graph", {}))),
         # Of infinities alone TVM's reductions make finite numbers, in Relay and on GPUs also ours.
         infinities=loaded.dialect.name == "relax" and on_cpu,
-        beside_tvm=True,
+        beside_tvm=beside_tvm,
     )
     progress("computing the reference", 1, 1)
     return reference

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from tvm_ios.api.fallback import (
 from tvm_ios.api.optimized import Optimized
 from tvm_ios.api.outcomes import leaving_out_little, not_worth_a_program, outcomes
 from tvm_ios.api.tails import require_same_tail
+from tvm_ios.api.tvm_build import TvmBuild
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.verdict import TVM
 from tvm_ios.files.atomic import temporary_folder
@@ -47,6 +48,7 @@ def optimize(
     schedule: Path | None = None,
     sequential: Path | None = None,
     tvm_build: Path | None = None,
+    beside_tvm: bool = True,
     memory_budget: int | None = None,
     fallback: Collection[str] = (TVM,),
     verify: Verify = Verify.onnx,
@@ -78,6 +80,9 @@ def optimize(
         Where the sequential program's executable goes as well, to compare with.
     tvm_build
         Where TVM's own build goes (``.so``), to compare with.
+    beside_tvm
+        Whether TVM's own build is compared and timed as well. Without it, it is only made where
+        nothing else says what the model computes, and is no fallback.
     memory_budget
         Bytes of the largest arena that the kept program may have. Policies that search over stages
         then look for schedules that fit, and ``memory``, one unit after another in the order of
@@ -113,6 +118,7 @@ def optimize(
     destination.require_writable()
     watch = _Watch()
     options = options or SearchOptions()
+    fallback = [name for name in fallback if beside_tvm or name != TVM]
     if memory_budget is None:
         options = leaving_out_little(options)
     report = progress or silent
@@ -145,27 +151,32 @@ def optimize(
     allowed = fitting(candidates.built, memory_budget, refused)
     watch.lap("build")
     with temporary_folder() as folder:
-        tvm_build = tvm_build or folder / "tvm.so"
         on_cpu = module.units.backend.executor == "native" and options.fleet is None
-        report("building TVM's own", 0, 1)
-        # It runs here in any case: the programs' outputs are compared with its.
-        loaded.dialect.compile_tvm_build(loaded.module, replace(options, fleet=None), tvm_build)
-        report("building TVM's own", 1, 1)
+        own = TvmBuild(loaded, options, tvm_build or folder / "tvm.so", report)
+        if beside_tvm:
+            own.make()
         watch.lap("tvm")
         reference = reference_for(
-            loaded, candidates, tvm_build, options, verify, report, on_cpu=on_cpu
+            loaded,
+            candidates,
+            own,
+            options,
+            verify,
+            report,
+            on_cpu=on_cpu,
+            beside_tvm=beside_tvm,
         )
         candidates, inexact = exact_enough(module, candidates, reference, report)
         verdict = compare_policies(
             loaded,
             candidates,
-            tvm_build,
+            own.path,
             reference,
             options,
             allowed,
             report,
             watch.lap,
-            beside_tvm=on_cpu,
+            beside_tvm=on_cpu and beside_tvm,
             verify=verify,
         )
         ours = candidates.built[verdict.kept]
@@ -173,7 +184,7 @@ def optimize(
         # Of others is not known what memory they take, and they do not run on GPUs; TVM's own build
         # lacks the tail.
         alone = on_cpu and memory_budget is None and loaded.tail is None
-        files = runtime_files(fallback if alone else (), tvm_build, loaded, folder)
+        files = runtime_files(fallback if alone else (), own.path, loaded, folder)
         faster = faster_runtime(verdict, ours, files, options, report)
         notes = {
             "model": loaded.name,

@@ -126,6 +126,7 @@ def bench(
         options,
         policies=policies,
         verify=verify,
+        tvm_build=any(peer.reads_tvm_build for peer in peers),
         progress=progress,
     )
     ours, sequential = OURS

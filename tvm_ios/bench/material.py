@@ -59,6 +59,7 @@ def prepare_material(
     *,
     policies: Sequence[str] | None,
     verify: Verify,
+    tvm_build: bool,
     progress: Progress | None,
 ) -> Material:
     """Make what is compared of a model; what an equal call left there is not made again.
@@ -72,6 +73,8 @@ def prepare_material(
         another model, machine or search.
     options, policies, verify, progress
         As for :func:`tvm_ios.api.optimize`.
+    tvm_build
+        Whether TVM's own build is made, too, for peers that read it.
 
     Raises
     ------
@@ -86,13 +89,15 @@ def prepare_material(
             options=options,
             policies=policies,
             sequential=folder / "sequential",
-            tvm_build=folder / TVM_BUILD,
+            tvm_build=folder / TVM_BUILD if tvm_build else None,
+            beside_tvm=tvm_build,
             fallback=(),
             verify=verify,
             progress=progress,
         )
 
-    return _made_once(source, folder, options, policies, verify, make, {}, TVM_BUILD)
+    last = TVM_BUILD if tvm_build else "sequential"
+    return _made_once(source, folder, options, policies, verify, make, {}, last)
 
 
 def prepare_served(

@@ -1,0 +1,75 @@
+"""TVM's own build of the unscheduled model, made when it is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_ios.files.array_files import Array
+from tvm_ios.progress import Progress
+
+if TYPE_CHECKING:
+    from relay_passes.load import LoadedModel
+    from relay_passes.search_options import SearchOptions
+
+#: Seconds of a run after which there is no second one: untuned it may take a hundred times as long
+#: as ours.
+_PATIENCE = 3.0
+
+
+@dataclass
+class TvmBuild:
+    """TVM's own build of a model for this CPU.
+
+    Attributes
+    ----------
+    loaded
+        The model.
+    options
+        Lanes and target.
+    path
+        Where it goes, a ``.so``.
+    progress
+        Called with (what, done, total).
+    """
+
+    loaded: LoadedModel
+    options: SearchOptions
+    path: Path
+    progress: Progress
+    _is_made: bool = field(default=False, init=False)
+
+    def make(self) -> None:
+        """Compile it, unless that was done."""
+        if self._is_made:
+            return
+        self.progress("building TVM's own", 0, 1)
+        # It runs here in any case: the programs' outputs are compared with its.
+        here = replace(self.options, fleet=None)
+        self.loaded.dialect.compile_tvm_build(self.loaded.module, here, self.path)
+        self._is_made = True
+        self.progress("building TVM's own", 1, 1)
+
+    def outputs(self, samples: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
+        """What it computes of the first samples: of all, unless a run takes long.
+
+        Parameters
+        ----------
+        samples
+            The inputs by name, in the model's order.
+        """
+        from runtime_ext.execution.bound_model import bind_library
+
+        self.make()
+        bind = bind_library(self.path)
+        outputs: list[list[Array]] = []
+        for inputs in samples:
+            model = bind(inputs)
+            begin = time.perf_counter()
+            outputs.append(model.outputs(model.run()))
+            if time.perf_counter() - begin > _PATIENCE:
+                break
+        return outputs
