@@ -93,6 +93,20 @@ def test_kept_executables_run_and_are_used_again(measured: Outcome, folder: Path
     assert outputs == [[1, 10], [1, 10]]
 
 
+def test_tvms_own_build_is_made_only_where_a_peer_reads_it(folder: Path) -> None:
+    few = ["--rounds", 6, "--processes", 1, "--against", "onnxruntime"]
+    kept = ["--keep", folder / "without", "--policy", "sequential"]
+    outcome = tvm_ios("bench", "inception_block", "--lanes", 2, *kept, *few)
+    assert outcome.code == 0, outcome.stderr
+    assert {path.name for path in (folder / "without" / "inception_block").iterdir()} == {
+        *("ours", "sequential", "model.onnx", "simplified.onnx", "request.json")
+    }
+    # What was made without it is not enough where a peer does.
+    outcome = tvm_ios("bench", "inception_block", "--lanes", 2, *kept, *few[:-1], "tvm")
+    assert outcome.code == 0, outcome.stderr
+    assert (folder / "without" / "inception_block" / "tvm.so").exists()
+
+
 def test_one_model_fails_and_the_others_go_on(measured: Outcome, folder: Path) -> None:
     missing = folder / "missing.onnx"
     models = ["inception_block", missing]

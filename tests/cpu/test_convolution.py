@@ -9,8 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.expression import ACC
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.units.unit import UnitSource
 from tests.fast_run import crossed, examples
-from tests.kernels.kernel_harness import check, make_unit
+from tests.kernels.kernel_harness import AVX512, check, make_unit
 from tests.units.unit_convolutions import CASES, TRANSPOSED, convolution, op, shapes, transposed
 
 
@@ -51,6 +57,25 @@ def test_random_convolution(
     case: dict[str, Any], layout: str, seed: int, kernels_folder: Path
 ) -> None:
     check(str(kernels_folder), convolution(**case), (layout, layout), seed=seed)
+
+
+@pytest.mark.parametrize("operator", [op.nn.relu, lambda x: op.clip(x, 0.0, 6.0)])
+def test_what_is_activated_on_the_way_has_no_branches(operator: Any, tmp_path: Path) -> None:
+    """Where all lanes of a vector compare the same, LLVM may jump instead, element by element."""
+
+    def body(emit: Any, x: Any, w: Any) -> Any:
+        return op.nn.conv2d(emit(operator(x)), w)
+
+    function = make_unit([(1, 32, 7, 9)], [(24, 32, 1, 1)], body)
+    check(str(tmp_path), function, ("NHWC", "NHWC"))
+    kernels = KernelCompiler(AVX512, 2, tmp_path)
+    unit = kernels.compile({"u": UnitSource(function, ("NHWC", "NHWC"))})["u"]
+    (call,) = unit.code.calls
+    spec = kernels.workload(call.symbol)
+    assert isinstance(spec, Contraction)
+    assert spec.prologue != ACC
+    _, module = build_kernel(spec, "k", kernels.target, VectorUnit.of(kernels.target))
+    assert "ucomiss" not in module.inspect_source("asm")
 
 
 @pytest.mark.parametrize(
