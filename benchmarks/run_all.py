@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 
+from benchmarks.report import run_command
 from runtime_ext.machine.this_machine import available_lanes
 
 
@@ -28,7 +28,8 @@ def main() -> None:
         ("searching.networks", []),
     ):
         print(f"== {name}", flush=True)
-        subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], check=True)
+        if code := run_command([sys.executable, "-m", f"benchmarks.{name}", *options]):
+            sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,9 @@ will. Options of ``tvm-ios bench`` are passed on, for instance ``--lanes 16``.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 
-from benchmarks.report import LIGHT, RESULTS, model_of
+from benchmarks.report import LIGHT, RESULTS, model_of, run_command
 
 ZOO = ("squeezenet", "inception_v3", "nasnet_a", "randwire")
 
@@ -27,7 +26,7 @@ def main() -> None:
     for network in given.networks:
         # A process each: none suffers from what another one left in memory, or from its end.
         command = [sys.executable, "-m", "tvm_ios", "bench", model_of(network), *options]
-        codes.append(subprocess.run(command).returncode)
+        codes.append(run_command(command))
     sys.exit(max(map(abs, codes)))
 
 
