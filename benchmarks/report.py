@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -61,18 +58,3 @@ def model_of(network: str) -> str:
     import onnx
 
     return str(Path(onnx.__file__).parent / "backend/test/data/light" / f"{network}.onnx")
-
-
-def run_command(command: Sequence[str]) -> int:
-    """Run a command and return its exit status; it ends with this process, whoever ends that.
-
-    What goes on measuring when nobody waits for it makes every other measurement twice as slow.
-    """
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    process = subprocess.Popen(command)
-    try:
-        return process.wait()
-    except BaseException:
-        process.terminate()
-        process.wait()
-        raise

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
+from functools import partial
 
-from benchmarks.report import run_command
+from runtime_ext.fresh_process import end_with_parent
 from runtime_ext.machine.this_machine import available_lanes
 
 
@@ -28,8 +31,8 @@ def main() -> None:
         ("searching.networks", []),
     ):
         print(f"== {name}", flush=True)
-        if code := run_command([sys.executable, "-m", f"benchmarks.{name}", *options]):
-            sys.exit(code)
+        command = [sys.executable, "-m", f"benchmarks.{name}", *options]
+        subprocess.run(command, check=True, preexec_fn=partial(end_with_parent, os.getpid()))
 
 
 if __name__ == "__main__":

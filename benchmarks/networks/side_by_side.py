@@ -7,9 +7,13 @@ will. Options of ``tvm-ios bench`` are passed on, for instance ``--lanes 16``.
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
+from functools import partial
 
-from benchmarks.report import LIGHT, RESULTS, model_of, run_command
+from benchmarks.report import LIGHT, RESULTS, model_of
+from runtime_ext.fresh_process import end_with_parent
 
 ZOO = ("squeezenet", "inception_v3", "nasnet_a", "randwire")
 
@@ -23,10 +27,12 @@ def main() -> None:
     options += ["--against", given.against, "--random-weights", "0"]
     options += ["--output", given.output, "--resume"]
     codes: list[int] = []
+    end = partial(end_with_parent, os.getpid())
     for network in given.networks:
-        # A process each: none suffers from what another one left in memory, or from its end.
+        # A process each: none suffers from what another one left in memory, or from its end. What
+        # went on measuring after this one's end would make every other measurement slower.
         command = [sys.executable, "-m", "tvm_ios", "bench", model_of(network), *options]
-        codes.append(run_command(command))
+        codes.append(subprocess.run(command, preexec_fn=end).returncode)
     sys.exit(max(map(abs, codes)))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +61,9 @@ def bind_library(path: Path) -> Bind:
     return bind
 
 
-def library_outputs(path: Path, samples: Iterable[Mapping[str, Array]]) -> list[list[Array]]:
+def library_outputs(
+    path: Path, samples: Iterable[Mapping[str, Array]], patience: float = math.inf
+) -> list[list[Array]]:
     """What a library of :func:`bind_library` computes from each sample of inputs.
 
     Parameters
@@ -68,9 +72,16 @@ def library_outputs(path: Path, samples: Iterable[Mapping[str, Array]]) -> list[
         The ``.so``.
     samples
         The inputs by name, in the model's order.
+    patience
+        Seconds of a run after which the samples that follow are left out.
     """
-    models = map(bind_library(path), samples)
-    return [model.outputs(model.run()) for model in models]
+    outputs: list[list[Array]] = []
+    for model in map(bind_library(path), samples):
+        begin = time.perf_counter()
+        outputs.append(model.outputs(model.run()))
+        if time.perf_counter() - begin > patience:
+            break
+    return outputs
 
 
 def _graph_executor(library: Any, inputs: Mapping[str, Array]) -> Callable[[], list[Any]]:

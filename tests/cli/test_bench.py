@@ -96,6 +96,9 @@ def test_kept_executables_run_and_are_used_again(measured: Outcome, folder: Path
 def test_tvms_own_build_is_made_only_where_a_peer_reads_it(folder: Path) -> None:
     few = ["--rounds", 6, "--processes", 1, "--against", "onnxruntime"]
     kept = ["--keep", folder / "without", "--policy", "sequential"]
+    stale = folder / "without" / "inception_block" / "tvm.so"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"of an earlier request")
     outcome = tvm_ios("bench", "inception_block", "--lanes", 2, *kept, *few)
     assert outcome.code == 0, outcome.stderr
     assert {path.name for path in (folder / "without" / "inception_block").iterdir()} == {

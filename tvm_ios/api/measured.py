@@ -118,7 +118,6 @@ def optimize(
     destination.require_writable()
     watch = _Watch()
     options = options or SearchOptions()
-    fallback = [name for name in fallback if beside_tvm or name != TVM]
     if memory_budget is None:
         options = leaving_out_little(options)
     report = progress or silent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,7 +46,7 @@ class TvmBuild:
         if self._is_made:
             return
         self.progress("building TVM's own", 0, 1)
-        # It runs here in any case: the programs' outputs are compared with its.
+        # It runs here even where programs run on a fleet: their outputs are compared with its.
         here = replace(self.options, fleet=None)
         self.loaded.dialect.compile_tvm_build(self.loaded.module, here, self.path)
         self._is_made = True
@@ -61,15 +60,7 @@ class TvmBuild:
         samples
             The inputs by name, in the model's order.
         """
-        from runtime_ext.execution.bound_model import bind_library
+        from runtime_ext.execution.bound_model import library_outputs
 
         self.make()
-        bind = bind_library(self.path)
-        outputs: list[list[Array]] = []
-        for inputs in samples:
-            model = bind(inputs)
-            begin = time.perf_counter()
-            outputs.append(model.outputs(model.run()))
-            if time.perf_counter() - begin > _PATIENCE:
-                break
-        return outputs
+        return library_outputs(self.path, samples, _PATIENCE)

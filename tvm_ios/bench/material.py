@@ -83,6 +83,8 @@ def prepare_material(
     """
 
     def make() -> None:
+        # One of an earlier request would later be taken for this one's.
+        (folder / TVM_BUILD).unlink(missing_ok=True)
         optimize(
             source,
             folder / "ours",

@@ -13,15 +13,7 @@ from runtime_ext.cpu.kernels.blocking import UNROLLED
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.code import (
-    Index,
-    broadcast,
-    constant,
-    equal,
-    load,
-    low_lanes,
-    widths,
-)
+from runtime_ext.kernels.code import Index, broadcast, constant, equal, load, low_lanes, widths
 from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
@@ -234,10 +226,11 @@ class ContractionWriter:
         """An element of the data, activated, in all lanes of a vector."""
         code, data, lanes = self.code, self.buffers[self.spec.data.buffer], self.unit.lanes
         if self.spec.prologue == ACC:
-            return code.bind_vector("x", load(data, at, lanes, 0), lanes)
-        # Activated once: where all lanes compare the same, LLVM makes a branch of it.
-        element = activate(code, self.spec.prologue, load(data, at, 1), 1)
-        return code.bind_vector("x", broadcast(element, lanes), lanes)
+            value = load(data, at, lanes, 0)
+        else:
+            # Activated once: where all lanes compare the same, LLVM makes a branch of it.
+            value = broadcast(activate(code, self.spec.prologue, load(data, at, 1), 1), lanes)
+        return code.bind_vector("x", value, lanes)
 
     def _unroll(self, accumulators: int) -> int:
         """Input channels a loop step: some 32 multiply-adds make the loop's own work small."""
