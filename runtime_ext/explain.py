@@ -250,7 +250,7 @@ def _units(
     def counted(unit: int, flops: int) -> int:
         form = forms.get(unit, "")
         if form.startswith(winograd.FORM):
-            return round(flops * share_of_products(form, described[unit]["kernel"][0]))
+            return round(flops * share_of_products(form, described[unit]["kernel"]))
         return flops // _PRODUCTS_AT_ONCE.get(form, 1)
 
     flops = [counted(*each) for each in enumerate(schedule["flops"])]

@@ -74,7 +74,7 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
                 "channels": spec.channels,
                 "outputs": sum(spec.parts),
                 "image": list(spec.window.output),
-                "taps": spec.window.kernel[0],
+                "taps": "x".join(map(str, spec.window.kernel)),
                 "equal_units": 1,
                 "us": seconds * 1e6,
                 "forms": ratios,

@@ -188,6 +188,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "winograd.md": {
         "winograd": _winograd,
         "winograd_intel": partial(_winograd, "winograd_intel"),
+        "winograd_zen4": partial(_winograd, "winograd_zen4"),
     },
     "bfloat16.md": {
         "bfloat16": _bfloat16,

@@ -6,8 +6,8 @@ the transforms compute and move, and the weights, which grow and which each run 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import ceil
+from collections.abc import Sequence
+from math import ceil, prod
 
 from runtime_ext.cpu.kernels.linear_map import operations
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
@@ -20,8 +20,8 @@ from runtime_ext.units.unit import UnitPlan, UnitSource
 from runtime_ext.units.values import Storage
 from tvm_ios.program.winograd import FORM
 
-#: Rows of a tile of outputs, by the taps of the filter.
-_OUTPUTS: Mapping[int, tuple[int, ...]] = {3: (2, 4, 6), 5: (2, 4)}
+#: Outputs of a tile along an axis.
+_OUTPUTS = (2, 4, 6)
 #: Tiles that are multiplied and transformed together: more read the weights less often, but their
 #: products have to stay in a second-level cache.
 _BLOCK = 24
@@ -36,7 +36,7 @@ MEMORY_CYCLES, _TRANSFORM_CYCLES = 0.15, 1.0
 
 def all_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
     """All forms by Winograd's filtering that the unit can have, by name."""
-    plans = {outputs: _plan(source, space, outputs) for outputs in _OUTPUTS[3]}
+    plans = {outputs: _plan(source, space, outputs) for outputs in _OUTPUTS}
     return {_name(outputs): plan[0] for outputs, plan in plans.items() if plan is not None}
 
 
@@ -46,7 +46,7 @@ def promising_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str
     Of tiles of six rows, whose error is the largest, one may be left without: the best of the
     smaller tiles is there too.
     """
-    plans = {outputs: _plan(source, space, outputs) for outputs in _OUTPUTS[3]}
+    plans = {outputs: _plan(source, space, outputs) for outputs in _OUTPUTS}
     shares = {o: plan[1] for o, plan in plans.items() if plan is not None and plan[1] < 1}
     least = min(shares.values(), default=0.0)
     small = min((share for outputs, share in shares.items() if outputs < 6), default=0.0)
@@ -59,14 +59,14 @@ def _name(outputs: int) -> str:
 
 
 def _plan(source: UnitSource, space: VectorSpace, outputs: int) -> tuple[UnitPlan, float] | None:
-    """The unit's convolutions by tiles of so many rows, and their share of the default's cycles."""
+    """The unit's convolutions by tiles of such extent, and their share of the default's cycles."""
     direct = filtered = 0.0
 
     def instead(
         spec: Contraction, order: Sequence[int], storages: list[Storage]
     ) -> Sequence[Placed] | None:
         nonlocal direct, filtered
-        if not fits(spec) or outputs not in _OUTPUTS[spec.window.kernel[0]]:
+        if not fits(spec, outputs):
             return None
         cut = winograd_cut(spec, outputs, space.unit)
         direct += direct_cycles(spec, space)
@@ -118,7 +118,7 @@ def direct_cycles(spec: Contraction, space: VectorSpace) -> float:
 def winograd_cycles(spec: Contraction, cut: WinogradCut, unit: VectorUnit) -> float:
     """Cycles of it by Winograd's filtering, by an estimate."""
     tiles = WinogradTiles(spec.batch, spec.window, spec.channels, cut.outputs, cut.block)
-    filtering, lanes = tiles.filtering, unit.lanes
+    lanes = unit.lanes
     columns = sum(ceil(part / cut.width) for part in spec.parts) * cut.vectors
     number = ceil(cut.block / cut.rows)
     height = cut.block / number
@@ -126,10 +126,12 @@ def winograd_cycles(spec: Contraction, cut: WinogradCut, unit: VectorUnit) -> fl
     wait = max(1.0, max((height + cut.vectors) / 2, 4.0) / busy)
     multiply_adds = tiles.tiles * tiles.positions * spec.channels * columns
     weights = columns * lanes * spec.channels * tiles.positions * 4
-    size = filtering.size
-    read = 2 * size * operations(filtering.data, by_rows=True) + 2 * tiles.positions
-    written = (size + cut.outputs) * operations(filtering.inverse, by_rows=False)
-    written += tiles.positions + cut.outputs**2
+    by_row, by_column = tiles.filterings
+    read = by_column.size * operations(by_row.data, by_rows=True)
+    read += by_row.size * operations(by_column.data, by_rows=True) + 2 * tiles.positions
+    written = by_column.size * operations(by_row.inverse, by_rows=False)
+    written += by_row.outputs * operations(by_column.inverse, by_rows=False)
+    written += tiles.positions + prod(tiles.extent)
     transforms = tiles.tiles * (ceil(spec.channels / lanes) * read + columns * written)
     data = 2 * tiles.tiles * tiles.positions * spec.channels * 4
     return (

@@ -8,22 +8,23 @@ tile of outputs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from runtime_ext.kernels.expression import Access, Expr
 from runtime_ext.kernels.spec import PhysicalShape, Statement, Window
-from tvm_ios.program.winograd import Filtering, filtering
+from tvm_ios.program.winograd import Filtering, filterings
 
 
 @dataclass(frozen=True, slots=True)
 class WinogradTiles:
-    """How a convolution is cut into tiles of ``outputs`` by ``outputs`` pixels.
+    """How a convolution is cut into tiles.
 
     Attributes
     ----------
     batch, window, channels
         Of the convolution: ``channels`` are those of the input.
     outputs
-        Rows, and columns, of a tile.
+        Of a tile, along each axis where the filter has more than one tap.
     block
         Tiles that lie together in memory: ``[block][position][tile of the block][channel]``.
     """
@@ -35,15 +36,28 @@ class WinogradTiles:
     block: int
 
     @property
-    def filtering(self) -> Filtering:
-        """The filtering along each axis."""
-        return filtering(self.outputs, self.window.kernel[0])
+    def filterings(self) -> tuple[Filtering, Filtering]:
+        """The filtering of rows and that of columns."""
+        rows, columns = filterings(self.outputs, self.window.kernel)
+        return rows, columns
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Rows and columns of a tile of outputs."""
+        rows, columns = self.filterings
+        return rows.outputs, columns.outputs
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of a tile of inputs, and of its products."""
+        rows, columns = self.filterings
+        return rows.size, columns.size
 
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of tiles of an image."""
-        height, width = self.window.output
-        return -(-height // self.outputs), -(-width // self.outputs)
+        (height, width), (rows, columns) = self.window.output, self.extent
+        return -(-height // rows), -(-width // columns)
 
     @property
     def tiles(self) -> int:
@@ -58,7 +72,7 @@ class WinogradTiles:
     @property
     def positions(self) -> int:
         """Products of a tile, for each pair of channels."""
-        return self.filtering.size**2
+        return prod(self.size)
 
     @property
     def shape(self) -> PhysicalShape:
@@ -68,13 +82,7 @@ class WinogradTiles:
     @property
     def reading(self) -> Window:
         """How tiles read the input: as outputs of a convolution of their size would."""
-        size = self.filtering.size
-        return replace(
-            self.window,
-            output=self.grid,
-            kernel=(size, size),
-            strides=(self.outputs, self.outputs),
-        )
+        return replace(self.window, output=self.grid, kernel=self.size, strides=self.extent)
 
 
 @dataclass(frozen=True, slots=True)

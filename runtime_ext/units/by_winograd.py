@@ -14,6 +14,7 @@ from runtime_ext.kernels.winograd_convolution import (
 )
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform, packing
+from tvm_ios.program.winograd import can_filter
 
 #: A kernel, and the storages that its buffers are.
 Placed = tuple[WinogradKernel, tuple[int, ...]]
@@ -26,7 +27,7 @@ class WinogradCut:
     Attributes
     ----------
     outputs
-        Rows, and columns, of a tile of outputs.
+        Of a tile, along each axis where the filter has more than one tap.
     block
         Tiles that are multiplied and transformed together.
     rows, vectors, width
@@ -40,15 +41,21 @@ class WinogradCut:
     width: int
 
 
-def fits(spec: Contraction) -> bool:
-    """Whether a contraction is a convolution that Winograd's filtering can compute."""
+def fits(spec: Contraction, outputs: int) -> bool:
+    """Whether a contraction is a convolution that Winograd's filtering can compute.
+
+    Parameters
+    ----------
+    spec
+        The contraction.
+    outputs
+        As of :class:`WinogradCut`.
+    """
     window = spec.window
-    rows, columns = window.kernel
     return (
         spec.groups == 1
-        and rows == columns
-        and rows in (3, 5)
         and window.strides == window.dilations == (1, 1)
+        and can_filter(outputs, window.kernel)
     )
 
 

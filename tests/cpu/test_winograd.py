@@ -27,11 +27,11 @@ def folder(tmp_path_factory):
     return str(tmp_path_factory.mktemp("kernels"))
 
 
-def conv(data, out, kernel=3, pads=(1, 1, 1, 1), statements=None, residual=False):
+def conv(data, out, kernel=(3, 3), pads=(1, 1, 1, 1), residual=False):
     """A convolution with a bias, and perhaps a residual, before a relu."""
     batch, channels, height, width = data
-    rows = height + pads[0] + pads[2] - kernel + 1
-    columns = width + pads[1] + pads[3] - kernel + 1
+    rows = height + pads[0] + pads[2] - kernel[0] + 1
+    columns = width + pads[1] + pads[3] - kernel[1] + 1
 
     def body(emit, x, *others):
         *added, weight, bias = others
@@ -41,7 +41,7 @@ def conv(data, out, kernel=3, pads=(1, 1, 1, 1), statements=None, residual=False
         return op.nn.relu(value)
 
     inputs = [data, *([(batch, out, rows, columns)] if residual else [])]
-    return make_unit(inputs, [(out, channels, kernel, kernel), (1, out, 1, 1)], body)
+    return make_unit(inputs, [(out, channels, *kernel), (1, out, 1, 1)], body)
 
 
 def check_forms(folder, function, layouts, names=tuple(BOUNDS), seed=0):
@@ -95,8 +95,20 @@ def test_images_as_the_model_has_them(folder):
 
 
 def test_filters_of_five_by_five(folder):
-    function = conv((1, 12, 11, 10), 16, 5, (2, 2, 2, 2))
+    function = conv((1, 12, 11, 10), 16, (5, 5), (2, 2, 2, 2))
     check_forms(folder, function, NHWC, ["winograd-2", "winograd-4"])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "pads"),
+    [((1, 7), (0, 3, 0, 3)), ((7, 1), (3, 0, 3, 0)), ((1, 3), (0, 1, 0, 1)), ((3, 1), (0,) * 4)],
+)
+def test_filters_of_one_row_or_column_are_filtered_along_one_axis(folder, kernel, pads):
+    check_forms(folder, conv((2, 20, 17, 17), 24, kernel, pads), NHWC)
+
+
+def test_filters_that_are_longer_along_one_axis(folder):
+    check_forms(folder, conv((1, 8, 11, 10), 16, (3, 7), (1, 3, 1, 3)), NHWC, ["winograd-2"])
 
 
 def test_what_is_read_is_activated_first_and_borders_stay_zero(folder):

@@ -9,9 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.program.constant_transform import ParamTransform
-from tvm_ios.program.winograd import filtering, share_of_products, transformed_weights
+from tvm_ios.program.winograd import (
+    can_filter,
+    filtering,
+    share_of_products,
+    transformed_weights,
+)
 
-FILTERINGS = [(2, 3), (4, 3), (6, 3), (2, 5), (4, 5)]
+FILTERINGS = [(2, 3), (4, 3), (6, 3), (2, 5), (4, 5), (2, 7), (4, 7), (6, 7)]
 
 
 def _times(matrix, vector):
@@ -61,6 +66,35 @@ def test_weights_are_computed_in_float64_and_rounded_once():
         )
 
 
+def test_an_axis_of_one_tap_is_left_as_it_is():
+    weight = np.random.default_rng(0).standard_normal((3, 2, 7)).astype("float32")
+    matrix = np.array(filtering(4, 7).weights, float)
+    want = np.einsum("ik,ock->oci", matrix, weight.astype(float)).astype("float32")
+    np.testing.assert_allclose(transformed_weights(weight[:, :, None], 4)[:, :, 0], want, 1e-6)
+    columns = transformed_weights(weight[..., None], 4)[..., 0]
+    np.testing.assert_array_equal(transformed_weights(weight[:, :, None], 4)[:, :, 0], columns)
+    assert ParamTransform((("winograd", 4),)).shape((3, 2, 1, 7)) == (3, 2, 1, 10)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "kernel", "expected"),
+    [
+        (6, (3, 3), True),
+        (4, (5, 5), True),
+        (6, (5, 5), False),
+        (6, (1, 7), True),
+        (6, (9, 1), False),
+        (4, (9, 1), True),
+        (2, (7, 3), True),
+        (4, (7, 3), False),
+        (2, (1, 1), False),
+        (2, (1, 2), False),
+    ],
+)
+def test_tiles_are_larger_along_one_axis_than_along_two(outputs, kernel, expected):
+    assert can_filter(outputs, kernel) == expected
+
+
 def test_the_step_of_a_constant_knows_its_shape_and_is_plain_data():
     transform = ParamTransform((("winograd", 6),))
     weight = np.ones((5, 4, 3, 3), "float32")
@@ -69,10 +103,11 @@ def test_the_step_of_a_constant_knows_its_shape_and_is_plain_data():
 
 
 def test_forms_have_fewer_products():
-    assert share_of_products("winograd-4", 3) == 36 / 144
-    assert share_of_products("winograd-2", 5) == 36 / 100
-    assert share_of_products("winograd-6", 3) == pytest.approx(64 / 324)
-    assert share_of_products("int16", 3) == 1
+    assert share_of_products("winograd-4", (3, 3)) == 36 / 144
+    assert share_of_products("winograd-2", (5, 5)) == 36 / 100
+    assert share_of_products("winograd-6", (3, 3)) == pytest.approx(64 / 324)
+    assert share_of_products("winograd-4", (1, 7)) == 10 / 28
+    assert share_of_products("int16", (3, 3)) == 1
 
 
 def test_tiles_of_other_sizes_are_refused():

@@ -12,7 +12,7 @@ import numpy as np
 
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.bfloat16 import bfloat16_bits
-from tvm_ios.program.winograd import transformed_weights
+from tvm_ios.program.winograd import filterings, transformed_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ParamTransform:
                 case ("pad_parts", counts, multiple):
                     result = (sum(-(-c // multiple) * multiple for c in counts), *result[1:])
                 case ("winograd", outputs):
-                    result = (*result[:2], *(extent + outputs - 1 for extent in result[2:]))
+                    result = (*result[:2], *(axis.size for axis in filterings(outputs, result[2:])))
                 case ("astype", _) | ("bfloat16",):
                     pass
                 case _:

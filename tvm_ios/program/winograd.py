@@ -3,7 +3,8 @@
 Along one axis ``F(m, r)`` computes ``m`` outputs of a filter of ``r`` taps from ``m + r - 1``
 inputs by as many products: ``A^T [(G g) * (B^T d)]``. In two dimensions every matrix is applied to
 rows and to columns, so that ``m * m`` outputs take ``(m + r - 1)^2`` products in the place of
-``m * m * r * r`` (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
+``m * m * r * r`` (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). Along
+an axis where the filter has one tap nothing is done.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from math import prod
 from types import MappingProxyType
 
 import numpy as np
@@ -30,12 +32,18 @@ _POINTS: Mapping[int, tuple[Fraction, ...]] = MappingProxyType(
     {
         size: tuple(map(Fraction, points.split()))
         for size, points in {
+            1: "",
             4: "0 1 -1",
             6: "0 3/4 -3/4 3/2 -3/2",
             8: "0 1 -1 2 -2 1/2 -1/2",
+            10: "0 1/2 -1/2 3/4 -3/4 5/4 -5/4 5/2 -5/2",
+            12: "0 1 -1 3/8 -3/8 3/4 -3/4 5/4 -5/4 5/2 -5/2",
         }.items()
     }
 )
+
+#: The largest tile by the axes that are filtered: rounding grows along each of them.
+_LARGEST: Mapping[int, int] = MappingProxyType({1: 12, 2: 8})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +74,29 @@ class Filtering:
         return self.outputs + self.taps - 1
 
 
-def share_of_products(form: str, taps: int) -> float:
+def share_of_products(form: str, kernel: Sequence[int]) -> float:
     """The products of a form of a convolution to those of the direct one; 1 of another form."""
     if not form.startswith(FORM):
         return 1.0
-    outputs = int(form.removeprefix(FORM))
-    return ((outputs + taps - 1) / (outputs * taps)) ** 2
+    axes = filterings(int(form.removeprefix(FORM)), kernel)
+    return prod(axis.size / (axis.outputs * axis.taps) for axis in axes)
+
+
+def can_filter(outputs: int, kernel: Sequence[int]) -> bool:
+    """Whether there are :func:`filterings` whose rounding stays small."""
+    sizes = [outputs + taps - 1 for taps in kernel if taps > 1]
+    return bool(sizes) and max(sizes) <= _LARGEST[len(sizes)] and set(sizes) <= set(_POINTS)
+
+
+def filterings(outputs: int, kernel: Sequence[int]) -> tuple[Filtering, ...]:
+    """The filtering along each axis, by tiles of so many outputs where the filter has taps.
+
+    Raises
+    ------
+    ValueError
+        If there are no points for tiles of this size.
+    """
+    return tuple(filtering(outputs if taps > 1 else 1, taps) for taps in kernel)
 
 
 @lru_cache
@@ -106,10 +131,10 @@ def filtering(outputs: int, taps: int) -> Filtering:
 
 
 def transformed_weights(weight: Array, outputs: int) -> Array:
-    """From ``(O, I, r, r)`` to ``(O, I, n, n)``: computed in float64 and rounded once."""
-    taps = weight.shape[2]
-    matrix = np.array(filtering(outputs, taps).weights, np.float64)
-    result = np.einsum("ik,ockl,jl->ocij", matrix, weight.astype(np.float64), matrix, optimize=True)
+    """From a filter's taps to a tile's products, the last axes: in float64, rounded once."""
+    axes = filterings(outputs, weight.shape[2:])
+    rows, columns = (np.array(axis.weights, np.float64) for axis in axes)
+    result = np.einsum("ik,ockl,jl->ocij", rows, weight.astype(np.float64), columns, optimize=True)
     return result.astype(weight.dtype)
 
 

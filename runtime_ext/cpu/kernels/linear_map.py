@@ -25,7 +25,7 @@ class CoefficientTable:
     ----------
     code
         Gets what stores them.
-    matrix
+    matrices
         Whose columns, but for the first and last, belong to pairs.
     elements
         How many elements of the memory are for others.
@@ -38,8 +38,9 @@ class CoefficientTable:
         It has to be written between uses, or compilers see that its values are constants.
     """
 
-    def __init__(self, code: Code, matrix: Matrix, elements: int, lanes: int) -> None:
-        coefficients = sorted({c for column in _pairs(matrix) for c in column} - {0, 1, -1})
+    def __init__(self, code: Code, matrices: Sequence[Matrix], elements: int, lanes: int) -> None:
+        columns = [column for matrix in matrices for column in _pairs(matrix)]
+        coefficients = sorted({c for column in columns for c in column} - {0, 1, -1})
         self.memory = code.on_stack(elements + len(coefficients) * lanes)
         self._places = {c: elements + at * lanes for at, c in enumerate(coefficients)}
         for coefficient, place in self._places.items():
@@ -61,6 +62,8 @@ def paired_rows(code: Code, matrix: Matrix, values: Sequence[Value], lanes: int)
     sum and their difference have half as many each.
     """
     size = len(matrix)
+    if size == 1:
+        return list(values)
     results: list[Value] = [None] * size
     for row in (0, size - 1):
         results[row] = _combined(code, matrix[row], values, lanes)
@@ -78,6 +81,8 @@ def paired_columns(
 ) -> list[Value]:
     """The product with a matrix whose columns, but for the first and last, belong to pairs."""
     size = len(values)
+    if size == 1:
+        return list(values)
     terms: list[Value] = [values[0]]
     for at in range(1, size - 1, 2):
         terms.append(_kept(code, _sum(values[at], values[at + 1]), lanes))
@@ -101,6 +106,8 @@ def _pairs(matrix: Matrix) -> list[tuple[Fraction, ...]]:
 def operations(matrix: Matrix, *, by_rows: bool) -> int:
     """Vector operations of a product by :func:`paired_rows`, or else by columns."""
     size = len(matrix) if by_rows else len(matrix[0])
+    if size == 1:
+        return 0
     lines = (
         [list(row) for row in matrix] if by_rows else [list(c) for c in zip(*matrix, strict=True)]
     )

@@ -51,7 +51,7 @@ class _Writer:
         self.reading = spec.tiles.reading
         self.rows = kernel_rows(code, self.reading, row)
         #: A tile after the transform of its rows.
-        self.halfway = code.on_stack(spec.tiles.filtering.size**2 * lanes)
+        self.halfway = code.on_stack(spec.tiles.positions * lanes)
 
     def chunk(self, begin: Index, count: int) -> None:
         """Some channels of all tiles of the row."""
@@ -67,23 +67,24 @@ class _Writer:
     def _vector(self, x: Index, run: TileRun, channel: Index, lanes: int) -> None:
         """A vector of channels of a tile: its rows are transformed first, then its columns."""
         spec, code, halfway = self.spec, self.code, self.halfway
-        tiles, size = spec.tiles, spec.tiles.filtering.size
-        with code.loop("i", 0, size) as i:
+        tiles, (by_row, by_column) = spec.tiles, spec.tiles.filterings
+        size = by_column.size
+        with code.loop("i", 0, by_row.size) as i:
             self._line(i, x, run, channel, lanes)
         number = code.bind("number", self.first + x)
         block, place = divide(code, "block", number, tiles.block, tiles.blocks)
         origin = (block * tiles.positions * tiles.block + place) * tiles.channels + channel
         origin = code.bind("origin", origin)
         with code.loop("j", 0, size) as j:
-            at = [(i * size + j) * lanes for i in range(size)]
+            at = [(i * size + j) * lanes for i in range(by_row.size)]
             values = [code.keep(load(halfway, a, lanes), lanes) for a in at]
-            for i, value in enumerate(paired_rows(code, tiles.filtering.data, values, lanes)):
+            for i, value in enumerate(paired_rows(code, by_row.data, values, lanes)):
                 target = origin + (i * size + j) * (tiles.block * tiles.channels)
                 code.store(self.buffers[1], target, value, lanes)
 
     def _line(self, i: Index, x: Index, run: TileRun, channel: Index, lanes: int) -> None:
         """Store a row of the tile, transformed; zeros if it lies outside of the image."""
-        code, size = self.code, self.spec.tiles.filtering.size
+        code, (_, size) = self.code, self.spec.tiles.size
         places = [(i * size + j) * lanes for j in range(size)]
         inside = self._inside(i)
         if inside is not None:
@@ -98,7 +99,7 @@ class _Writer:
     def _inside(self, i: Index) -> Any:
         """The condition that a row of the tile lies in the image; None if all always do."""
         begin, end = self.rows
-        if (begin, end) == (0, self.spec.tiles.filtering.size):
+        if (begin, end) == (0, self.spec.tiles.size[0]):
             return None
         return tirx.all(begin <= i, i < end)
 
@@ -119,4 +120,4 @@ class _Writer:
             if spec.prologue != ACC:
                 value = activate(code, spec.prologue, value, lanes)
             values.append(code.keep(value, lanes))
-        return paired_rows(code, spec.tiles.filtering.data, values, lanes)
+        return paired_rows(code, spec.tiles.filterings[1].data, values, lanes)

@@ -72,9 +72,10 @@ class _Writer:
         self.pitch = spec.tiles.block * self.width + _APART
         self.products = code.on_stack(spec.tiles.positions * self.pitch)
         # Before them a tile after the transform of its columns.
-        filtering = spec.tiles.filtering
-        halfway = spec.tiles.outputs * filtering.size * unit.lanes
-        self.table = CoefficientTable(code, filtering.inverse, halfway, unit.lanes)
+        by_row, by_column = spec.tiles.filterings
+        halfway = by_row.outputs * by_column.size * unit.lanes
+        inverses = (by_row.inverse, by_column.inverse)
+        self.table = CoefficientTable(code, inverses, halfway, unit.lanes)
 
     def tile(self) -> None:
         """All products, then all outputs."""
@@ -142,10 +143,10 @@ class _Writer:
     def _outputs(self, t: Index, number: Index) -> None:
         """The outputs of a tile, part by part of the channels."""
         tiles, code, block = self.spec.tiles, self.code, self.place.block
-        rows, columns = tiles.grid
+        (rows, columns), (height, width) = tiles.grid, tiles.extent
         line, column = divide(code, "line", number, columns, tiles.batch * rows)
         image, row = divide(code, "image", line, rows, tiles.batch)
-        grid = (image, code.bind("y", row * tiles.outputs), code.bind("x", column * tiles.outputs))
+        grid = (image, code.bind("y", row * height), code.bind("x", column * width))
         for part in self.parts:
             local = block - part.first_block if len(self.parts) > 1 or part.blocks > 1 else 0
             inside = None
@@ -181,21 +182,23 @@ class _Writer:
         """The outputs of a tile for a vector of channels."""
         code, tiles, table = self.code, self.spec.tiles, self.table
         halfway = table.memory
-        size, inverse = tiles.filtering.size, tiles.filtering.inverse
+        by_row, by_column = tiles.filterings
+        size = by_column.size
         with code.loop("j", 0, size) as j:
-            at = [source + (i * size + j) * self.pitch for i in range(size)]
+            at = [source + (i * size + j) * self.pitch for i in range(by_row.size)]
             values = [code.keep(load(self.products, a, lanes), lanes) for a in at]
-            for i, value in enumerate(paired_columns(code, inverse, values, lanes, table)):
+            for i, value in enumerate(paired_columns(code, by_row.inverse, values, lanes, table)):
                 code.store(halfway, (i * size + j) * lanes, value, lanes)
         image, y, x = grid
-        height, width = tiles.window.output
-        with code.loop("i", 0, tiles.outputs) as i:
+        (height, width), (rows, columns) = tiles.window.output, tiles.extent
+        inverse = by_column.inverse
+        with code.loop("i", 0, rows) as i:
             row = code.bind("output", y + i)
-            with code.branch(row < height if height % tiles.outputs else None):
+            with code.branch(row < height if height % rows else None):
                 at = [(i * size + j) * lanes for j in range(size)]
                 values = [code.keep(load(halfway, a, lanes), lanes) for a in at]
                 for j, value in enumerate(paired_columns(code, inverse, values, lanes, table)):
-                    outside = width % tiles.outputs and j >= width % tiles.outputs
+                    outside = width % columns and j >= width % columns
                     with code.branch(x + j < width if outside else None):
                         self._store((image, row, x + j), part, channel, value, lanes)
 
