@@ -139,7 +139,13 @@ def main() -> None:
         source = ModelSource(model_of(network), random_weights=0)
         with progress_bars() as bars:
             prepare_material(
-                source, folder, options, policies=None, verify=Verify.onnx, progress=bars
+                source,
+                folder,
+                options,
+                policies=None,
+                verify=Verify.onnx,
+                tvm_build=False,
+                progress=bars,
             )
         for case in given.case or [*BUSY, QUOTA]:
             try:
