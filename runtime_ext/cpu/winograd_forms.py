@@ -47,10 +47,12 @@ def promising_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str
     smaller tiles is there too.
     """
     plans = {outputs: _plan(source, space, outputs) for outputs in _OUTPUTS}
-    shares = {o: plan[1] for o, plan in plans.items() if plan is not None and plan[1] < 1}
-    least = min(shares.values(), default=0.0)
-    small = min((share for outputs, share in shares.items() if outputs < 6), default=0.0)
-    promising = {o for o, share in shares.items() if share <= _MARGIN * least or share == small}
+    promising: set[int] = set()
+    for at in range(len(_rates(space.unit))):
+        shares = {o: plan[1][at] for o, plan in plans.items() if plan and plan[1][at] < 1}
+        least = min(shares.values(), default=0.0)
+        small = min((share for outputs, share in shares.items() if outputs < 6), default=0.0)
+        promising |= {o for o, s in shares.items() if s <= _MARGIN * least or s == small}
     return {_name(o): plan[0] for o, plan in plans.items() if plan and o in promising}
 
 
@@ -58,23 +60,39 @@ def _name(outputs: int) -> str:
     return f"{FORM}{outputs}"
 
 
-def _plan(source: UnitSource, space: VectorSpace, outputs: int) -> tuple[UnitPlan, float] | None:
-    """The unit's convolutions by tiles of such extent, and their share of the default's cycles."""
-    direct = filtered = 0.0
+def _rates(unit: VectorUnit) -> tuple[float, ...]:
+    """Vectors of multiply-adds a cycle that a processor may have.
+
+    Some compute vectors of 512 bits in halves: of what they spend, arithmetic is the larger part.
+    """
+    return (2.0, 1.0) if unit.lanes == 16 else (2.0,)
+
+
+def _plan(
+    source: UnitSource, space: VectorSpace, outputs: int
+) -> tuple[UnitPlan, tuple[float, ...]] | None:
+    """The unit's convolutions by tiles of such extent, and their share of the default's cycles.
+
+    The shares are one for each of the rates.
+    """
+    rates = _rates(space.unit)
+    direct, filtered = [0.0] * len(rates), [0.0] * len(rates)
 
     def instead(
         spec: Contraction, order: Sequence[int], storages: list[Storage]
     ) -> Sequence[Placed] | None:
-        nonlocal direct, filtered
         if not fits(spec, outputs):
             return None
         cut = winograd_cut(spec, outputs, space.unit)
-        direct += direct_cycles(spec, space)
-        filtered += winograd_cycles(spec, cut, space.unit)
+        for at, rate in enumerate(rates):
+            direct[at] += direct_cycles(spec, space, rate)
+            filtered[at] += winograd_cycles(spec, cut, space.unit, rate)
         return by_winograd(spec, order, storages, cut)
 
     plan = form_plan(source, space, instead, _name(outputs))
-    return None if plan is None else (plan, filtered / direct)
+    if plan is None:
+        return None
+    return plan, tuple(f / d for f, d in zip(filtered, direct, strict=True))
 
 
 def winograd_cut(spec: Contraction, outputs: int, unit: VectorUnit) -> WinogradCut:
@@ -104,7 +122,7 @@ def _rows(vectors: int, unit: VectorUnit) -> int:
     return (unit.registers - 1 - vectors) // vectors
 
 
-def direct_cycles(spec: Contraction, space: VectorSpace) -> float:
+def direct_cycles(spec: Contraction, space: VectorSpace, rate: float) -> float:
     """Cycles of a convolution as it is by default, by an estimate."""
     taps = spec.window.kernel[0] * spec.window.kernel[1]
     height, width = spec.window.output
@@ -112,10 +130,10 @@ def direct_cycles(spec: Contraction, space: VectorSpace) -> float:
     columns = sum(ceil(part / lanes) for part in spec.parts)
     multiply_adds = spec.batch * height * width * taps * spec.channels * columns
     weights = columns * lanes * spec.channels * taps * 4
-    return multiply_adds / 2 + MEMORY_CYCLES * weights
+    return multiply_adds / rate + MEMORY_CYCLES * weights
 
 
-def winograd_cycles(spec: Contraction, cut: WinogradCut, unit: VectorUnit) -> float:
+def winograd_cycles(spec: Contraction, cut: WinogradCut, unit: VectorUnit, rate: float) -> float:
     """Cycles of it by Winograd's filtering, by an estimate."""
     tiles = WinogradTiles(spec.batch, spec.window, spec.channels, cut.outputs, cut.block)
     lanes = unit.lanes
@@ -135,7 +153,7 @@ def winograd_cycles(spec: Contraction, cut: WinogradCut, unit: VectorUnit) -> fl
     transforms = tiles.tiles * (ceil(spec.channels / lanes) * read + columns * written)
     data = 2 * tiles.tiles * tiles.positions * spec.channels * 4
     return (
-        wait * multiply_adds / 2
+        wait * multiply_adds / rate
         + _TRANSFORM_CYCLES * transforms
         + MEMORY_CYCLES * weights
         + 0.02 * data
