@@ -59,9 +59,9 @@ def error_to_onnxruntime(model: str, folder: str) -> float:
     runtime = onnxruntime.InferenceSession(
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    inputs = {port.name: random_input(port) for port in runtime.get_inputs()}
+    inputs: dict[str, Any] = {port.name: random_input(port) for port in runtime.get_inputs()}
     names = [port.name for port in runtime.get_outputs()]
-    expected = dict(zip(names, runtime.run(names, inputs), strict=True))
+    expected: dict[str, Any] = dict(zip(names, runtime.run(names, inputs), strict=True))
     with tempfile.TemporaryDirectory() as place:
         given, written = Path(place) / "inputs.npz", Path(place) / "outputs.npz"
         np.savez(given, **inputs)

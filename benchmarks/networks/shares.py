@@ -23,6 +23,7 @@ from rich.table import Table
 
 from benchmarks.report import model_of, read_figures, update_result
 from relay_passes.search_options import SearchOptions
+from runtime_ext.execution.executable import Executable
 from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
 from runtime_ext.units import in_place, planner
@@ -82,7 +83,11 @@ def measure(network: str, batch: int, folder: Path, rules: Rules, processes: int
                     f"without {part}: {what}", done, total
                 ),
             )
-    kept = {part: load(folder / part).notes["kept"] for part in WITHOUT}
+    kept: dict[str, str] = {}
+    for part in WITHOUT:
+        executable = load(folder / part)
+        assert isinstance(executable, Executable)
+        kept[part] = executable.notes["kept"]
     runners = SideBySide(
         {part: folder / part for part in WITHOUT}, lanes, rules.shared_by(processes)
     )

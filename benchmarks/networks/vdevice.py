@@ -46,7 +46,7 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     from runtime_ext.execution.bound_model import bind_library
     from runtime_ext.peers.tvm_build import compile_tvm_build
     from tvm_ios.contest.contest import verified
-    from tvm_ios.contest.outputs import Reference
+    from tvm_ios.contest.outputs import Reference, Sample
     from tvm_ios.contest.rounds import run_in_turn
     from tvm_ios.contest.rules import Rules
 
@@ -71,7 +71,7 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
         tvm_build = Path(folder) / "tvm.so"
         compile_tvm_build(loaded.module, options.resolved_target, tvm_build)
         tvm = bind_library(tvm_build)(inputs)
-        reference = Reference(inputs, tvm.outputs(tvm.run()))
+        reference = Reference((Sample(inputs, tvm.outputs(tvm.run())),))
         for policy, session in sessions.items():
             verified(policy, session, reference)
         runners = {"tvm": tvm.run, **{policy: s.run for policy, s in sessions.items()}}

@@ -56,7 +56,8 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
         session.run(**session.random_inputs(0))
         outputs[precision] = [session.get_output()]
         weights[precision] = sum(array.nbytes for array in built.constants.values()) / _MIB
-    ratio, seconds = compared(*map(session_runner, sessions.values()), 301, 20.0)
+    usual, rounding = map(session_runner, sessions.values())
+    ratio, seconds = compared(usual, rounding, 301, 20.0)
     return {
         **{"lanes": lanes, "load": os.getloadavg()[0]},
         **{"units": len(prepared.units), "rounded": rounded},

@@ -33,7 +33,7 @@ SCRATCH = BufferType((16,), "float32")
 
 
 @T.prim_func
-def nothing(x: T.Buffer((16,), "float32"), begin: T.int32, end: T.int32):
+def nothing(x: T.Buffer((16,), "float32"), begin: T.int32, end: T.int32):  # pyright: ignore[reportInvalidTypeForm]
     T.func_attr({"global_symbol": "nothing", "tirx.noalias": True})
     for i in T.serial(end - begin):
         x[begin + i] = x[begin + i] + T.float32(1)
@@ -41,7 +41,9 @@ def nothing(x: T.Buffer((16,), "float32"), begin: T.int32, end: T.int32):
 
 def compiled(folder: Path) -> Any:
     path = folder / "nothing.so"
-    tvm.compile(tvm.IRModule({"nothing": nothing}), target="llvm").export_library(str(path))
+    tvm.compile(
+        tvm.IRModule({"nothing": nothing}), target=tvm.target.Target("llvm")
+    ).export_library(str(path))
     return tvm_ffi.load_module(path)["nothing"]
 
 

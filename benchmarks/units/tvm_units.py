@@ -168,7 +168,8 @@ def tvm_runner(function: Any, constants: Sequence[Any]) -> Runner:
         module = relax.transform.BindParams("main", weights)(module)
     with tvm.target.Target(target):
         built = relax.build(relax.get_pipeline("zero")(module), target=tvm.target.Target(target))
-    machine = relax.VirtualMachine(built, tvm.cpu())
+    cpu: Any = tvm.cpu()
+    machine = relax.VirtualMachine(built, cpu)
     rng = np.random.default_rng(0)
     arguments: list[Any] = []
     for param in function.params[:data]:
@@ -177,7 +178,8 @@ def tvm_runner(function: Any, constants: Sequence[Any]) -> Runner:
         arguments.append(tvm.runtime.tensor(numbers.astype(dtype)))
 
     def run(number: int) -> float:
-        return machine.time_evaluator("main", tvm.cpu(), number=number, repeat=1)(*arguments).mean
+        evaluate = machine.time_evaluator("main", cpu, number=number, repeat=1)
+        return float(evaluate(*arguments).mean)
 
     run(1)
     return run
@@ -185,7 +187,8 @@ def tvm_runner(function: Any, constants: Sequence[Any]) -> Runner:
 
 def _nothing() -> Any:
     builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1,), "float32"))
+    shape: Any = (1,)
+    x = relax.Var("x", relax.TensorType(shape, "float32"))
     with builder.function("main", [x]):
         with builder.dataflow():
             result = builder.emit_output(relax.op.add(x, x))

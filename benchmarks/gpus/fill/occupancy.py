@@ -43,7 +43,8 @@ Launches = tuple[Launch, ...]
 
 def fill(sources: Iterable[UnitSource], gpu: TargetGpu, precision: str) -> list[dict[str, Any]]:
     """Launches of every different contraction and mean, before and after; others did not change."""
-    spaces = EarlierSpace(gpu, precision), GemmSpace(gpu, precision)
+    # They are given the tiles alone that they made themselves.
+    spaces: tuple[Any, ...] = (EarlierSpace(gpu, precision), GemmSpace(gpu, precision))
     found: Counter[tuple[str, Launches, Launches]] = Counter()
     for source in sources:
         plans = [plan_unit(source, space) for space in spaces]
