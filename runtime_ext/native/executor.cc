@@ -12,6 +12,9 @@
 
 namespace tvm_ios {
 
+// What it takes to wake a thread that sleeps, roughly.
+constexpr std::chrono::microseconds kWakeUp{50};
+
 // Holds the executor for one caller; a second caller is refused instead of made to wait,
 // because it would overwrite the buffers that the first one still reads.
 class Executor::Exclusive {
@@ -68,10 +71,14 @@ Executor::Executor(std::unique_ptr<Plan> plan, const ExecutorOptions& options)
   }
   // Binding the caller costs some microseconds a run, for nothing if nobody runs beside it.
   if (helpers_.empty()) pin_ = false;
-  // With more lanes than CPUs a spinning lane keeps the one it waits for from running.
-  const double running = static_cast<double>(helpers_.size() + 1);
-  if (running > std::min(static_cast<double>(cpus_.size()), CpuQuota())) {
+  const std::size_t running = helpers_.size() + 1;
+  if (running > cpus_.size()) {
+    // A spinning lane would keep the one it waits for from running.
     spin_ = std::chrono::nanoseconds(0);
+  } else if (static_cast<double>(running) > CpuQuota()) {
+    // Lanes run side by side until the quota of a period is used up. Of that, to spin for as long
+    // as it takes to be woken spends no more than to sleep.
+    spin_ = std::min(spin_, kWakeUp);
   }
   spans_.resize(lanes.size());
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {

@@ -43,8 +43,8 @@ struct ExecutorOptions {
   // has to wait where another process computes, though the next CPU may have become free.
   bool pin = false;
   // How long a lane that waits keeps its CPU busy before it sleeps, if the one that it waits for
-  // has a CPU. With more lanes than CPUs (or CPUs' worth of time in the container's quota) it
-  // sleeps at once.
+  // has a CPU. With more lanes than CPUs it sleeps at once, and with more than CPUs' worth of time
+  // in the container's quota after what it takes to be woken.
   std::chrono::nanoseconds spin = std::chrono::milliseconds(1);
   // How long a launch may be ready without its lane beginning it, before who waits for it does;
   // negative: for ever. Lanes that are awake take a fraction of a microsecond.
