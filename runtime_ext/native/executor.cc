@@ -13,7 +13,7 @@
 namespace tvm_ios {
 
 // What it takes to wake a thread that sleeps, roughly.
-constexpr std::chrono::microseconds kWakeUp{50};
+constexpr std::chrono::nanoseconds kWakeUp = std::chrono::microseconds(50);
 
 // Holds the executor for one caller; a second caller is refused instead of made to wait,
 // because it would overwrite the buffers that the first one still reads.
