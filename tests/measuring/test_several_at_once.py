@@ -197,6 +197,7 @@ def test_what_ended_before_a_failure_is_kept(log: MeasurementLog) -> None:
     assert len(taken) < 10
 
 
+@pytest.mark.usefixtures("hearing")
 def test_an_interruption_keeps_what_has_ended(log: MeasurementLog) -> None:
     """Ctrl-C comes while three are measured, of which one has ended."""
     ended, release = threading.Event(), threading.Event()

@@ -106,7 +106,7 @@ def test_a_real_profile_is_of_each_phase(prepared: Prepared, cache: Path) -> Non
     timer = searching(prepared, cache).timer
     timer.rkernels.measure()
     for unit in range(len(prepared.units)):
-        code = timer.forms((unit,)).code
+        code = timer.forms.generated((unit,)).code
         first, *others = timer.rkernels(unit)
         assert first.name == "default"
         assert first.tasks == tuple(call.tiles for call in code.calls)

@@ -5,21 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from random import Random
 
 import pytest
 from ortools.sat.python import cp_model
 
 from tvm_ios.solvers.cp_sat import solve_by_cp_sat
-
-
-@pytest.fixture
-def hearing() -> Iterator[None]:
-    """Ctrl-C raises, also where the tests run in the background of a shell."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def market_split(rows: int, columns: int) -> cp_model.CpModel:
