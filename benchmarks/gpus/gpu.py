@@ -29,7 +29,7 @@ from benchmarks.gpus.suite.slices import POLICIES, chosen_slices
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--prepare", type=Path, metavar="DIR", help="make what is copied there")
     parser.add_argument("--only", metavar="NET[,BATCH]", help="one network, or one slice")
     parser.add_argument("--arch", default="sm_90", help="of the GPU, with --prepare  [sm_90]")

@@ -156,7 +156,7 @@ def _text(value: float | None) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("networks", nargs="*", help=f"of the zoo; by default {NETWORKS}")
     parser.add_argument("--batch", type=int, action="append", help=f"by default {BATCHES}")
     parser.add_argument("--lanes", type=int, default=available_lanes())

@@ -211,7 +211,7 @@ def show(figures: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("networks", nargs="*", help=f"of the zoo; by default {NETWORKS}")
     parser.add_argument("--device", default="stcp920", help="a memory hierarchy")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")

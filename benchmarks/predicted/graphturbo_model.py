@@ -56,7 +56,7 @@ def predict(network: str, batch: int, device: MemoryHierarchy) -> dict[str, obje
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("networks", nargs="*", help=f"of the zoo; by default {NETWORKS}")
     parser.add_argument("--batch", type=int, action="append", help=f"by default {BATCHES}")
     parser.add_argument("--device", help="a memory hierarchy's .json instead of this machine")

@@ -41,9 +41,8 @@ def nothing(x: T.Buffer((16,), "float32"), begin: T.int32, end: T.int32):  # pyr
 
 def compiled(folder: Path) -> Any:
     path = folder / "nothing.so"
-    tvm.compile(
-        tvm.IRModule({"nothing": nothing}), target=tvm.target.Target("llvm")
-    ).export_library(str(path))
+    module = tvm.IRModule({"nothing": nothing})
+    tvm.compile(module, target=tvm.target.Target("llvm")).export_library(str(path))
     return tvm_ffi.load_module(path)["nothing"]
 
 

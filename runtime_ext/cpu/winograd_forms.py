@@ -20,6 +20,9 @@ from runtime_ext.units.unit import UnitPlan, UnitSource
 from runtime_ext.units.values import Storage
 from tvm_ios.program.winograd import FORM
 
+#: A convolution, and how it is cut.
+Cut = tuple[Contraction, WinogradCut]
+
 #: Outputs of a tile along an axis.
 _OUTPUTS = (2, 4, 6)
 #: Tiles that are multiplied and transformed together: more read the weights less often, but their
@@ -36,8 +39,7 @@ MEMORY_CYCLES, _TRANSFORM_CYCLES = 0.15, 1.0
 
 def all_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
     """All forms by Winograd's filtering that the unit can have, by name."""
-    plans = {outputs: _plan(source, space, outputs) for outputs in _OUTPUTS}
-    return {_name(outputs): plan[0] for outputs, plan in plans.items() if plan is not None}
+    return {_name(outputs): plan for outputs, (plan, _) in _plans(source, space).items()}
 
 
 def promising_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
@@ -46,14 +48,15 @@ def promising_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str
     Of tiles of six rows, whose error is the largest, one may be left without: the best of the
     smaller tiles is there too.
     """
-    plans = {outputs: _plan(source, space, outputs) for outputs in _OUTPUTS}
+    plans = _plans(source, space)
     promising: set[int] = set()
-    for at in range(len(_rates(space.unit))):
-        shares = {o: plan[1][at] for o, plan in plans.items() if plan and plan[1][at] < 1}
+    for rate in _rates(space.unit):
+        shares = {o: _share(cuts, space.unit, rate) for o, (_, cuts) in plans.items()}
+        shares = {outputs: share for outputs, share in shares.items() if share < 1}
         least = min(shares.values(), default=0.0)
         small = min((share for outputs, share in shares.items() if outputs < 6), default=0.0)
         promising |= {o for o, s in shares.items() if s <= _MARGIN * least or s == small}
-    return {_name(o): plan[0] for o, plan in plans.items() if plan and o in promising}
+    return {_name(o): plan for o, (plan, _) in plans.items() if o in promising}
 
 
 def _name(outputs: int) -> str:
@@ -68,15 +71,22 @@ def _rates(unit: VectorUnit) -> tuple[float, ...]:
     return (2.0, 1.0) if unit.lanes == 16 else (2.0,)
 
 
+def _share(cuts: Sequence[Cut], unit: VectorUnit, rate: float) -> float:
+    """The cycles of convolutions by Winograd's filtering to those by default."""
+    filtered = sum(winograd_cycles(spec, cut, unit, rate) for spec, cut in cuts)
+    return filtered / sum(direct_cycles(spec, unit, rate) for spec, _ in cuts)
+
+
+def _plans(source: UnitSource, space: VectorSpace) -> dict[int, tuple[UnitPlan, list[Cut]]]:
+    """The unit by tiles of each extent that it can have, and its convolutions with their cuts."""
+    plans = {outputs: _plan(source, space, outputs) for outputs in _OUTPUTS}
+    return {outputs: plan for outputs, plan in plans.items() if plan is not None}
+
+
 def _plan(
     source: UnitSource, space: VectorSpace, outputs: int
-) -> tuple[UnitPlan, tuple[float, ...]] | None:
-    """The unit's convolutions by tiles of such extent, and their share of the default's cycles.
-
-    The shares are one for each of the rates.
-    """
-    rates = _rates(space.unit)
-    direct, filtered = [0.0] * len(rates), [0.0] * len(rates)
+) -> tuple[UnitPlan, list[Cut]] | None:
+    cuts: list[Cut] = []
 
     def instead(
         spec: Contraction, order: Sequence[int], storages: list[Storage]
@@ -84,15 +94,11 @@ def _plan(
         if not fits(spec, outputs):
             return None
         cut = winograd_cut(spec, outputs, space.unit)
-        for at, rate in enumerate(rates):
-            direct[at] += direct_cycles(spec, space, rate)
-            filtered[at] += winograd_cycles(spec, cut, space.unit, rate)
+        cuts.append((spec, cut))
         return by_winograd(spec, order, storages, cut)
 
     plan = form_plan(source, space, instead, _name(outputs))
-    if plan is None:
-        return None
-    return plan, tuple(f / d for f, d in zip(filtered, direct, strict=True))
+    return None if plan is None else (plan, cuts)
 
 
 def winograd_cut(spec: Contraction, outputs: int, unit: VectorUnit) -> WinogradCut:
@@ -122,11 +128,11 @@ def _rows(vectors: int, unit: VectorUnit) -> int:
     return (unit.registers - 1 - vectors) // vectors
 
 
-def direct_cycles(spec: Contraction, space: VectorSpace, rate: float) -> float:
+def direct_cycles(spec: Contraction, unit: VectorUnit, rate: float) -> float:
     """Cycles of a convolution as it is by default, by an estimate."""
     taps = spec.window.kernel[0] * spec.window.kernel[1]
     height, width = spec.window.output
-    lanes = space.unit.lanes
+    lanes = unit.lanes
     columns = sum(ceil(part / lanes) for part in spec.parts)
     multiply_adds = spec.batch * height * width * taps * spec.channels * columns
     weights = columns * lanes * spec.channels * taps * 4
