@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil, prod
 
+from runtime_ext.cpu.kernels.matrix_contraction import MatrixCutter
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.cpu.winograd_forms import MEMORY_CYCLES
+from runtime_ext.kernels.matrix_contraction import PACKS, in_matrices
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.by_bfloat16 import Placed, by_bfloat16
 from runtime_ext.units.in_packs import all_parts
@@ -40,34 +42,58 @@ def promising_bfloat16_plans(source: UnitSource, space: VectorSpace) -> Mapping[
 def _plan(source: UnitSource, space: VectorSpace) -> tuple[UnitPlan, float] | None:
     """The unit with rounded weights, and its contractions' share of the default's cycles."""
     multiplies = space.unit.bfloat16
+    matrices = MatrixCutter() if FORM in space.unit.matrices else None
     usual = form = 0.0
 
     def instead(
         spec: Contraction, order: Sequence[int], storages: list[Storage]
     ) -> Sequence[Placed] | None:
         nonlocal usual, form
-        kernels = by_bfloat16(spec, order, storages, space, multiplies=multiplies)
+        kernels = by_bfloat16(
+            spec, order, storages, space, multiplies=multiplies, matrices=matrices
+        )
         if kernels is not None:
             usual += _cycles(spec, space)
-            form += _cycles(spec, space, rounded=True)
+            form += _rounded_cycles(spec, space)
         return kernels
 
     plan = form_plan(source, space, instead, FORM)
     return None if plan is None else (plan, form / usual)
 
 
-def _cycles(spec: Contraction, space: VectorSpace, *, rounded: bool = False) -> float:
+def _cycles(spec: Contraction, space: VectorSpace) -> float:
     """Cycles of a contraction by an estimate: multiply-adds, two a cycle, and its weights."""
     whole = merge_rows(spec)
-    rows, columns = whole.window.output
-    lanes = space.unit.lanes
-    vectors = sum(ceil(part / lanes) for part in all_parts(whole))
-    vectors *= prod(whole.window.kernel) * whole.channels
-    multiply_adds = whole.batch * rows * columns
-    memory = MEMORY_CYCLES * lanes * 4
-    if not rounded:
-        return vectors * (multiply_adds / 2 + memory)
-    if space.unit.bfloat16:
-        return vectors * (multiply_adds / 4 + memory / 2)
-    tiles = whole.batch * rows * ceil(columns / space.blocking(whole).pixels)
-    return vectors * ((multiply_adds + tiles) / 2 + memory / 2)
+    return _vectors(whole, space) * (_pixels(whole) / 2 + _memory(space))
+
+
+def _rounded_cycles(spec: Contraction, space: VectorSpace) -> float:
+    """As :func:`_cycles`, of weights in bfloat16: half as much memory, and other products."""
+    whole = merge_rows(spec)
+    pixels = _pixels(whole)
+    if FORM in space.unit.matrices and in_matrices(whole):
+        # A product of matrices takes a cycle a row, of as many packs of two.
+        arithmetic = pixels / (2 * PACKS)
+    elif space.unit.bfloat16:
+        arithmetic = pixels / 4
+    else:
+        columns = whole.window.output[1]
+        tiles = pixels // columns * ceil(columns / space.blocking(whole).pixels)
+        arithmetic = (pixels + tiles) / 2
+    return _vectors(whole, space) * (arithmetic + _memory(space) / 2)
+
+
+def _vectors(spec: Contraction, space: VectorSpace) -> int:
+    """Vectors of weights."""
+    vectors = sum(ceil(part / space.unit.lanes) for part in all_parts(spec))
+    return vectors * prod(spec.window.kernel) * spec.channels
+
+
+def _pixels(spec: Contraction) -> int:
+    """Pixels of all images: each multiplies each vector of weights."""
+    return spec.batch * prod(spec.window.output)
+
+
+def _memory(space: VectorSpace) -> float:
+    """Cycles that a vector of weights takes to come from memory."""
+    return MEMORY_CYCLES * space.unit.lanes * 4

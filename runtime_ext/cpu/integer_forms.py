@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal
 
+from runtime_ext.cpu.kernels.matrix_contraction import MatrixCutter
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.machine.this_machine import BYTES
@@ -41,9 +42,11 @@ def _plan(
     if not has_instruction or not source.integers:
         return None
 
+    matrices = MatrixCutter() if BYTES in space.unit.matrices else None
+
     def instead(
         spec: Contraction, order: Sequence[int], storages: list[Storage]
     ) -> Sequence[Placed] | None:
-        return by_integers(spec, order, storages, source.integers, space, bits)
+        return by_integers(spec, order, storages, source.integers, space, bits, matrices)
 
     return form_plan(source, space, instead, name)

@@ -30,6 +30,8 @@ Nothing here knows a unit or a device's instructions.
     What images enlarged by whole factors have at one input pixel, for any device.
 ``library_convolution.py``
     A convolution that a kernel library computes in the place of a kernel: plain data.
+``matrix_contraction.py``
+    Contractions by instructions that multiply matrices: of bfloat16, or of bytes.
 ``operator_function.py``
     A Relax operator as a function of its tensors.
 ``phases.py``

@@ -41,7 +41,7 @@ def missing_features(required: Sequence[str]) -> tuple[str, ...]:
 
 
 def host_flags() -> frozenset[str]:
-    """The flags in ``/proc/cpuinfo``.
+    """The flags in ``/proc/cpuinfo``, without those of AMX where Linux does not let it be used.
 
     Raises
     ------
@@ -49,9 +49,12 @@ def host_flags() -> frozenset[str]:
         If there are none.
     """
     try:
-        return flags_of(Path("/proc/cpuinfo").read_text())
+        flags = flags_of(Path("/proc/cpuinfo").read_text())
     except OSError as error:
         raise UserError(f"the features of this CPU cannot be read: {error}") from error
+    if "amx_tile" in flags and missing_features(["amx-tile"]):
+        return frozenset(flag for flag in flags if not flag.startswith("amx_"))
+    return flags
 
 
 def flags_of(cpuinfo: str) -> frozenset[str]:

@@ -33,12 +33,12 @@ _UNKNOWN = "unknown processor"
 BYTES = "int8"
 #: What processors may have beyond their level, by the form of units whose products it computes: as
 #: LLVM and as Linux call it.
-_BEYOND: dict[str, dict[str, tuple[str, str]]] = {
+_BEYOND: dict[str, dict[str, dict[str, str]]] = {
     "x86-64-v4": {
-        FORM: ("avx512bf16", "avx512_bf16"),
-        BYTES: ("avx512vnni", "avx512_vnni"),
+        FORM: {"avx512bf16": "avx512_bf16", "amx-tile": "amx_tile", "amx-bf16": "amx_bf16"},
+        BYTES: {"avx512vnni": "avx512_vnni", "amx-tile": "amx_tile", "amx-int8": "amx_int8"},
     },
-    "x86-64-v3": {BYTES: ("avxvnni", "avx_vnni")},
+    "x86-64-v3": {BYTES: {"avxvnni": "avx_vnni"}},
 }
 
 
@@ -151,16 +151,19 @@ def host_target(
     beyond: list[str] = []
     if level is None:
         level, flags = instruction_level(), host_flags()
-        instructions = _BEYOND.get(level, {}).items()
         beyond = [
-            f"+{llvm}" for form, (llvm, linux) in instructions if form in forms and linux in flags
+            f"+{llvm}"
+            for form, features in _BEYOND.get(level, {}).items()
+            if form in forms
+            for llvm, linux in features.items()
+            if linux in flags
         ]
     data: dict[str, Any] = {"kind": "llvm", "mcpu": level, "num-cores": lanes}
     if level == AARCH64:
         # Its vector unit is part of any; LLVM calls a processor of which no more is known generic.
         data |= {"mtriple": "aarch64-linux-gnu", "mcpu": "generic", "mattr": ["+neon"]}
     elif beyond:
-        data["mattr"] = beyond
+        data["mattr"] = list(dict.fromkeys(beyond))
     return tvm.target.Target(data)
 
 

@@ -1,5 +1,8 @@
 #include "cpu_features.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -45,6 +48,19 @@ const std::map<std::string, std::string>& LinuxNames() {
   return *names;
 }
 
+// Asks Linux for the registers of AMX, which a process has to do before any of its threads uses them.
+bool AskForMatrices() {
+#ifdef SYS_arch_prctl
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+// When the library is loaded, so that kernels can be called that no executable has.
+const bool matrices_permitted = AskForMatrices();
+
 }  // namespace
 
 std::vector<std::string> KnownFeatures() {
@@ -72,7 +88,9 @@ std::set<std::string> HostFlags() {
     if (colon == std::string::npos || line.compare(0, 5, "flags") != 0) continue;
     std::istringstream words(line.substr(colon + 1));
     std::set<std::string> flags;
-    for (std::string word; words >> word;) flags.insert(word);
+    for (std::string word; words >> word;) {
+      if (matrices_permitted || word.compare(0, 4, "amx_") != 0) flags.insert(word);
+    }
     return flags;
   }
   return {};

@@ -14,7 +14,8 @@ std::vector<std::string> KnownFeatures();
 // Which of some features, in LLVM's names, this machine does not have; what is not known is missing.
 std::vector<std::string> MissingFeatures(const std::vector<std::string>& required);
 
-// The flags in /proc/cpuinfo; empty if there are none.
+// The flags in /proc/cpuinfo, without those of AMX where Linux does not let it be used; empty if there are
+// none.
 std::set<std::string> HostFlags();
 
 }  // namespace tvm_ios

@@ -8,13 +8,14 @@ from dataclasses import replace
 from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.integer_contraction import Narrowing
+from runtime_ext.kernels.matrix_contraction import MatrixContraction, in_matrices
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.in_packs import BFLOAT16, all_parts, in_packs, pack_weights
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.values import Storage
 
 #: A kernel, and the storages that its buffers are.
-Placed = tuple[Narrowing | Bfloat16Contraction, tuple[int, ...]]
+Placed = tuple[Narrowing | Bfloat16Contraction | MatrixContraction, tuple[int, ...]]
 
 
 def fits(spec: Contraction, weight: Storage) -> bool:
@@ -29,6 +30,7 @@ def by_bfloat16(
     cutter: Cutter,
     *,
     multiplies: bool,
+    matrices: Cutter | None,
 ) -> list[Placed] | None:
     """A contraction as a kernel whose weights are bfloat16.
 
@@ -46,6 +48,8 @@ def by_bfloat16(
     multiplies
         Whether the processor multiplies pairs of bfloat16. Then a kernel before writes the data in
         it, unless pairs would be of two groups; otherwise data stay in float32.
+    matrices
+        Cuts the contraction for a processor that multiplies matrices of bfloat16, if it has to.
 
     Returns
     -------
@@ -55,12 +59,16 @@ def by_bfloat16(
     weight = storages[order[spec.weight]]
     if not fits(spec, weight):
         return None
+    if matrices is not None and in_matrices(spec):
+        first, (pairs, places) = in_packs(spec, order, storages, matrices, BFLOAT16, matrices=True)
+        return [first, (MatrixContraction(pairs, None), places)]
     if multiplies and (spec.groups == 1 or spec.channels % 2 == 0):
         first, (pairs, places) = in_packs(spec, order, storages, cutter, BFLOAT16)
         return [first, (Bfloat16Contraction(pairs, rounded=True), places)]
     whole = merge_rows(spec)
     whole = replace(whole, parts=all_parts(whole))
     whole = replace(whole, blocking=cutter.blocking(whole))
-    pack_weights(weight, whole.parts, cutter.width(whole.blocking), BFLOAT16)
+    filled = -(-whole.channels // BFLOAT16.channels) * BFLOAT16.channels
+    pack_weights(weight, whole.parts, cutter.width(whole.blocking), BFLOAT16, filled)
     whole = replace(whole, buffers=tuple(storages[place].shape for place in order))
     return [(Bfloat16Contraction(whole, rounded=False), tuple(order))]

@@ -10,6 +10,7 @@ from typing import Literal
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.expression import ACC, Expr
 from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel
+from runtime_ext.kernels.matrix_contraction import MatrixContraction, in_matrices
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.in_packs import INT8, INT16, in_packs
 from runtime_ext.units.integers import RULES, Bounds
@@ -17,7 +18,7 @@ from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import channel_sums
 
 #: A kernel, and the storages that its buffers are.
-Placed = tuple[IntegerKernel, tuple[int, ...]]
+Placed = tuple[IntegerKernel | MatrixContraction, tuple[int, ...]]
 #: The largest factor that 16 bits hold, and the largest sum that 32 bits do, without their signs.
 _FACTOR, _SUM = 32767, 2**31 - 1
 #: The largest number that 8 bits hold, without a sign and with one.
@@ -31,6 +32,7 @@ def by_integers(
     bounds: Sequence[Bounds | None],
     cutter: Cutter,
     bits: Literal[8, 16],
+    matrices: Cutter | None = None,
 ) -> list[Placed] | None:
     """A contraction as a kernel that narrows its data and one that multiplies integers.
 
@@ -49,6 +51,8 @@ def by_integers(
     bits
         Of data and weights. Those of 8 are shifted to be unsigned: from the sums of
         ``(x + shift) * w`` are taken those of ``shift * w``, with which they begin.
+    matrices
+        Cuts the contraction for a processor that multiplies matrices of bytes, if it has to.
 
     Returns
     -------
@@ -72,12 +76,18 @@ def by_integers(
     if spec.groups > 1 and spec.channels % INT8.channels:
         return None
     shape = weight.shape
-    first, (fours, places) = in_packs(spec, order, storages, cutter, INT8, shift)
+    of_matrices = matrices is not None and in_matrices(spec)
+    if matrices is not None and of_matrices:
+        cutter = matrices
+    first, (fours, places) = in_packs(
+        spec, order, storages, cutter, INT8, shift, matrices=of_matrices
+    )
     sums = channel_sums(shape, -shift, fours.parts, cutter.width(fours.blocking))
     starts = Storage("constant", weight.number, sums.shape(shape), "int32", transform=sums)
     storages.append(starts)
     fours = replace(fours, buffers=(*fours.buffers, starts.shape))
-    return [first, (IntegerContraction(fours, len(places)), (*places, len(storages) - 1))]
+    kind = MatrixContraction if of_matrices else IntegerContraction
+    return [first, (kind(fours, len(places)), (*places, len(storages) - 1))]
 
 
 def _factors(

@@ -9,6 +9,7 @@ from typing import Any
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.integer_contraction import Narrow, Narrowing
+from runtime_ext.kernels.matrix_contraction import filled_packs, spare_pixels
 from runtime_ext.kernels.spec import Contraction, Window, accesses
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.values import Storage
@@ -49,6 +50,8 @@ def in_packs(
     cutter: Cutter,
     pack: Pack,
     shift: int | None = None,
+    *,
+    matrices: bool = False,
 ) -> tuple[tuple[Narrowing, tuple[int, ...]], tuple[Contraction, tuple[int, ...]]]:
     """A contraction as a kernel that narrows its data and one that multiplies packs.
 
@@ -67,6 +70,9 @@ def in_packs(
     shift
         What is added to data. Zeros around images are then written, too, for they are shifted as
         well; without it they are left out of the sums.
+    matrices
+        Whether the second kernel multiplies matrices. Zeros around images are then written, more of
+        them fill the matrices, and there are more pixels, of whatever numbers, after the last one.
 
     Returns
     -------
@@ -77,12 +83,15 @@ def in_packs(
     source, weight = storages[order[spec.data.buffer]], storages[order[spec.weight]]
     whole = merge_rows(spec)
     packs = -(-whole.channels // pack.channels)
-    channels = packs * pack.channels * whole.groups
     pads, window = (0, 0), whole.window
-    if shift is not None:
+    if shift is not None or matrices:
         pads, window = window.pads, _with_borders(window)
+    if matrices:
+        packs = filled_packs(window, packs)
+    channels = packs * pack.channels * whole.groups
     rows, columns = window.input
-    shape = (whole.batch, rows, columns, channels)
+    spare = spare_pixels(window) if matrices else 0
+    shape = (whole.batch * rows * columns + spare, channels)
     storages.append(Storage("scratch", 0, shape, "uint16" if pack is BFLOAT16 else pack.data))
     narrow = len(storages) - 1
     first = Narrowing(
@@ -115,7 +124,8 @@ def in_packs(
         statements=tuple(statement.mapped(at) for statement in whole.statements),
     )
     second = replace(second, blocking=cutter.blocking(second))
-    pack_weights(weight, second.parts, cutter.width(second.blocking), pack)
+    width = cutter.width(second.blocking)
+    pack_weights(weight, second.parts, width, pack, packs * pack.channels)
     places = (narrow, *(order[buffer] for buffer in used))
     second = replace(second, buffers=tuple(storages[place].shape for place in places))
     return (first, (order[spec.data.buffer], narrow)), (second, places)
@@ -126,9 +136,14 @@ def all_parts(spec: Contraction) -> tuple[int, ...]:
     return spec.parts if spec.groups == 1 else spec.parts * spec.groups
 
 
-def pack_weights(weight: Storage, parts: Sequence[int], width: int, pack: Pack) -> None:
-    """Pack weights in blocks, input channels of a pack next to each other, in few bits."""
-    packing = packing_channels(weight.shape, parts, width, pack.channels)
+def pack_weights(
+    weight: Storage, parts: Sequence[int], width: int, pack: Pack, channels: int
+) -> None:
+    """Pack weights in blocks, input channels of a pack next to each other, in few bits.
+
+    ``channels`` counts input channels of a group with those that are filled with zeros.
+    """
+    packing = packing_channels(weight.shape, parts, width, pack.channels, channels)
     weight.dtype = pack.weights
     weight.shape = packing.shape(weight.shape)
     weight.transform = ParamTransform((*weight.transform.steps, *packing.steps, pack.step))

@@ -13,6 +13,7 @@ from runtime_ext.kernels.chain import Chained
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.integer_contraction import IntegerKernel
 from runtime_ext.kernels.library_convolution import LibraryConvolution
+from runtime_ext.kernels.matrix_contraction import MatrixContraction
 from runtime_ext.kernels.spec import Spec
 from runtime_ext.kernels.winograd_convolution import WinogradKernel
 from runtime_ext.units.integers import Bounds
@@ -27,6 +28,7 @@ Workload = (
     | WinogradKernel
     | IntegerKernel
     | Bfloat16Contraction
+    | MatrixContraction
     | Generic
     | Scheduled
     | LibraryConvolution

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,20 @@ import pytest
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.kernels import integer_contraction
 from runtime_ext.cpu.kernels.build import build_kernel
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.integer_contraction import IntegerContraction
+from runtime_ext.kernels.matrix_contraction import MatrixContraction
 from runtime_ext.machine.this_machine import BYTES, host_target
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import (
     AVX512,
+    MULTIPLYING,
     compiler,
     compiler_with,
     make_unit,
+    multiplies_matrices,
     reference,
     run_unit,
     shape_of,
@@ -81,7 +84,9 @@ def check(
     want = reference(function, arguments)
     shapes = [wish.shape for wish in want]
     unit = kernels.compile_rkernels({"u": source}, only={"u": form})["u"][form]
-    assert unit.forms[:2] == ("narrowing", "integercontraction")
+    in_matrices = multiplies_matrices(kernels, form, inputs[0], constants[0])
+    contraction = "matrixcontraction" if in_matrices else "integercontraction"
+    assert unit.forms[:2] == ("narrowing", contraction)
 
     def cuts(tiles: int) -> list[int]:
         return [0, *sorted(rng.integers(0, tiles + 1, 3).tolist()), tiles]
@@ -163,34 +168,12 @@ def test_depthwise_convolutions_have_no_such_form(folder: str) -> None:
     assert "int16" not in compiler(folder).rkernels(source)
 
 
-#: The sums that ``vpdpbusd`` makes, in instructions that any machine has.
-EMULATED = f"""
-define <8 x i32> @multiply_fours(<8 x i32> %t0, <8 x i32> %a, <8 x i32> %b) {{
-{
-    "".join(
-        f'''
-  %a{i} = lshr <8 x i32> %a, splat (i32 {8 * i})
-  %x{i} = and <8 x i32> %a{i}, splat (i32 255)
-  %b{i} = shl <8 x i32> %b, splat (i32 {24 - 8 * i})
-  %y{i} = ashr <8 x i32> %b{i}, splat (i32 24)
-  %p{i} = mul <8 x i32> %x{i}, %y{i}
-  %t{i + 1} = add <8 x i32> %t{i}, %p{i}'''
-        for i in range(4)
-    )
-}
-  ret <8 x i32> %t4
-}}
-"""
-
-
-@pytest.fixture(params=["emulated", "host"])
+@pytest.fixture(params=MULTIPLYING)
 def multiplying(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> KernelCompiler:
-    """A compiler whose kernels multiply bytes: emulated with AVX2, or as this machine does it."""
-    return compiler_with(
-        BYTES, request.param, tmp_path, monkeypatch, integer_contraction.MULTIPLY_FOURS, EMULATED
-    )
+    """A compiler whose kernels multiply bytes: emulated, or as this machine does it."""
+    return compiler_with(BYTES, request.param, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -246,6 +229,7 @@ def test_other_units_of_bytes(multiplying: KernelCompiler) -> None:
         check("", function, layouts, known, target=multiplying, form=BYTES)
 
 
+@pytest.mark.parametrize("multiplying", ["emulated", "host"], indirect=True)
 @pytest.mark.parametrize(
     ("data", "weights", "groups"),
     [
@@ -282,6 +266,8 @@ def test_bytes_are_timed_in_the_place_of_16_bits(multiplying: KernelCompiler) ->
         ({"mcpu": "x86-64-v4", "mattr": ["+avx512vnni"]}, "int16", "vpdpwssd"),
         ({"mcpu": "x86-64-v4", "mattr": ["+avx512vnni"]}, "int8", "vpdpbusd"),
         ({"mcpu": "x86-64-v3", "mattr": ["+avxvnni"]}, "int8", "vpdpbusd"),
+        ({"mcpu": "sapphirerapids"}, "int16", "vpdpwssd"),
+        ({"mcpu": "sapphirerapids"}, "int8", "tdpbusd"),
     ],
 )
 def test_instructions(tmp_path: Path, options: Any, name: str, instruction: str) -> None:
@@ -290,11 +276,13 @@ def test_instructions(tmp_path: Path, options: Any, name: str, instruction: str)
     source = source_of(conv((1, 16, 9, 11), 32, pad=1), NHWC, ((0.0, 255.0), WEIGHTS))
     unit = kernels.compile_rkernels({"u": source}, only={"u": name})["u"][name]
     spec = kernels.workload(unit.code.calls[1].symbol)
-    assert isinstance(spec, IntegerContraction)
+    assert isinstance(spec, IntegerContraction | MatrixContraction)
     _, module = build_kernel(spec, "k", kernels.target, VectorUnit.of(kernels.target))
     code = module.inspect_source("asm")
     assert instruction in code
-    assert "multiply_fours" not in code, "it is written out"
+    assert not re.search(r"call\w* +(multiply|load_|store_|clear_|configure|release)", code), (
+        "it is written out"
+    )
 
 
 def test_this_machines_target_has_the_instructions_if_asked(

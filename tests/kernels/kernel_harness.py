@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,12 +17,14 @@ import tvm_ffi
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
+from runtime_ext.cpu.kernels import bfloat16_contraction, integer_contraction, matrix_registers
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.machine import this_machine
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import Layout, SliceLayout
 from tests.fast_run import is_fast
+from tests.kernels.emulated_instructions import matrix_functions, multiply_fours, multiply_pairs
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.compiled_unit import CompiledUnit
 
@@ -121,40 +124,49 @@ def compiler(folder: str, target: str = "host") -> KernelCompiler:
     return KernelCompiler({**chosen, **level}, 2, os.path.join(folder, target))
 
 
-def compiler_with(
-    form: str,
-    on: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    emulations: dict[int, str],
-    emulation: str,
-) -> KernelCompiler:
-    """A compiler that has the instruction of a form: emulated with AVX2, or as this machine has it.
+#: How a processor may have the instructions of a form: by themselves, or those of matrices too.
+MULTIPLYING = ("emulated", "host", "emulated matrices", "host matrices")
 
-    Parameters
-    ----------
-    form
-        Of units.
-    on
-        ``"emulated"`` or ``"host"``.
-    folder
-        Of compiled kernels.
-    monkeypatch
-        Puts the emulation in its place.
-    emulations, emulation
-        What the kernels have for the instruction, by lanes, and what is to stand for 8 there.
+
+def compiler_with(
+    form: str, on: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> KernelCompiler:
+    """A compiler that has the instructions of a form: emulated, or as this machine has them.
+
+    ``on`` is one of :data:`MULTIPLYING`.
     """
-    products = {"int8": "fours", "bfloat16": "bfloat16"}[form]
     level = {"opt-level": 0} if is_fast() else {}
-    if on == "host":
+    usual = VectorUnit.of
+    with_matrices = on.endswith("matrices")
+    if on.startswith("host"):
         target = this_machine.host_target(2, forms=[form])
-        if not getattr(VectorUnit.of(target), products):
-            pytest.skip(f"this machine has no instruction for {form}")
-        return KernelCompiler({**target.export(), **level}, 2, folder)
-    monkeypatch.setitem(emulations, 8, emulation)
-    unit = VectorUnit(8, 16, pairs=True, **{products: True})
+        unit = usual(target)
+        if not (form in unit.matrices if with_matrices else _multiplies(unit, form)):
+            pytest.skip(f"this machine has no such instruction for {form}")
+        if not with_matrices:
+            unit = replace(unit, matrices=frozenset())
+        given = {**target.export(), **level}
+    else:
+        lanes, matrices = (16, {form}) if with_matrices else (8, set())
+        monkeypatch.setitem(bfloat16_contraction.MULTIPLY_PAIRS, lanes, multiply_pairs(lanes))
+        monkeypatch.setitem(integer_contraction.MULTIPLY_FOURS, lanes, multiply_fours(lanes))
+        monkeypatch.setattr(matrix_registers, "functions", matrix_functions)
+        unit = VectorUnit(lanes, 16, pairs=True, matrices=frozenset(matrices))
+        unit = replace(unit, fours=form == "int8", bfloat16=form == "bfloat16")
+        given = {**AVX2, **level}
     monkeypatch.setattr(VectorUnit, "of", staticmethod(lambda _: unit))
-    return KernelCompiler({**AVX2, **level}, 2, folder)
+    return KernelCompiler(given, 2, folder)
+
+
+def _multiplies(unit: VectorUnit, form: str) -> bool:
+    return unit.fours if form == "int8" else unit.bfloat16
+
+
+def multiplies_matrices(kernels: KernelCompiler, form: str, data: Array, weight: Array) -> bool:
+    """Whether products of data and weights should be of matrices: not of groups or few pixels."""
+    grouped = data.ndim == 4 and data.shape[1] != weight.shape[1]
+    pixels = data.size // data.shape[1]
+    return form in VectorUnit.of(kernels.target).matrices and not grouped and pixels > 2
 
 
 def run_unit(

@@ -75,19 +75,21 @@ def test_nan_stays_nan_and_keeps_its_sign(bits: int) -> None:
     st.integers(1, 9),
     st.tuples(st.integers(1, 3), st.integers(1, 3)),
     st.sampled_from([2, 4, 8]),
+    st.integers(0, 2),
 )
 def test_pairs_lie_next_to_each_other(
-    parts: list[int], channels: int, kernel: tuple[int, int], block: int
+    parts: list[int], channels: int, kernel: tuple[int, int], block: int, spare: int
 ) -> None:
     shape = (sum(parts), channels, *kernel)
     weight = np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
-    pack = packing_channels(shape, parts, block, 2)
+    filled = (ceil(channels / 2) + spare) * 2
+    pack = packing_channels(shape, parts, block, 2, filled)
     packed = pack.apply(weight)
     assert packed.shape == pack.shape(shape)
     assert packed.shape == (
         sum(ceil(part / block) for part in parts),
         *kernel,
-        ceil(channels / 2),
+        filled // 2,
         block,
         2,
     )
@@ -104,12 +106,12 @@ def test_pairs_lie_next_to_each_other(
 def test_a_matrix_is_packed_as_the_convolution_of_a_pixel() -> None:
     weight = np.arange(15, dtype=np.float32).reshape(5, 3)
     as_window = np.ascontiguousarray(weight.T)[:, :, None, None]
-    pack, other = (packing_channels(shape, [3], 4, 2) for shape in ((5, 3), (3, 5, 1, 1)))
+    pack, other = (packing_channels(shape, [3], 4, 2, 6) for shape in ((5, 3), (3, 5, 1, 1)))
     assert np.array_equal(pack.apply(weight), other.apply(as_window))
 
 
 def test_the_steps_are_plain_data() -> None:
-    transform = ParamTransform((*packing_channels((3, 5), [5], 4, 2).steps, ("bfloat16",)))
+    transform = ParamTransform((*packing_channels((3, 5), [5], 4, 2, 4).steps, ("bfloat16",)))
     assert ParamTransform.from_json(transform.to_json()) == transform
     assert transform.shape((3, 5)) == (2, 1, 1, 2, 4, 2)
     assert transform.apply(np.ones((3, 5), np.float32)).dtype == np.uint16

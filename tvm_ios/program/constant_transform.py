@@ -124,24 +124,33 @@ def packing(shape: Sequence[int], parts: Sequence[int], block: int) -> ParamTran
 
 
 def packing_channels(
-    shape: Sequence[int], parts: Sequence[int], block: int, count: int
+    shape: Sequence[int], parts: Sequence[int], block: int, count: int, filled: int
 ) -> ParamTransform:
     """As :func:`packing`, but with packs of so many input channels next to each other.
+
+    Parameters
+    ----------
+    shape, parts, block
+        As of :func:`packing`.
+    count
+        Input channels of a pack.
+    filled
+        Input channels of all packs, those beyond the weights' own zero.
 
     Returns
     -------
     ParamTransform
-        The change to ``(blocks, H, W, packs, block, count)``; what fills the last pack is zero.
+        The change to ``(blocks, H, W, packs, block, count)``.
     """
     steps: list[tuple[Any, ...]] = []
     shape = tuple(shape)
     if len(shape) == 2:
         shape = (shape[1], shape[0], 1, 1)
         steps += [("transpose", (1, 0)), ("reshape", shape)]
-    if filling := -shape[1] % count:
+    if shape[1] < filled:
         swap = ("transpose", (1, 0, 2, 3))
-        steps += [swap, ("pad_parts", (shape[1],), count), swap]
-        shape = (shape[0], shape[1] + filling, *shape[2:])
+        steps += [swap, ("pad_parts", (shape[1],), filled), swap]
+        shape = (shape[0], filled, *shape[2:])
     pack = packing(shape, parts, block)
     blocks, rows, columns, channels, _ = pack.shape(shape)
     steps += [

@@ -21,6 +21,8 @@
     results.
 ``linear_map.py``
     Multiply a few vectors by a constant matrix: zeros left out, what pairs share computed once.
+``matrix_contraction.py``, ``matrix_registers.py``
+    Contractions of bfloat16 or bytes by AMX, and its registers as functions in LLVM's IR.
 ``mean.py``
     The mean of all pixels, channel by channel.
 ``normalisation.py``

@@ -14,6 +14,7 @@ from runtime_ext.cpu.kernels.contraction import contraction
 from runtime_ext.cpu.kernels.integer_contraction import integer_contraction, narrowing
 from runtime_ext.cpu.kernels.interleave import interleave
 from runtime_ext.cpu.kernels.interpolation import interpolation
+from runtime_ext.cpu.kernels.matrix_contraction import matrix_contraction
 from runtime_ext.cpu.kernels.mean import mean
 from runtime_ext.cpu.kernels.normalisation import normalisation
 from runtime_ext.cpu.kernels.pointwise import pointwise
@@ -27,6 +28,7 @@ from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
 from runtime_ext.kernels.chain import Attention, Chain, Chained
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
 from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel, Narrowing
+from runtime_ext.kernels.matrix_contraction import MatrixContraction
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
     Contraction,
@@ -43,7 +45,14 @@ from runtime_ext.kernels.spec import (
 from runtime_ext.kernels.winograd_convolution import WinogradInput, WinogradKernel, WinogradOutput
 
 _Kernel = (
-    Spec | Chained | WinogradKernel | IntegerKernel | Bfloat16Contraction | Generic | Scheduled
+    Spec
+    | Chained
+    | WinogradKernel
+    | IntegerKernel
+    | Bfloat16Contraction
+    | MatrixContraction
+    | Generic
+    | Scheduled
 )
 #: Who writes a spec of one phase, as a PrimFunc of its tiles, and how many tiles there are.
 _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
@@ -62,6 +71,7 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Narrowing: narrowing,
     IntegerContraction: integer_contraction,
     Bfloat16Contraction: bfloat16_contraction,
+    MatrixContraction: matrix_contraction,
 }
 
 

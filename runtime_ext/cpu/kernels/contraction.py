@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -80,6 +80,25 @@ class Place:
     block: Index
     image: Index
     row: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """Output channels of a block.
+
+    Attributes
+    ----------
+    part
+        Of which part they are.
+    first
+        The first one, counted from the part, or from the first part where these are of groups.
+    count
+        How many there are.
+    """
+
+    part: ChannelPart
+    first: Index
+    count: int
 
 
 class ContractionWriter:
@@ -243,62 +262,52 @@ class ContractionWriter:
 
     def _store(self, place: Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:
         """Apply the epilogue to the accumulators, part by part, the last block cut short."""
+        vectors, lanes = self.spec.blocking.vectors, self.unit.lanes
+
+        def write(channels: Channels) -> None:
+            for p in range(run.pixels):
+                sums = [load(accumulators[p * vectors + v], 0, lanes) for v in range(vectors)]
+                self.store_pixel((place.image, place.row, x0 + p), sums, channels)
+
+        self.channels(place.block, write)
+
+    def channels(self, block: Index, write: Callable[[Channels], None]) -> None:
+        """Statements for the output channels of a block, of whichever part they are."""
         width = self.spec.blocking.vectors * self.unit.lanes
         blocks = self.plan.blocks
         if self.spec.groups > 1:
             blocks //= self.spec.groups
-            group, local = divide(self.code, "group", place.block, blocks, self.spec.groups)
+            group, local = divide(self.code, "group", block, blocks, self.spec.groups)
             part = self.plan.parts[0]
-            shift = group * part.count + local * width
-            self._store_part(place, x0, run, accumulators, part, local, shift)
+            self._channels_of_part(part, local, group * part.count + local * width, write)
             return
         for part in self.plan.parts:
-            local = place.block - part.first_block if blocks > 1 else 0
+            local = block - part.first_block if blocks > 1 else 0
             inside = None
             if len(self.plan.parts) > 1:
-                inside = tirx.all(
-                    place.block >= part.first_block, place.block < part.first_block + part.blocks
-                )
+                inside = tirx.all(block >= part.first_block, block < part.first_block + part.blocks)
             with self.code.branch(inside):
-                self._store_part(place, x0, run, accumulators, part, local, local * width)
+                self._channels_of_part(part, local, local * width, write)
 
-    def _store_part(
-        self,
-        place: Place,
-        x0: Index,
-        run: TileRun,
-        accumulators: list[Any],
-        part: ChannelPart,
-        local: Index,
-        channel: Index,
+    def _channels_of_part(
+        self, part: ChannelPart, local: Index, first: Index, write: Callable[[Channels], None]
     ) -> None:
         width = self.spec.blocking.vectors * self.unit.lanes
-        channel = self.code.bind("channel", channel)
+        first = self.code.bind("channel", first)
+        self.code.blocks(
+            local, part.count, width, lambda _, count: write(Channels(part, first, count))
+        )
 
-        def write(_: Index, count: int) -> None:
-            for p in range(run.pixels):
-                self._store_pixel(place, x0, p, accumulators, part, channel, count)
-
-        self.code.blocks(local, part.count, width, write)
-
-    def _store_pixel(
-        self,
-        place: Place,
-        x0: Index,
-        p: int,
-        accumulators: list[Any],
-        part: ChannelPart,
-        channel: Index,
-        channels: int,
+    def store_pixel(
+        self, grid: tuple[Index, Index, Index], sums: Sequence[Any], channels: Channels
     ) -> None:
-        spec, lanes = self.spec, self.unit.lanes
-        grid = (place.image, place.row, x0 + p)
-        for v, count in enumerate(widths(channels, lanes)):
-            acc = load(accumulators[p * spec.blocking.vectors + v], 0, lanes)
-            acc = low_lanes(acc, count, lanes)
-            for statement in spec.statements:
+        """Apply the statements to the sums of a pixel, a vector for each of a block's."""
+        lanes, part = self.unit.lanes, channels.part
+        for v, count in enumerate(widths(channels.count, lanes)):
+            acc = low_lanes(sums[v], count, lanes)
+            for statement in self.spec.statements:
                 if statement.begin <= part.begin < statement.begin + statement.count:
-                    inner = channel + (part.begin - statement.begin + v * lanes)
+                    inner = channels.first + (part.begin - statement.begin + v * lanes)
                     store_statement(
                         self.code, self.buffers, statement, grid, inner, acc, count, self._shift
                     )

@@ -9,6 +9,9 @@ from tvm.target.codegen import target_has_features
 
 from tvm_ios.errors import UserError
 
+#: LLVM's names of the features that multiply matrices, by their numbers.
+_MATRICES = {"bfloat16": "amx-bf16", "int8": "amx-int8"}
+
 
 @dataclass(frozen=True, slots=True)
 class VectorUnit:
@@ -26,6 +29,9 @@ class VectorUnit:
         Whether one multiplies four unsigned int8 by signed ones, and adds the products to a sum.
     bfloat16
         Whether one multiplies pairs of bfloat16, and adds the products to a sum in float32.
+    matrices
+        Of what numbers one multiplies whole matrices: ``bfloat16``, and ``int8``, unsigned by
+        signed.
     """
 
     lanes: int
@@ -33,6 +39,7 @@ class VectorUnit:
     pairs: bool = False
     fours: bool = False
     bfloat16: bool = False
+    matrices: frozenset[str] = frozenset()
 
     @staticmethod
     def of(target: Any) -> VectorUnit:
@@ -53,6 +60,11 @@ class VectorUnit:
                 pairs=target_has_features("avx512bw", target),
                 fours=target_has_features("avx512vnni", target),
                 bfloat16=target_has_features("avx512bf16", target),
+                matrices=frozenset(
+                    numbers
+                    for numbers, feature in _MATRICES.items()
+                    if target_has_features(feature, target)
+                ),
             )
         if target_has_features("avx", target):
             return VectorUnit(

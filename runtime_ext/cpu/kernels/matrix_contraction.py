@@ -1,0 +1,229 @@
+"""Contractions by AMX: matrices of pixels by channels, and of channels by output channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cpu.kernels import matrix_registers
+from runtime_ext.cpu.kernels.contraction import Channels, ContractionWriter, TilePlan
+from runtime_ext.cpu.kernels.matrix_registers import Register
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.code import Index, element, integer, load
+from runtime_ext.kernels.cut import Blocking, channel_parts
+from runtime_ext.kernels.matrix_contraction import COLUMNS, MatrixContraction, depth, rows_of
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.kernels.statements import divide
+
+#: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
+_RESIDENT_WEIGHTS = 1024 * 1024
+#: Cycles from a product to one that adds to the same sums, and of loading a whole matrix.
+_LATENCY, _LOAD = 52, 8
+#: The registers of sums are the first ones; those of data and of weights begin here.
+_DATA, _WEIGHTS = 4, 6
+_BYTES = 4
+
+
+@dataclass(frozen=True)
+class MatrixCutter:
+    """Cuts contractions into matrices; see :class:`runtime_ext.kernels.cutter.Cutter`."""
+
+    def blocking(self, spec: Contraction) -> Blocking:
+        """The matrices whose products should take the fewest cycles."""
+        rows, data = rows_of(spec.window), _matrices_of_data(spec)
+
+        def cycles(vectors: int) -> int:
+            blocks = sum(ceil(part / (vectors * COLUMNS)) for part in spec.parts)
+            loads = (vectors + data) * _LOAD
+            return blocks * max(data * vectors * rows, loads, _LATENCY)
+
+        return Blocking(rows, min((2, 1), key=cycles))
+
+    def width(self, blocking: Blocking) -> int:
+        """Output channels of a block of packed weights."""
+        return blocking.vectors * COLUMNS
+
+
+def matrix_contraction(spec: MatrixContraction, unit: VectorUnit) -> tuple[Any, int]:
+    """The PrimFunc of a contraction by products of matrices, and its number of tiles."""
+    contraction = spec.contraction
+    numbers = ("uint16", "uint16") if spec.starts is None else ("uint8", "int8")
+    dtypes = ["float32"] * len(spec.buffers)
+    dtypes[contraction.data.buffer], dtypes[contraction.weight] = numbers
+    if spec.starts is not None:
+        dtypes[spec.starts] = "int32"
+    code = TileCode(spec.buffers, dtypes)
+    writer = _Writer(spec, unit, code)
+    writer.begin()
+    with code.tiles(writer.plan.tiles) as tile:
+        writer.tile(tile)
+    writer.end()
+    return code.kernel()
+
+
+def _matrices_of_data(spec: Contraction) -> int:
+    """Matrices of data that are multiplied by the same ones of weights: two, if there are."""
+    return min(2, _matrices(spec))
+
+
+def _matrices(spec: Contraction) -> int:
+    """Matrices of pixels of all rows."""
+    rows, columns = spec.window.output
+    return spec.batch * rows * ceil(columns / rows_of(spec.window))
+
+
+def _plan(spec: Contraction) -> TilePlan:
+    """How tile numbers map to blocks of channels, and to ranges of groups of matrices of data."""
+    width = spec.blocking.vectors * COLUMNS
+    parts = channel_parts(spec.parts, width)
+    blocks = sum(part.blocks for part in parts)
+    groups = ceil(_matrices(spec) / _matrices_of_data(spec))
+    strip = ceil(groups / min(groups, ceil(spec.blocking.tiles / blocks)))
+    kernel = spec.window.kernel
+    weights = blocks * width * spec.channels * kernel[0] * kernel[1] * _BYTES
+    return TilePlan(
+        (), parts, blocks, 1, ceil(groups / strip), strip, True, weights > _RESIDENT_WEIGHTS
+    )
+
+
+class _Writer(ContractionWriter):
+    """Writes products of matrices; strips are of groups of matrices of data."""
+
+    def __init__(self, spec: MatrixContraction, unit: VectorUnit, code: TileCode) -> None:
+        super().__init__(spec.contraction, _plan(spec.contraction), unit, code)
+        self._of = spec
+        self._rows = spec.contraction.blocking.pixels
+        self._depth = depth(spec.run)
+        self._matrices = _matrices(spec.contraction)
+        self._data = _matrices_of_data(spec.contraction)
+        vectors = spec.contraction.blocking.vectors
+        self._sums = code.on_stack(self._data * vectors * self._rows * COLUMNS)
+        registers = {
+            **{i: Register(self._rows, COLUMNS) for i in range(self._data * vectors)},
+            **{_DATA + i: Register(self._rows, self._depth) for i in range(self._data)},
+            **{_WEIGHTS + v: Register(self._depth, COLUMNS) for v in range(vectors)},
+        }
+        numbers = "bfloat16" if spec.starts is None else "int8"
+        code.import_llvm(matrix_registers.functions(registers, numbers))
+
+    def begin(self) -> None:
+        """Before the first tile."""
+        self._call("configure")
+
+    def end(self) -> None:
+        """After the last one."""
+        self._call("release")
+
+    def tile(self, tile: Any) -> None:
+        """One block of channels for some groups of matrices of data."""
+        plan, code = self.plan, self.code
+        if plan.blocks_outer:
+            block, strip = divide(code, "block", tile, plan.strips, plan.blocks)
+        else:
+            strip, block = divide(code, "strip", tile, plan.blocks, plan.strips)
+        groups = ceil(self._matrices / self._data)
+        if plan.strips == 1:
+            begin, end = 0, groups
+        else:
+            begin = code.bind("begin_group", strip * plan.strip)
+            end = tirx.min(begin + plan.strip, groups)
+        with code.loop("group", begin, end) as group:
+            self._group(block, group)
+
+    def _group(self, block: Index, group: Index) -> None:
+        """Matrices of data times those of the weights of a block."""
+        spec, code, vectors = self.spec, self.code, self.spec.blocking.vectors
+        places = [self._place(group * self._data + i) for i in range(self._data)]
+        sn, sh, sw, _ = spec.data.strides
+        strides = spec.window.strides
+        origins = [
+            code.bind(
+                "origin",
+                spec.data.offset + image * sn + row * (strides[0] * sh) + x0 * (strides[1] * sw),
+            )
+            for (image, row, x0), _ in places
+        ]
+        for i in range(self._data * vectors):
+            self._call(f"clear_{i}")
+        self._multiply(block, origins)
+        size = self._rows * COLUMNS
+        for i in range(self._data * vectors):
+            self._call(f"store_{i}", self._sums, i * size, COLUMNS * _BYTES)
+        starts = None if self._of.starts is None else self.buffers[self._of.starts]
+
+        def sum_of(i: int, p: Index, v: int) -> Any:
+            total = load(self._sums, (i * vectors + v) * size + p * COLUMNS, COLUMNS)
+            if starts is None:
+                return total
+            first = load(starts, (block * vectors + v) * COLUMNS, COLUMNS)
+            whole = tirx.reinterpret(f"int32x{COLUMNS}", total) + first
+            return tirx.Cast(f"float32x{COLUMNS}", whole)
+
+        def write(channels: Channels) -> None:
+            for i, ((image, row, x0), count) in enumerate(places):
+                with code.loop("p", 0, count) as p:
+                    sums = [sum_of(i, p, v) for v in range(vectors)]
+                    self.store_pixel((image, row, x0 + p), sums, channels)
+
+        self.channels(block, write)
+
+    def _place(self, matrix: Index) -> tuple[tuple[Index, Index, Index], Index]:
+        """Image, row and first column of a matrix of data, and its pixels that there are."""
+        spec, code = self.spec, self.code
+        height, width = spec.window.output
+        across = ceil(width / self._rows)
+        at = matrix
+        if self._matrices % self._data:
+            at = code.bind("matrix", tirx.min(matrix, self._matrices - 1))
+        line, x = divide(code, "line", at, across, spec.batch * height)
+        image, row = divide(code, "image", line, height, spec.batch)
+        x0 = code.bind("x0", x * self._rows)
+        count: Index = self._rows
+        if width % self._rows:
+            count = tirx.min(width - x0, count)
+        if self._matrices % self._data:
+            count = tirx.Select(matrix < self._matrices, integer(count), integer(0))
+        return (image, row, x0), code.bind("pixels", count)
+
+    def _multiply(self, block: Index, origins: list[Index]) -> None:
+        """Products of all matrices of the window, added up."""
+        spec, code = self.spec, self.code
+        window, vectors = spec.window, spec.blocking.vectors
+        _, sh, sw, pack = spec.data.strides
+        run = self._of.run
+        columns = window.kernel[1] * spec.channels // run
+        weight, width = self.buffers[spec.weight], vectors * COLUMNS
+        data = self.buffers[spec.data.buffer]
+        size = 2 if self._of.starts is None else 1
+        with (
+            code.loop("ky", 0, window.kernel[0]) as ky,
+            code.loop("kx", 0, columns) as kx,
+            code.loop("k", 0, run // self._depth) as k,
+        ):
+            step = ((block * window.kernel[0] + ky) * columns + kx) * run + k * self._depth
+            first = code.bind("weights", step * (width * pack))
+            at = code.bind(
+                "at",
+                ky * (window.dilations[0] * sh)
+                + kx * (window.dilations[1] * sw)
+                + k * (self._depth * pack),
+            )
+            for i, origin in enumerate(origins):
+                self._call(f"load_{_DATA + i}", data, origin + at, window.strides[1] * sw * size)
+            for v in range(vectors):
+                place = first + v * (COLUMNS * pack)
+                self._call(f"load_{_WEIGHTS + v}", weight, place, width * _BYTES)
+            for i in range(len(origins)):
+                for v in range(vectors):
+                    self._call(f"multiply_{i * vectors + v}_{_DATA + i}_{_WEIGHTS + v}")
+
+    def _call(self, name: str, buffer: Any = None, at: Index = 0, stride: int = 0) -> None:
+        arguments = []
+        if buffer is not None:
+            place = tirx.BufferLoad(buffer, element(buffer, integer(at)))
+            arguments = [tirx.address_of(place), tirx.IntImm("int64", stride)]
+        self.code.append(tirx.Evaluate(tirx.call_extern("void", name, *arguments)))

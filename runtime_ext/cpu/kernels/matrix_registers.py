@@ -1,0 +1,80 @@
+"""The registers of AMX, each a matrix, and what kernels do with them, as LLVM's IR.
+
+TIR has no such registers. Intrinsics name them by numbers, so that none is kept over a call or put
+anywhere else. How many rows and bytes a register has is part of a thread's state: a kernel says so
+when it begins, and when it ends the registers are free again, so that switching threads does not
+save them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: What multiplies registers and adds the product to one, by the numbers in them.
+_MULTIPLY = {"bfloat16": "tdpbf16ps", "int8": "tdpbusd"}
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The extents of a register's matrix: rows, and packs of 32 bits in each."""
+
+    rows: int
+    packs: int
+
+
+def functions(registers: Mapping[int, Register], numbers: str) -> str:
+    """Functions for ``tirx.call_extern``, as LLVM's IR.
+
+    They are ``configure()``, ``release()``, and, of a register by number ``clear_I()``,
+    ``load_I(pointer, stride)``, ``store_I(pointer, stride)`` with strides in bytes, and
+    ``multiply_I_J_K()``, which adds the product of J and K to I.
+
+    Parameters
+    ----------
+    registers
+        The extents of those that are used.
+    numbers
+        ``"bfloat16"``, or ``"int8"`` for unsigned by signed bytes.
+    """
+    text = [
+        f"@configuration = private constant [64 x i8] [{configuration(registers)}]",
+        "declare void @llvm.x86.ldtilecfg(ptr)",
+        "declare void @llvm.x86.tilerelease()",
+        "declare void @llvm.x86.tilezero(i8)",
+        "declare void @llvm.x86.tileloadd64(i8, ptr, i64)",
+        "declare void @llvm.x86.tilestored64(i8, ptr, i64)",
+        f"declare void @llvm.x86.{_MULTIPLY[numbers]}(i8, i8, i8)",
+        _defined("configure", "", "ldtilecfg(ptr @configuration)"),
+        _defined("release", "", "tilerelease()"),
+    ]
+    memory = "ptr %pointer, i64 %stride"
+    for i in registers:
+        text += [
+            _defined(f"clear_{i}", "", f"tilezero(i8 {i})"),
+            _defined(f"load_{i}", memory, f"tileloadd64(i8 {i}, {memory})"),
+            _defined(f"store_{i}", memory, f"tilestored64(i8 {i}, {memory})"),
+        ]
+        text += [
+            _defined(f"multiply_{i}_{j}_{k}", "", f"{_MULTIPLY[numbers]}(i8 {i}, i8 {j}, i8 {k})")
+            for j in registers
+            for k in registers
+            if len({i, j, k}) == 3
+        ]
+    return "\n".join(text)
+
+
+def configuration(registers: Mapping[int, Register]) -> str:
+    """The bytes that ``ldtilecfg`` reads, as an array of LLVM: extents of the first palette."""
+    data = bytearray(64)
+    data[0] = 1
+    for number, register in registers.items():
+        data[16 + 2 * number] = 4 * register.packs
+        data[48 + number] = register.rows
+    return ", ".join(f"i8 {byte}" for byte in data)
+
+
+def _defined(name: str, parameters: str, call: str) -> str:
+    return (
+        f"define void @{name}({parameters}) alwaysinline {{ call void @llvm.x86.{call} ret void }}"
+    )
