@@ -19,6 +19,8 @@ from runtime_ext.peers.peer import PeerModel, Submit
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
+_PRECISIONS = {"bfloat16": openvino.Type.bf16}
+
 
 def start(network: PeerModel) -> BoundModel:
     """One request at a time, for the least latency."""
@@ -61,12 +63,12 @@ def serve(network: PeerModel, in_flight: int, opened: ExitStack) -> dict[str, Su
 
 
 def _compiled(network: PeerModel, hints: Mapping[Any, Any]) -> Any:
-    """The model in float32 on as many threads as there are lanes."""
+    """The model on as many threads as there are lanes."""
     core = openvino.Core()
     settings = {
         **hints,
-        # It would compute in bfloat16 where the processor can.
-        hint.inference_precision: openvino.Type.f32,
+        # Left alone, it would compute in bfloat16 where the processor can.
+        hint.inference_precision: _PRECISIONS.get(network.precision, openvino.Type.f32),
         properties.inference_num_threads: network.lanes,
     }
     with temporary_folder() as folder:

@@ -69,7 +69,11 @@ class PeerModel(Protocol):
 
     @property
     def precision(self) -> str:
-        """``float32``, ``tf32`` or ``float16``, which the types of tensors follow."""
+        """What it may compute in.
+
+        ``float32``, on GPUs ``tf32`` or ``float16``, which the types of tensors follow, and on CPUs
+        ``bfloat16``, which they do not.
+        """
         ...
 
     def onnx_file(self, folder: Path) -> Path:
@@ -114,6 +118,8 @@ class Peer:
         Whether it runs only where it is named: ``all`` leaves it out.
     reads_tvm_build
         Whether it reads :meth:`PeerModel.tvm_library`, which is not made where no peer does.
+    in_bfloat16
+        Whether it computes in bfloat16 on a CPU, where it may; the others stay in float32.
     server
         ``module:function``; the function makes a :class:`PeerModel` ready for many requests on a
         CPU, as its settings for that say: given the model, how many requests are in flight, and
@@ -129,6 +135,7 @@ class Peer:
     needs_log: bool = False
     tells_little: bool = False
     reads_tvm_build: bool = True
+    in_bfloat16: bool = False
     server: str = ""
 
     @property

@@ -21,7 +21,7 @@ GROUP = "tvm_ios.peers"
 
 _LIBRARY = partial(Peer, reads_tvm_build=False)
 _ONNXRUNTIME = partial(_LIBRARY, library="onnxruntime", install="tvm-ios[bench]")
-_TORCH = partial(_LIBRARY, library="torch", install="tvm-ios[torch]")
+_TORCH = partial(_LIBRARY, library="torch", install="tvm-ios[torch]", in_bfloat16=True)
 _GPU = ("cuda",)
 
 #: The peers that come with tvm-ios.
@@ -42,6 +42,7 @@ OURS: Mapping[str, Peer] = {
             library="openvino",
             install="tvm-ios[openvino]",
             devices=("cpu",),
+            in_bfloat16=True,
             server="runtime_ext.peers.openvino_peer:serve",
         ),
         _TORCH("torch", "runtime_ext.peers.torch_peer:start"),

@@ -99,13 +99,16 @@ class Peers:
     lanes
         Threads of each.
     precision
-        What the programs compute in, by which outputs may differ; None if they may in any way.
+        What the programs compute in, and peers that can; outputs may differ accordingly.
+    verified
+        Whether nothing is timed if they differ by more.
     """
 
     names: Sequence[str]
     onnx: Path
     lanes: int
-    precision: str | None = "float32"
+    precision: str = "float32"
+    verified: bool = True
 
 
 def serve_side_by_side(
@@ -187,12 +190,14 @@ def _compete(ways: Mapping[str, Way], in_flight: int, rules: Rules, peers: Peers
         errors: dict[str, float] = {}
         reference = next(iter(ways))
         if peers is not None:
-            network = ModelFiles(requests[0], peers.lanes, peers.onnx, None, None)
+            network = ModelFiles(
+                requests[0], peers.lanes, peers.onnx, None, None, precision=peers.precision
+            )
             started, failed = serve_peers(peers.names, network, in_flight, opened)
             servers |= started
             reference = next(iter(started), reference)
             results |= {name: submit(requests[0]).result() for name, submit in started.items()}
-            errors = _errors(results, reference, peers.precision, quantised=quantised)
+            errors = _errors(results, reference, peers, quantised=quantised)
         seconds = min(serve(s, requests, in_flight, in_flight).seconds for s in servers.values())
         wanted = math.ceil(_SAMPLE_SECONDS / seconds) * in_flight
         count = max(2 * in_flight, min(_MOST_REQUESTS, wanted))
@@ -220,14 +225,14 @@ def _compete(ways: Mapping[str, Way], in_flight: int, rules: Rules, peers: Peers
 def _errors(
     results: Mapping[str, Sequence[Array]],
     reference: str,
-    precision: str | None,
+    peers: Peers,
     *,
     quantised: bool,
 ) -> dict[str, float]:
     """The largest difference of each way's outputs to the reference's."""
     expected = results[reference]
-    if precision is not None:
-        limit = tolerance(precision, expected, quantised=quantised)
+    if peers.verified:
+        limit = tolerance(peers.precision, expected, quantised=quantised)
         for name, outputs in results.items():
             if how := difference(outputs, expected, limit):
                 raise UserError(f"{name} and {reference} differ {how}, so nothing was timed")

@@ -55,7 +55,9 @@ class SideBySide:
     onnx, simplified, tvm
         The files that the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
     precision
-        What the programs compute in, by which outputs may differ; None if they may in any way.
+        What the programs compute in, and peers that can; outputs may differ accordingly.
+    verified
+        Whether nothing is timed if they differ by more.
     """
 
     executables: Mapping[str, Path]
@@ -65,7 +67,8 @@ class SideBySide:
     onnx: Path | None = None
     simplified: Path | None = None
     tvm: Path | None = None
-    precision: str | None = "float32"
+    precision: str = "float32"
+    verified: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of :meth:`from_json`."""
@@ -147,13 +150,13 @@ def _compete(runners: SideBySide) -> Outcome:
     started, inputs, quantised = _start_executables(runners.executables)
     outputs = {name: ready.outputs(ready.run()) for name, ready in started.items()}
     files = {name: getattr(runners, name) for name in _FILES}
-    network = ModelFiles(inputs, runners.lanes, **files)
+    network = ModelFiles(inputs, runners.lanes, **files, precision=runners.precision)
     peers, outputs_of_peers, failed = start_peers(runners.peers, network, report)
     started |= peers
     outputs |= outputs_of_peers
     reference = next(iter(peers), next(iter(started)))
     errors = {name: output_errors(o, outputs[reference])[1] for name, o in outputs.items()}
-    if runners.precision is not None:
+    if runners.verified:
         limit = tolerance(runners.precision, outputs[reference], quantised=quantised)
         for name, arrays in outputs.items():
             if how := difference(arrays, outputs[reference], limit):

@@ -60,9 +60,10 @@ def _start(network: PeerModel, prepare: _Prepare, *, nhwc: bool) -> BoundModel:
         module = module.to(memory_format=innermost)
         inputs = [x.contiguous(memory_format=innermost) if x.dim() == 4 else x for x in inputs]
     call = prepare(module, inputs)
+    rounds = network.precision == "bfloat16"
 
     def run() -> Any:
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=rounds):
             outputs = call()
         if network.gpu:
             torch.cuda.synchronize()
@@ -71,7 +72,12 @@ def _start(network: PeerModel, prepare: _Prepare, *, nhwc: bool) -> BoundModel:
     # Compilers compile in the first run and capture in the second.
     for _ in range(3):
         run()
-    return BoundModel(run, lambda outputs: [value.cpu().numpy() for value in outputs])
+    return BoundModel(run, lambda outputs: list(map(_array, outputs)))
+
+
+def _array(value: torch.Tensor) -> Any:
+    """NumPy has no bfloat16."""
+    return (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()
 
 
 def _eager(module: Any, inputs: list[torch.Tensor]) -> Callable[[], Any]:

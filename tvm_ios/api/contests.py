@@ -200,7 +200,8 @@ def _timed_elsewhere(
                 rules.CONFIRMATION,
                 [policy for policy in policies if policy == TVM],
                 tvm=tvm_build,
-                precision=None if reference.source is None else reference.precision,
+                precision=reference.precision,
+                verified=reference.source is not None,
             )
         )
         if TVM in outcome.failed:

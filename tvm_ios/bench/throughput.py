@@ -139,8 +139,13 @@ def bench_throughput(
     kept, workers = executable.notes["throughput"]["kept"], executable.workers
     assert workers is not None, "the notes say it"
     in_flight = in_flight or IN_FLIGHT_A_LANE * lanes
-    precision = None if verify is Verify.off else search.precision or "float32"
-    beside = Peers([peer.name for peer in peers], folder / ONNX, lanes, precision)
+    beside = Peers(
+        [peer.name for peer in peers],
+        folder / ONNX,
+        lanes,
+        search.precision or "float32",
+        verified=verify is not Verify.off,
+    )
     ways = {OURS: Way(folder / OURS, workers)}
     servings: list[Serving] = []
     for number in range(processes):

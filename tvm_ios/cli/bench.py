@@ -62,6 +62,7 @@ from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.rules import BENCH, BENCH_PROCESSES
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder, write_atomically
+from tvm_ios.program.bfloat16 import FORM
 
 if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
@@ -210,6 +211,7 @@ def bench(
         minimum=min(rounds, BENCH.minimum),
         hopeless_seconds=min(seconds, BENCH.hopeless_seconds),
     )
+    rounding = [peer.name for peer in peers if peer.in_bfloat16]
     settings = {
         "against": against_names,
         "policies": None if policies is None else list(policies),
@@ -223,6 +225,7 @@ def bench(
         "search": [measure.value, max_measurements, time_limit, r, s, max_block],
         "log": log_digest(log),
         **({} if precision is None else {"precision": precision.value}),
+        **({"in_bfloat16": rounding} if rounding and options.precision == FORM else {}),
         # Of documents that were begun before there was a choice.
         **({} if verify is Verify.onnx else {"verify": verify.value}),
         **({"objective": objective.value} if serving else {}),

@@ -35,7 +35,8 @@ def print_benched(document: dict[str, Any]) -> None:
     out.print(table)
     out.print("Ratios below 1: ours is faster. Errors are relative to the largest output.")
     if precision := document["settings"].get("precision"):
-        out.print(f"Ours and sequential: --precision {precision}; peers are in float32.")
+        rounding = ["Ours", "sequential", *document["settings"].get("in_bfloat16", ())]
+        out.print(f"{', '.join(rounding)}: --precision {precision}; other peers are in float32.")
     # Documents that were begun earlier do not say it.
     for source in dict.fromkeys(n["verified"] for n in document["networks"] if n.get("verified")):
         out.print(escape(f"Before, ours and sequential were compared with {source}."))
