@@ -45,7 +45,7 @@ def build_units(
     """
     require_lanes(units.schedule, lanes)
     graph = units.graph
-    memory = arrange(graph, units.functions)
+    memory = arrange(graph, units.functions, in_bytes=compiler.in_bytes)
 
     def source(members: tuple[int, ...]) -> UnitSource:
         op, first = graph.operators[members[0]], members[0]

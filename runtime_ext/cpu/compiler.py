@@ -73,6 +73,8 @@ class KernelCompiler(UnitCompiler):
         self.lanes = lanes
         self._unit = VectorUnit.of(self.target)
         self.space = VectorSpace(self._unit)
+        # Where no instruction multiplies integers, they would be made floats again.
+        self.in_bytes = self._unit.pairs
         self._cache = ArtefactCache(cache_dir)
         self._functions: dict[str, Any] = {}
         self._loaded: list[Any] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -13,6 +14,24 @@ from tvm import tirx
 Index = Any
 #: The least float32, with which a maximum begins.
 LOWEST = -3.4028234663852886e38
+
+
+@dataclass(frozen=True, slots=True)
+class ByteBuffer:
+    """A buffer as :class:`runtime_ext.kernels.spec.Bytes` says, read and written as float32."""
+
+    buffer: Any
+    shift: int
+
+    def widened(self, value: Any, lanes: int) -> Any:
+        """What was read of it, in float32."""
+        value = tirx.Cast(_vector_type(lanes), value)
+        return value - constant(float(self.shift), lanes) if self.shift else value
+
+    def narrowed(self, value: Any, lanes: int) -> Any:
+        """What is to be written to it."""
+        value = value + constant(float(self.shift), lanes) if self.shift else value
+        return tirx.Cast("uint8" if lanes == 1 else f"uint8x{lanes}", value)
 
 
 class Code:
@@ -76,6 +95,8 @@ class Code:
 
     def store(self, buffer: Any, offset: Index, value: Any, lanes: int, stride: int = 1) -> None:
         """Store a vector at an element of a buffer."""
+        if isinstance(buffer, ByteBuffer):
+            buffer, value = buffer.buffer, buffer.narrowed(value, lanes)
         self.append(tirx.BufferStore(buffer, value, element(buffer, vector(offset, lanes, stride))))
 
     @contextmanager
@@ -157,6 +178,10 @@ class Code:
 
 def load(buffer: Any, offset: Index, lanes: int, stride: int = 1) -> Any:
     """Read a vector; stride 0 repeats one element."""
+    if isinstance(buffer, ByteBuffer):
+        if stride == 0:
+            return broadcast(load(buffer, offset, 1), lanes)
+        return buffer.widened(load(buffer.buffer, offset, lanes, stride), lanes)
     if lanes == 1:
         return tirx.BufferLoad(buffer, element(buffer, integer(offset)))
     if stride == 0:

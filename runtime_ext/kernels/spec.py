@@ -12,8 +12,30 @@ from dataclasses import dataclass, replace
 from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.expression import Access, Expr, loads, map_accesses
 
-#: Physical shape of a float32 buffer.
-PhysicalShape = tuple[int, ...]
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A buffer of integers in unsigned bytes, which kernels read and write as float32.
+
+    Attributes
+    ----------
+    shape
+        Its physical shape.
+    shift
+        What is added to the integers there.
+    """
+
+    shape: tuple[int, ...]
+    shift: int
+
+
+#: Physical shape of a float32 buffer, or what else it holds.
+PhysicalShape = tuple[int, ...] | Bytes
+
+
+def extents(shape: PhysicalShape) -> tuple[int, ...]:
+    """The extents of a buffer, whatever it holds."""
+    return shape.shape if isinstance(shape, Bytes) else shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,15 +60,15 @@ def by_bfloat16(
     if not fits(spec, weight):
         return None
     if matrices is not None and in_matrices(spec):
-        first, (pairs, places) = in_packs(spec, order, storages, matrices, BFLOAT16, matrices=True)
-        return [first, (MatrixContraction(pairs, None), places)]
+        before, (pairs, places) = in_packs(spec, order, storages, matrices, BFLOAT16, matrices=True)
+        return [*before, (MatrixContraction(pairs, None), places)]
     if multiplies and (spec.groups == 1 or spec.channels % 2 == 0):
-        first, (pairs, places) = in_packs(spec, order, storages, cutter, BFLOAT16)
-        return [first, (Bfloat16Contraction(pairs, rounded=True), places)]
+        before, (pairs, places) = in_packs(spec, order, storages, cutter, BFLOAT16)
+        return [*before, (Bfloat16Contraction(pairs, rounded=True), places)]
     whole = merge_rows(spec)
     whole = replace(whole, parts=all_parts(whole))
     whole = replace(whole, blocking=cutter.blocking(whole))
     filled = -(-whole.channels // BFLOAT16.channels) * BFLOAT16.channels
     pack_weights(weight, whole.parts, cutter.width(whole.blocking), BFLOAT16, filled)
-    whole = replace(whole, buffers=tuple(storages[place].shape for place in order))
+    whole = replace(whole, buffers=tuple(storages[place].physical for place in order))
     return [(Bfloat16Contraction(whole, rounded=False), tuple(order))]

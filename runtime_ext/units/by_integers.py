@@ -12,6 +12,7 @@ from runtime_ext.kernels.expression import ACC, Expr
 from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel
 from runtime_ext.kernels.matrix_contraction import MatrixContraction, in_matrices
 from runtime_ext.kernels.spec import Contraction
+from runtime_ext.units.in_bytes import shift_of
 from runtime_ext.units.in_packs import INT8, INT16, in_packs
 from runtime_ext.units.integers import RULES, Bounds
 from runtime_ext.units.values import Storage
@@ -21,8 +22,8 @@ from tvm_ios.program.constant_transform import channel_sums
 Placed = tuple[IntegerKernel | MatrixContraction, tuple[int, ...]]
 #: The largest factor that 16 bits hold, and the largest sum that 32 bits do, without their signs.
 _FACTOR, _SUM = 32767, 2**31 - 1
-#: The largest number that 8 bits hold, without a sign and with one.
-_UNSIGNED, _SIGNED = 255, 127
+#: The largest number that 8 bits hold with a sign.
+_SIGNED = 127
 
 
 def by_integers(
@@ -66,12 +67,12 @@ def by_integers(
     if bits == 16:
         if spec.groups > 1 and spec.channels % INT16.channels:
             return None
-        first, (pairs, places) = in_packs(spec, order, storages, cutter, INT16)
-        return [first, (IntegerContraction(pairs), places)]
+        before, (pairs, places) = in_packs(spec, order, storages, cutter, INT16)
+        return [*before, (IntegerContraction(pairs), places)]
     (low, high), (least, most) = factors
     # Zeros around an image are data, too.
-    shift = -int(min(low, 0))
-    if max(high, 0) + shift > _UNSIGNED or least < -_SIGNED - 1 or most > _SIGNED:
+    shift = shift_of(low, high)
+    if shift is None or least < -_SIGNED - 1 or most > _SIGNED:
         return None
     if spec.groups > 1 and spec.channels % INT8.channels:
         return None
@@ -79,7 +80,7 @@ def by_integers(
     of_matrices = matrices is not None and in_matrices(spec)
     if matrices is not None and of_matrices:
         cutter = matrices
-    first, (fours, places) = in_packs(
+    before, (fours, places) = in_packs(
         spec, order, storages, cutter, INT8, shift, matrices=of_matrices
     )
     sums = channel_sums(shape, -shift, fours.parts, cutter.width(fours.blocking))
@@ -87,7 +88,7 @@ def by_integers(
     storages.append(starts)
     fours = replace(fours, buffers=(*fours.buffers, starts.shape))
     kind = MatrixContraction if of_matrices else IntegerContraction
-    return [first, (kind(fours, len(places)), (*places, len(storages) - 1))]
+    return [*before, (kind(fours, len(places)), (*places, len(storages) - 1))]
 
 
 def _factors(

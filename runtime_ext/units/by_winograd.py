@@ -87,13 +87,13 @@ def by_winograd(
     transformed = len(storages) - 1
     source = order[spec.data.buffer]
     first = WinogradInput(
-        (storages[source].shape, tiles.shape), tiles, replace(spec.data, buffer=0), spec.prologue
+        (storages[source].physical, tiles.shape), tiles, replace(spec.data, buffer=0), spec.prologue
     )
     # The input is not read by the second kernel, unless it is what a statement adds.
     read = dict.fromkeys(access.buffer for access in accesses(spec.statements))
     used = [spec.weight, *(buffer for buffer in read if buffer != spec.weight)]
     second = WinogradOutput(
-        (tiles.shape, *(storages[order[buffer]].shape for buffer in used)),
+        (tiles.shape, *(storages[order[buffer]].physical for buffer in used)),
         tiles,
         data=0,
         weight=1,

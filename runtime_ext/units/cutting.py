@@ -33,7 +33,7 @@ def cut(
     pack = packing(packed.shape, parts, cutter.width(spec.blocking))
     packed.shape = pack.shape(packed.shape)
     packed.transform = ParamTransform((*packed.transform.steps, *pack.steps))
-    return replace(spec, buffers=tuple(storages[s].shape for s in order))
+    return replace(spec, buffers=tuple(storages[s].physical for s in order))
 
 
 def _alone(spec: Contraction, storages: list[Storage]) -> Contraction:

@@ -48,7 +48,7 @@ def described(draft: KernelDraft, storages: list[Storage]) -> tuple[Spec, tuple[
         Statement(value, local(s.target), s.begin, s.count)
         for value, s in zip(values, split, strict=True)
     )
-    shapes = tuple(storages[s].shape for s in order)
+    shapes = tuple(storages[s].physical for s in order)
     if anchor is None:
         n, h, w = (draft.extents[axis] for axis in draft.axes[:3])
         return merge_pixels(Pointwise(shapes, (n, h, w), statements)), tuple(order)

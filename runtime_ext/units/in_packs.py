@@ -52,8 +52,8 @@ def in_packs(
     shift: int | None = None,
     *,
     matrices: bool = False,
-) -> tuple[tuple[Narrowing, tuple[int, ...]], tuple[Contraction, tuple[int, ...]]]:
-    """A contraction as a kernel that narrows its data and one that multiplies packs.
+) -> tuple[list[tuple[Narrowing, tuple[int, ...]]], tuple[Contraction, tuple[int, ...]]]:
+    """A contraction as a kernel that multiplies packs, and one before that narrows its data.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def in_packs(
     Returns
     -------
     tuple
-        Both kernels, with the storages that their buffers are; ``channels`` of the second one
-        counts packs.
+        The kernels before, none if data lie in memory as they are wanted, and the one that
+        multiplies, whose ``channels`` count packs, with the storages that their buffers are.
     """
     source, weight = storages[order[spec.data.buffer]], storages[order[spec.weight]]
     whole = merge_rows(spec)
@@ -91,22 +91,37 @@ def in_packs(
     channels = packs * pack.channels * whole.groups
     rows, columns = window.input
     spare = spare_pixels(window) if matrices else 0
-    shape = (whole.batch * rows * columns + spare, channels)
-    storages.append(Storage("scratch", 0, shape, "uint16" if pack is BFLOAT16 else pack.data))
-    narrow = len(storages) - 1
-    first = Narrowing(
-        (source.shape, shape),
-        whole.batch,
-        (rows, columns),
-        whole.channels * whole.groups,
-        replace(whole.data, buffer=0),
-        whole.prologue,
-        pack.data,
-        pads,
-        whole.window.input,
-        shift or 0,
-    )
-    # The float data are read by the second kernel only if a statement adds them.
+    data = Access(0, 0, (rows * columns * channels, columns * channels, channels, pack.channels))
+    before: list[tuple[Narrowing, tuple[int, ...]]] = []
+    if (
+        source.shift is not None
+        and source.shift == shift
+        and whole.prologue == ACC
+        and channels == whole.channels * whole.groups
+        and spare == 0
+        and _lies_so(whole, window)
+    ):
+        narrow = order[spec.data.buffer]
+        n, h, w, _ = whole.data.strides
+        data = Access(0, whole.data.offset, (n, h, w, pack.channels))
+    else:
+        shape = (whole.batch * rows * columns + spare, channels)
+        storages.append(Storage("scratch", 0, shape, "uint16" if pack is BFLOAT16 else pack.data))
+        narrow = len(storages) - 1
+        first = Narrowing(
+            (source.physical, shape),
+            whole.batch,
+            (rows, columns),
+            whole.channels * whole.groups,
+            replace(whole.data, buffer=0),
+            whole.prologue,
+            pack.data,
+            pads,
+            whole.window.input,
+            shift or 0,
+        )
+        before.append((first, (order[spec.data.buffer], narrow)))
+    # The data are read as floats only if a statement adds them.
     read = {access.buffer for access in accesses(whole.statements)} | {whole.weight}
     used = sorted(read)
 
@@ -117,7 +132,7 @@ def in_packs(
         whole,
         window=window,
         channels=packs,
-        data=Access(0, 0, (rows * columns * channels, columns * channels, channels, pack.channels)),
+        data=data,
         prologue=ACC,
         weight=1 + used.index(whole.weight),
         parts=all_parts(whole),
@@ -127,8 +142,8 @@ def in_packs(
     width = cutter.width(second.blocking)
     pack_weights(weight, second.parts, width, pack, packs * pack.channels)
     places = (narrow, *(order[buffer] for buffer in used))
-    second = replace(second, buffers=tuple(storages[place].shape for place in places))
-    return (first, (order[spec.data.buffer], narrow)), (second, places)
+    shapes = (storages[narrow].shape, *(storages[place].physical for place in places[1:]))
+    return before, (replace(second, buffers=shapes), places)
 
 
 def all_parts(spec: Contraction) -> tuple[int, ...]:
@@ -147,6 +162,16 @@ def pack_weights(
     weight.dtype = pack.weights
     weight.shape = packing.shape(weight.shape)
     weight.transform = ParamTransform((*weight.transform.steps, *packing.steps, pack.step))
+
+
+def _lies_so(spec: Contraction, window: Window) -> bool:
+    """Whether the pixels of a window without borders are the data's own, channels innermost."""
+    axes = zip(window.input, spec.window.input, spec.window.pads, strict=True)
+    inside = all(wanted <= there and pad == 0 for wanted, there, pad in axes)
+    _, _, pixel, channel = spec.data.strides
+    # Columns of the kernel are read as if they were channels of one pixel.
+    follow = spec.window.kernel[1] == 1 or pixel == spec.channels * spec.groups
+    return inside and follow and channel == 1
 
 
 def _with_borders(window: Window) -> Window:

@@ -15,6 +15,7 @@ from typing import Any
 from tvm import relax
 
 from runtime_ext.kernels.relax_function import operator_name, static_shape
+from runtime_ext.units.in_bytes import byte_shifts
 from runtime_ext.units.integers import Bounds, integer_constant, integer_tensors
 from runtime_ext.units.layouts import tensor_layouts
 from runtime_ext.units.unit import UnitSource
@@ -41,12 +42,15 @@ class Arrangement:
         For each concatenation's result the operands that lie in it already.
     integers
         For each tensor the integers that it is known to hold.
+    shifts
+        For each tensor what is added to its integers, where they lie in unsigned bytes.
     """
 
     layouts: tuple[Layout, ...]
     parts: Mapping[int, Part]
     in_place: Mapping[int, frozenset[int]]
     integers: tuple[Bounds | None, ...]
+    shifts: tuple[int | None, ...]
 
     def source(
         self,
@@ -57,6 +61,7 @@ class Arrangement:
     ) -> UnitSource:
         """What a compiler needs of a unit that reads and makes these tensors."""
         layouts = tuple(self.layouts[t] for t in (*data, *outputs))
+        shifts = tuple(self.shifts[t] for t in (*data, *outputs))
         there = frozenset[int]().union(*(self.in_place.get(t, ()) for t in outputs))
         integers = tuple(self.integers[t] for t in data)
         if any(integers):
@@ -68,10 +73,11 @@ class Arrangement:
             layouts,
             frozenset(i for i, tensor in enumerate(data) if tensor in there),
             integers if any(integers) else (),
+            () if shifts.count(None) == len(shifts) else shifts,
         )
 
 
-def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
+def arrange(graph: OpGraph, functions: Sequence[Any], *, in_bytes: bool = False) -> Arrangement:
     """Lay the tensors of a graph of units out.
 
     Slices are ranges of channels or of rows of images whose channels are innermost, or of any axis
@@ -83,6 +89,8 @@ def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
         A graph of units; merging units or reordering them changes nothing.
     functions
         The Relax function of each unit.
+    in_bytes
+        Whether tensors of integers lie in bytes where they can.
     """
     orders = tensor_layouts(graph, functions)
     joins_by_unit = [_join(graph, *unit, orders) for unit in enumerate(functions)]
@@ -110,7 +118,10 @@ def arrange(graph: OpGraph, functions: Sequence[Any]) -> Arrangement:
         layouts[tensor] = SliceLayout(order, axis, place.begin, graph.tensors[place.of].shape[axis])
         parts[tensor] = Part(place.of, physical, place.begin, place.end)
     in_place = {join.output: join.in_place(places) for join in joins}
-    return Arrangement(tuple(layouts), parts, in_place, integer_tensors(graph, functions))
+    integers = integer_tensors(graph, functions)
+    none = (None,) * len(integers)
+    shifts = byte_shifts(graph, integers, parts) if in_bytes else none
+    return Arrangement(tuple(layouts), parts, in_place, integers, shifts)
 
 
 def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> Join | None:

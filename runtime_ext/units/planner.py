@@ -32,12 +32,13 @@ def drafted(
     steps: Mapping[Any, TunedStep] | None = None,
     *,
     inline: bool = True,
+    shifts: Sequence[int | None] = (),
 ) -> UnitDraft:
     """Cut a unit into kernels, which are still to be described.
 
     Parameters
     ----------
-    function, layouts, in_place, inline
+    function, layouts, in_place, inline, shifts
         As of :class:`UnitDraft`.
     steps
         Scheduled functions that compute some variables, by variable.
@@ -47,7 +48,7 @@ def drafted(
     ValueError
         If the layouts do not fit the function, or it holds what is no operator.
     """
-    unit = UnitDraft(function, layouts, in_place, inline)
+    unit = UnitDraft(function, layouts, in_place, inline, shifts)
     for block in function.body.blocks:
         for binding in block.bindings:
             _bind(unit, binding.var, binding.value, steps or {})

@@ -15,6 +15,7 @@ from runtime_ext.units.by_library import by_library
 from runtime_ext.units.chains import chained, is_chain
 from runtime_ext.units.cutting import cut
 from runtime_ext.units.described import described
+from runtime_ext.units.in_bytes import widened
 from runtime_ext.units.kernel_draft import IMAGE
 from runtime_ext.units.planner import drafted
 from runtime_ext.units.unit import PlannedKernel, UnitPlan, UnitSource, Workload
@@ -49,7 +50,7 @@ def plan_unit(source: UnitSource, cutter: Cutter, recut: Recut | None = None) ->
     ValueError
         If the function and its layouts do not fit, or it holds what is no operator.
     """
-    plan = _plan(drafted(source.function, source.layouts, source.in_place), cutter, recut)
+    plan = _plan(_drafted(source), cutter, recut)
     if is_chain(source.function):
         return chained(plan) or plan
     return plan
@@ -93,7 +94,7 @@ def form_plan(
     """
     if is_chain(source.function):
         return None
-    draft = drafted(source.function, source.layouts, source.in_place)
+    draft = _drafted(source)
     found = False
 
     def kernels(spec: Spec, order: tuple[int, ...], _: tuple[int, ...]) -> Kernels | None:
@@ -122,7 +123,13 @@ def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, U
     plans = {"tuned": replace(plan, tuned=frozenset(names))} if names else {}
     functions = log.find(source.function)
     if functions is not None:
-        draft = drafted(functions.function, source.layouts, source.in_place, functions.steps)
+        draft = drafted(
+            functions.function,
+            source.layouts,
+            source.in_place,
+            functions.steps,
+            shifts=source.shifts,
+        )
         tuned = frozenset(step.tuned for step in functions.steps.values() if step.tuned)
         plans["tuned-functions"] = replace(_plan(draft, space), tuned=tuned)
     return plans
@@ -134,6 +141,10 @@ def different(plans: Mapping[str, UnitPlan]) -> dict[str, UnitPlan]:
     for name, plan in plans.items():
         first_of_equal.setdefault(repr(replace(plan, tuned=frozenset())), (name, plan))
     return dict(first_of_equal.values())
+
+
+def _drafted(source: UnitSource) -> UnitDraft:
+    return drafted(source.function, source.layouts, source.in_place, shifts=source.shifts)
 
 
 def _plan(
@@ -149,6 +160,8 @@ def _plan(
             spec, order_of_spec = described(draft, storages)
             others = None if instead is None else instead(spec, order_of_spec, draft.axes)
             if others is None and isinstance(spec, Contraction):
+                spec, order_of_spec, before = widened(spec, order_of_spec, storages)
+                kernels += before
                 spec = cut(spec, order_of_spec, storages, cutter, recut)
             kernels += others or [(spec, order_of_spec)]
     used = {s for _, buffers in kernels for s in buffers}

@@ -130,7 +130,7 @@ def _in_registers(unit: UnitDraft, parts: list[Lazy], target: Stored) -> None:
     n, c, h, w = target.strides
     place = local(Access(target.storage, target.offset, (n, c, h, w)))
     batch, count, height, width = parts[0].shape
-    shapes = tuple(unit.storages[s].shape for s in order)
+    shapes = tuple(unit.storages[s].physical for s in order)
     spec = Interleave(shapes, (batch, height, width), values, place, count)
     number = unit.add(KernelDraft(None, (1, 1, 1, 1), IMAGE, generic=(spec, tuple(order))))
     unit.written(target, number)

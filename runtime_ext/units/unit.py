@@ -51,21 +51,26 @@ class UnitSource:
         Which data inputs of a concatenation lie in its output already.
     integers
         For each parameter the integers that it is known to hold; empty if nothing is known.
+    shifts
+        For each data input and then each output what is added to its integers in memory, where they
+        lie in unsigned bytes; None for one that lies as the function has it. Empty if all do.
     """
 
     function: Any
     layouts: tuple[Layout, ...]
     in_place: frozenset[int] = frozenset()
     integers: tuple[Bounds | None, ...] = ()
+    shifts: tuple[int | None, ...] = ()
 
     @cached_property
     def key(self) -> tuple[object, ...]:
         """Equal for units that have equal plans, whatever their variables are called."""
-        return StructuralKey(self.function), self.layouts, self.in_place, self.integers
+        function = StructuralKey(self.function)
+        return function, self.layouts, self.in_place, self.integers, self.shifts
 
     @property
     def alone(self) -> UnitSource:
-        """The unit if none of its tensors lay in a wider one."""
+        """The unit if none of its tensors lay in a wider one, or in bytes."""
         orders = (x.order if isinstance(x, SliceLayout) else x for x in self.layouts)
         return UnitSource(self.function, tuple(orders))
 

@@ -38,6 +38,8 @@ class UnitDraft:
         Which data inputs lie in the output of the unit's concatenation already.
     inline
         Whether kernels may activate what they read, which those of a library cannot.
+    shifts
+        As of :class:`runtime_ext.units.unit.UnitSource`.
 
     Attributes
     ----------
@@ -55,7 +57,12 @@ class UnitDraft:
     """
 
     def __init__(
-        self, function: Any, layouts: Sequence[Layout], in_place: Collection[int], inline: bool
+        self,
+        function: Any,
+        layouts: Sequence[Layout],
+        in_place: Collection[int],
+        inline: bool,
+        shifts: Sequence[int | None] = (),
     ) -> None:
         self.function = function
         self.inline = inline
@@ -73,15 +80,19 @@ class UnitDraft:
                 f"a unit with {inputs} inputs and {len(returned)} outputs "
                 f"got {len(layouts)} layouts; give one for each"
             )
+        shifts = shifts or (None,) * len(layouts)
         for i, param in enumerate(function.params):
             layout = layouts[i] if i < inputs else ""
             role = "input" if i < inputs else "constant"
             self._values[param] = self._new(
                 role, i, static_shape(param.ty), str(param.ty.dtype), layout
             )
+            if i < inputs:
+                self._lies_in_bytes(shifts[i])
         for i, (var, item) in enumerate(returned):
             ty = var.ty if item is None else var.ty.fields[item]
             home = self._new("output", i, static_shape(ty), str(ty.dtype), layouts[inputs + i])
+            self._lies_in_bytes(shifts[inputs + i])
             self._homes.setdefault((var, item), home)
             self.outputs.append(home)
 
@@ -169,9 +180,10 @@ class UnitDraft:
         return storage.role == "input" and storage.number in self._in_place
 
     def is_whole(self, value: Stored) -> bool:
-        """True if a value is all of a buffer, with its elements in their logical order."""
+        """True if a value is all of a buffer, its elements in their logical order and type."""
         storage = self.storages[value.storage]
-        return not value.offset and storage.shape == value.shape and is_row_major(value)
+        is_as_computed = storage.shift is None and not value.offset
+        return is_as_computed and storage.shape == value.shape and is_row_major(value)
 
     def home(self, var: Any) -> Stored | None:
         """The place in memory of a variable that is an output; None for others."""
@@ -187,6 +199,11 @@ class UnitDraft:
         if len(target.shape) == 4 and target.strides[1] == 1 and not is_row_major(target):
             return IMAGE
         return PLAIN
+
+    def _lies_in_bytes(self, shift: int | None) -> None:
+        """Say of the newest storage that its integers lie in bytes, if there is a shift."""
+        if shift is not None:
+            self.storages[-1].dtype, self.storages[-1].shift = "uint8", shift
 
     def _new(
         self, role: str, number: int, shape: tuple[int, ...], dtype: str, layout: Layout

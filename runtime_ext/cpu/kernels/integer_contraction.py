@@ -12,9 +12,10 @@ from runtime_ext.cpu.kernels.contraction import ContractionWriter, TilePlan, pla
 from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.code import Index, broadcast, constant, load
+from runtime_ext.kernels.code import ByteBuffer, Index, broadcast, constant, load
+from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.integer_contraction import IntegerContraction, Narrowing
-from runtime_ext.kernels.spec import Contraction
+from runtime_ext.kernels.spec import Contraction, extents
 from runtime_ext.kernels.statements import activate, element_offset
 
 #: Elements of a tile of a narrowing.
@@ -44,8 +45,15 @@ def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc that writes floats in 8 or 16 bits, and its number of tiles."""
     stored = "uint16" if spec.dtype == "bfloat16" else spec.dtype
     rows, columns = spec.pixels
-    (top, left), filled = spec.pads, spec.buffers[1][-1]
+    (top, left), filled = spec.pads, extents(spec.buffers[1])[-1]
     code = TileCode(spec.buffers, ("float32", stored))
+    source = code.buffers[0]
+    # The same numbers, of which floats need not be made.
+    in_bytes = isinstance(source, ByteBuffer) and (stored, spec.shift, spec.prologue) == (
+        "uint8",
+        source.shift,
+        ACC,
+    )
     strip = max(1, min(columns, _ELEMENTS // filled))
     with code.pixels((spec.batch, rows, columns), strip) as grid:
         image, row, x = grid
@@ -54,7 +62,11 @@ def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
 
         def write(c: Index, lanes: int) -> None:
             at = element_offset(spec.data, place, c)
-            value = load(code.buffers[0], at, lanes, spec.data.strides[3])
+            if in_bytes:
+                value = load(source.buffer, at, lanes, spec.data.strides[3])
+                code.store(code.buffers[1], target + c, value, lanes)
+                return
+            value = load(source, at, lanes, spec.data.strides[3])
             value = activate(code, spec.prologue, value, lanes)
             if spec.shift:
                 value = value + constant(float(spec.shift), lanes)

@@ -8,8 +8,8 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.kernels.code import Code
-from runtime_ext.kernels.spec import PhysicalShape
+from runtime_ext.kernels.code import ByteBuffer, Code
+from runtime_ext.kernels.spec import Bytes, PhysicalShape
 from runtime_ext.kernels.statements import divide
 
 
@@ -21,7 +21,7 @@ class TileCode(Code):
     shapes
         Shapes of the buffers.
     dtypes
-        What they hold; without it float32.
+        What they hold, unless a shape says it; without it float32.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class TileCode(Code):
         super().__init__()
         types = dtypes or ["float32"] * len(shapes)
         self.buffers = [
-            tirx.decl_buffer(shape, dtype, f"b{i}")
+            _buffer(shape, dtype, f"b{i}")
             for i, (shape, dtype) in enumerate(zip(shapes, types, strict=True))
         ]
         self._begin, self._end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
@@ -71,4 +71,11 @@ class TileCode(Code):
 
     def kernel(self) -> tuple[Any, int]:
         """The statements as a PrimFunc, and its number of tiles."""
-        return self.function(self.buffers, self._begin, self._end), self._count
+        parameters = [b.buffer if isinstance(b, ByteBuffer) else b for b in self.buffers]
+        return self.function(parameters, self._begin, self._end), self._count
+
+
+def _buffer(shape: PhysicalShape, dtype: str, name: str) -> Any:
+    if isinstance(shape, Bytes):
+        return ByteBuffer(tirx.decl_buffer(shape.shape, "uint8", name), shape.shift)
+    return tirx.decl_buffer(shape, dtype, name)
