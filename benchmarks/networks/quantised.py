@@ -1,7 +1,8 @@
 """Quantised networks: products in integers, beside floats and beside ONNX Runtime's eight bits.
 
 ONNX Runtime's quantiser draws each network of the zoo in the format Q/DQ, weights by channel, with
-ranges of three random inputs. Programs run in turn in one process on as many threads each; the
+ranges of three random inputs. Data are ``signed`` bytes with a zero point each, as its default is,
+``unsigned`` ones, or ``symmetric``: signed ones whose zero point is zero. Programs run in turn in one process on as many threads each; the
 figures are medians of the ratios of runs that follow one another. ONNX Runtime is measured as it is
 by default, and with its precise kernels (``session.x64quantprecision``): without VNNI the default
 ones add up products in 16 bits, which overflow. OpenVINO takes part where it is installed. *Errors*
@@ -42,11 +43,17 @@ from tvm_ios.progress import silent
 
 NETWORKS = ("squeezenet", "resnet50", "mobilenet_v2", "inception_v3")
 FORMS = ("int8", "int16")
+#: What the quantiser is asked for, by the data's bytes.
+ACTIVATIONS: dict[str, dict[str, Any]] = {
+    "signed": {},
+    "unsigned": {"activation_type": "QUInt8"},
+    "symmetric": {"extra_options": {"ActivationSymmetric": True}},
+}
 _PEERS = {"openvino": "OpenVINO"}
 
 
-def quantised(network: str, folder: Path) -> onnx.ModelProto:
-    from onnxruntime.quantization import CalibrationDataReader, quantize_static
+def quantised(network: str, folder: Path, activations: str = "signed") -> onnx.ModelProto:
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 
     model = load_onnx(network)
     onnx.save(model, folder / "float.onnx")
@@ -62,7 +69,11 @@ def quantised(network: str, folder: Path) -> onnx.ModelProto:
             return self.left.pop() if self.left else None
 
     logging.disable(logging.WARNING)
-    quantize_static(folder / "float.onnx", folder / "int8.onnx", Samples(), per_channel=True)
+    options = dict(ACTIVATIONS[activations])
+    if "activation_type" in options:
+        options["activation_type"] = QuantType[options["activation_type"]]
+    files = folder / "float.onnx", folder / "int8.onnx"
+    quantize_static(*files, Samples(), per_channel=True, **options)
     logging.disable(logging.NOTSET)
     return onnx.load(folder / "int8.onnx")
 
@@ -99,11 +110,12 @@ def onnx_runtime(
     return lambda: runner.run(None, inputs)[0]
 
 
-def row_of(network: str, rounds: int, lanes: int) -> dict[str, Any]:
+def row_of(network: str, activations: str, rounds: int, lanes: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        eight = quantised(network, folder)
-        return _row_of(network, eight, folder / "int8.onnx", rounds, lanes)
+        eight = quantised(network, folder, activations)
+        row = _row_of(network, eight, folder / "int8.onnx", rounds, lanes)
+        return {**row, "activations": activations}
 
 
 def _row_of(
@@ -154,20 +166,29 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", default=NETWORKS, help="networks of the zoo")
     parser.add_argument("--rounds", type=int, default=31, help="runs of each program")
     parser.add_argument("--lanes", type=int, default=1, help="threads of each")
+    parser.add_argument("--activations", nargs="+", choices=ACTIVATIONS, default=list(ACTIVATIONS))
+    parser.add_argument(
+        "--result", default="quantised", help="the file of results/ for another machine's figures"
+    )
     arguments = parser.parse_args()
-    rows = [row_of(network, arguments.rounds, arguments.lanes) for network in arguments.networks]
+    rows = [
+        row_of(network, activations, arguments.rounds, arguments.lanes)
+        for network in arguments.networks
+        for activations in arguments.activations
+    ]
     others = list(rows[0]["ratios"])
     table = Table(
-        "network", "lanes", "ms", *[f"to {name}" for name in others], "error", "ONNX Runtime's"
+        "network", "activations", "lanes", "ms", *[f"to {name}" for name in others], "error", "ONNX Runtime's"
     )
     for row in rows:
         ratios = ("{:.2f} ({:.2f} to {:.2f})".format(*row["ratios"][name]) for name in others)
         errors = (f"{row[name]:.1e}" for name in ("error", "default_error"))
         table.add_row(
-            row["network"], str(row["lanes"]), f"{row['milliseconds']:.2f}", *ratios, *errors
+            *(row["network"], row["activations"], str(row["lanes"])),
+            *(f"{row['milliseconds']:.2f}", *ratios, *errors),
         )
     console().print(table)
-    update_result("quantised", rows, "network", "lanes")
+    update_result(arguments.result, rows, "network", "activations", "lanes")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def contraction_workload(spec: Contraction, precision: str = "float32") -> tvm.I
         marks = {} if precision == "float32" else {"ios.precision": precision}
         T.func_attr({"tirx.noalias": True, **marks})
         buffers = [
-            T.arg(f"b{i}", T.buffer((weights if i == spec.weight else prod(shape),), "float32"))
+            T.arg(f"b{i}", T.buffer((weights if i == spec.weight else prod(extents(shape)),), "float32"))
             for i, shape in enumerate(spec.buffers)
         ]
         acc = T.sblock_alloc_buffer((spec.batch, rows, columns, channels), "float32")

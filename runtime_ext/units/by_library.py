@@ -152,7 +152,7 @@ def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConv
     (bias,), residual = biases, images[0] if images else None
     if images and (residual is None or residual.strides != result.strides):
         return None
-    if bias.offset or bias.strides[3] != 1 or prod(spec.buffers[bias.buffer]) != extents[1]:
+    if bias.offset or bias.strides[3] != 1 or prod(extents(spec.buffers[bias.buffer])) != extents[1]:
         return None
     return replace(call, result=result, bias=bias.buffer, residual=residual, relu=relu)
 
