@@ -11,6 +11,7 @@ from runtime_ext.scheduled_units import ScheduledUnits, require_lanes
 from runtime_ext.units.in_place import arrange
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
+from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.lower import recorded_latency
 from tvm_ios.progress import Steps
 from tvm_ios.schedule.schedule import UNROLLED_FROM
@@ -45,7 +46,10 @@ def build_units(
     """
     require_lanes(units.schedule, lanes)
     graph = units.graph
-    memory = arrange(graph, units.functions, in_bytes=compiler.in_bytes)
+    encodings = compiler.encodings
+    if FORM not in units.kernels.values():
+        encodings -= {FORM}
+    memory = arrange(graph, units.functions, encodings)
 
     def source(members: tuple[int, ...]) -> UnitSource:
         op, first = graph.operators[members[0]], members[0]

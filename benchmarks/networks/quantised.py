@@ -2,10 +2,11 @@
 
 ONNX Runtime's quantiser draws each network of the zoo in the format Q/DQ, weights by channel, with
 ranges of three random inputs. Data are ``signed`` bytes with a zero point each, as its default is,
-``unsigned`` ones, or ``symmetric``: signed ones whose zero point is zero. Programs run in turn in one process on as many threads each; the
-figures are medians of the ratios of runs that follow one another. ONNX Runtime is measured as it is
-by default, and with its precise kernels (``session.x64quantprecision``): without VNNI the default
-ones add up products in 16 bits, which overflow. OpenVINO takes part where it is installed. *Errors*
+``unsigned`` ones, or ``symmetric``: signed ones whose zero point is zero. Programs run in turn in
+one process on as many threads each; the figures are medians of the ratios of runs that follow one
+another. ONNX Runtime is measured as it is by default, and with its precise kernels
+(``session.x64quantprecision``): without VNNI the default ones add up products in 16 bits, which
+overflow. OpenVINO takes part where it is installed. *Errors*
 are to the precise ones, relative to the largest output.
 """
 
@@ -178,7 +179,13 @@ def main() -> None:
     ]
     others = list(rows[0]["ratios"])
     table = Table(
-        "network", "activations", "lanes", "ms", *[f"to {name}" for name in others], "error", "ONNX Runtime's"
+        "network",
+        "activations",
+        "lanes",
+        "ms",
+        *[f"to {name}" for name in others],
+        "error",
+        "ONNX Runtime's",
     )
     for row in rows:
         ratios = ("{:.2f} ({:.2f} to {:.2f})".format(*row["ratios"][name]) for name in others)

@@ -37,7 +37,7 @@ class RelaxUnits:
         )
         self.choose_forms = options.database is not None or self.backend.has_named_forms
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
-        self._memory = arrange(prepared.units, functions, in_bytes=self.backend.compiler.in_bytes)
+        self._memory = arrange(prepared.units, functions, self.backend.compiler.encodings)
         self.parts = self._memory.parts
 
     def source(self, units: tuple[int, ...]) -> UnitSource:

@@ -73,8 +73,13 @@ class KernelCompiler(UnitCompiler):
         self.lanes = lanes
         self._unit = VectorUnit.of(self.target)
         self.space = VectorSpace(self._unit)
-        # Where no instruction multiplies integers, they would be made floats again.
-        self.in_bytes = self._unit.pairs
+        # Where no instruction multiplies such numbers, they would be made floats again.
+        self.encodings = frozenset(
+            [
+                *(["uint8"] if self._unit.pairs else []),
+                *([FORM] if precision == FORM and FORM in self._unit.matrices else []),
+            ]
+        )
         self._cache = ArtefactCache(cache_dir)
         self._functions: dict[str, Any] = {}
         self._loaded: list[Any] = []

@@ -10,40 +10,46 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from runtime_ext.kernels.spec import Encoding
+
 #: A Python int or an int32 expression of TIR.
 Index = Any
 #: The least float32, with which a maximum begins.
 LOWEST = -3.4028234663852886e38
+#: TIR has vectors of bfloat16 only in memory, so the function gives their bits.
+_ROUND = """
+define {bits} @{name}({floats} %value) {{
+  %near = fptrunc {floats} %value to {halves}
+  %bits = bitcast {halves} %near to {bits}
+  ret {bits} %bits
+}}
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class ByteBuffer:
-    """A buffer as :class:`runtime_ext.kernels.spec.Bytes` says, read and written as float32."""
+class EncodedBuffer:
+    """A buffer whose elements are encoded; :func:`load` and :meth:`Code.store` make floats."""
 
     buffer: Any
-    shift: int
-
-    def widened(self, value: Any, lanes: int) -> Any:
-        """What was read of it, in float32."""
-        value = tirx.Cast(_vector_type(lanes), value)
-        return value - constant(float(self.shift), lanes) if self.shift else value
-
-    def narrowed(self, value: Any, lanes: int) -> Any:
-        """What is to be written to it."""
-        value = value + constant(float(self.shift), lanes) if self.shift else value
-        return tirx.Cast("uint8" if lanes == 1 else f"uint8x{lanes}", value)
+    encoding: Encoding
 
 
 class Code:
     """A sequence of TIR statements under construction.
 
     Whoever writes into it sees one flat list; :meth:`loop` and :meth:`branch` open inner ones.
+
+    Parameters
+    ----------
+    rounds
+        Whether an instruction rounds float32 to bfloat16.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, rounds: bool = False) -> None:
+        self._rounds = rounds
         self._statements: list[Any] = []
         self._open: list[list[Any]] = []
-        self._imported = ""
+        self._imported: dict[str, None] = {}
 
     def append(self, statement: Any) -> None:
         """Add a statement."""
@@ -59,7 +65,7 @@ class Code:
 
     def bind_vector(self, name: str, value: Any, lanes: int) -> Any:
         """Give a float32 vector a name, so that it is computed once."""
-        var = tirx.Var(name, _vector_type(lanes))
+        var = tirx.Var(name, vector_type("float32", lanes))
         self.append(tirx.Bind(var, value))
         return var
 
@@ -95,9 +101,33 @@ class Code:
 
     def store(self, buffer: Any, offset: Index, value: Any, lanes: int, stride: int = 1) -> None:
         """Store a vector at an element of a buffer."""
-        if isinstance(buffer, ByteBuffer):
-            buffer, value = buffer.buffer, buffer.narrowed(value, lanes)
+        if isinstance(buffer, EncodedBuffer):
+            value = self.encoded(value, lanes, buffer.encoding)
+            buffer = buffer.buffer
         self.append(tirx.BufferStore(buffer, value, element(buffer, vector(offset, lanes, stride))))
+
+    def encoded(self, value: Any, lanes: int, encoding: Encoding) -> Any:
+        """Floats as they lie in memory."""
+        if encoding.numbers == "bfloat16":
+            return self.rounded(value, lanes)
+        if encoding.shift:
+            value = value + constant(float(encoding.shift), lanes)
+        return tirx.Cast(vector_type(encoding.dtype, lanes), value)
+
+    def rounded(self, value: Any, lanes: int) -> Any:
+        """The bits of the nearest bfloat16 of floats, of two equally near the even one.
+
+        Where an instruction does it, subnormal numbers become zeros. See also
+        :func:`tvm_ios.program.bfloat16.bfloat16_bits`, which does the same with arrays.
+        """
+        if not self._rounds:
+            return _rounded(value, lanes)
+        name = f"round_to_bfloat16_{lanes}"
+        one = lanes == 1
+        types = (t if one else f"<{lanes} x {t}>" for t in ("i16", "float", "bfloat"))
+        bits, floats, halves = types
+        self.import_llvm(_ROUND.format(name=name, bits=bits, floats=floats, halves=halves))
+        return tirx.call_pure_extern(vector_type("uint16", lanes), name, value)
 
     @contextmanager
     def loop(self, name: str, begin: Index, end: Index) -> Any:
@@ -156,13 +186,13 @@ class Code:
 
         For instructions whose types TIR has not.
         """
-        self._imported += text
+        self._imported[text] = None
 
     def function(self, buffers: Sequence[Any], begin: Any, end: Any) -> Any:
         """The statements as a PrimFunc of its buffers and a tile range."""
         body = sequence(self._statements)
         if self._imported:
-            text = tvm.ir.StringImm(self._imported)
+            text = tvm.ir.StringImm("".join(self._imported))
             body = tirx.AttrStmt(integer(0), "pragma_import_llvm", text, body)
         function = tirx.PrimFunc([*buffers, begin, end], body)
         return function.with_attr("tirx.noalias", True)
@@ -178,10 +208,10 @@ class Code:
 
 def load(buffer: Any, offset: Index, lanes: int, stride: int = 1) -> Any:
     """Read a vector; stride 0 repeats one element."""
-    if isinstance(buffer, ByteBuffer):
+    if isinstance(buffer, EncodedBuffer):
         if stride == 0:
             return broadcast(load(buffer, offset, 1), lanes)
-        return buffer.widened(load(buffer.buffer, offset, lanes, stride), lanes)
+        return _decoded(load(buffer.buffer, offset, lanes, stride), lanes, buffer.encoding)
     if lanes == 1:
         return tirx.BufferLoad(buffer, element(buffer, integer(offset)))
     if stride == 0:
@@ -243,8 +273,32 @@ def sequence(statements: list[Any]) -> Any:
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
 
 
-def _vector_type(lanes: int) -> str:
-    return "float32" if lanes == 1 else f"float32x{lanes}"
+def vector_type(dtype: str, lanes: int) -> str:
+    """The type of a vector, or of one element."""
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def _rounded(value: Any, lanes: int) -> Any:
+    def number(bits: int) -> Any:
+        return broadcast(tirx.IntImm("uint32", bits), lanes)
+
+    bits = tirx.reinterpret(vector_type("uint32", lanes), value)
+    upper = tirx.shift_right(bits, number(16))
+    near = tirx.shift_right(bits + number(0x7FFF) + tirx.bitwise_and(upper, number(1)), number(16))
+    is_nan = tirx.bitwise_and(bits, number(0x7FFFFFFF)) > number(0x7F800000)
+    chosen = tirx.Select(is_nan, tirx.bitwise_or(upper, number(0x40)), near)
+    return tirx.Cast(vector_type("uint16", lanes), chosen)
+
+
+def _decoded(value: Any, lanes: int, encoding: Encoding) -> Any:
+    """Floats of what lies in memory."""
+    floats = vector_type("float32", lanes)
+    if encoding.numbers == "bfloat16":
+        bits = tirx.Cast(vector_type("uint32", lanes), value)
+        upper = tirx.shift_left(bits, broadcast(tirx.IntImm("uint32", 16), lanes))
+        return tirx.reinterpret(floats, upper)
+    value = tirx.Cast(floats, value)
+    return value - constant(float(encoding.shift), lanes) if encoding.shift else value
 
 
 def integer(value: Index) -> Any:

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from runtime_ext.kernels.expression import Access, Expr
 from runtime_ext.kernels.spec import Contraction, PhysicalShape
 
-#: What floats become: the nearest ``bfloat16``, whose bits are kept as ``uint16``, or the integers
-#: that they are.
-Narrow = Literal["uint8", "int16", "bfloat16"]
-
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """Images written in 8 or 16 bits, their channels filled up with zeros to whole packs.
+    """Images encoded in 8 or 16 bits, their channels filled up with zeros to whole packs.
 
     Attributes
     ----------
     buffers
-        Physical shapes of the float32 image's buffer, and of the result
-        ``[image][row][column][channel]``.
+        Physical shapes of the image's buffer, and of the result
+        ``[image][row][column][channel]``, which is encoded.
     batch, pixels, channels
         Extents; ``pixels`` are rows and columns of the result, ``channels`` those of the image.
     data
         The image; ``prologue`` is applied to what is read.
-    dtype
-        The type of the result.
     pads
         Rows above and columns left of the image; negative ones are not read.
     source_pixels
         Rows and columns of the image; where the result has more, it holds zeros.
-    shift
-        What is added to all of these.
     """
 
     buffers: tuple[PhysicalShape, ...]
@@ -42,10 +33,8 @@ class Narrowing:
     channels: int
     data: Access
     prologue: Expr
-    dtype: Narrow
     pads: tuple[int, int]
     source_pixels: tuple[int, int]
-    shift: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,34 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.expression import Access, Expr, loads, map_accesses
 
+#: What floats may become.
+Numbers = Literal["uint8", "int16", "bfloat16"]
+
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
-    """A buffer of integers in unsigned bytes, which kernels read and write as float32.
+class Encoding:
+    """How the numbers of a tensor lie in memory, which kernels read and write as float32.
 
     Attributes
     ----------
-    shape
-        Its physical shape.
+    numbers
+        ``bfloat16``, the nearest, of which buffers of ``uint16`` hold the bits; or the integers
+        that they are.
     shift
-        What is added to the integers there.
+        What is added to integers, so that none is negative.
     """
 
+    numbers: Numbers
+    shift: int = 0
+
+    @property
+    def dtype(self) -> str:
+        """The type of the buffer's elements."""
+        return "uint16" if self.numbers == "bfloat16" else self.numbers
+
+
+#: Half of float32's bits.
+BFLOAT16 = Encoding("bfloat16")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The physical shape of a buffer whose elements are encoded."""
+
     shape: tuple[int, ...]
-    shift: int
+    encoding: Encoding
 
 
-#: Physical shape of a float32 buffer, or what else it holds.
-PhysicalShape = tuple[int, ...] | Bytes
+#: Physical shape of a buffer; without an encoding it holds float32, unless a kernel says else.
+PhysicalShape = tuple[int, ...] | Encoded
 
 
 def extents(shape: PhysicalShape) -> tuple[int, ...]:
     """The extents of a buffer, whatever it holds."""
-    return shape.shape if isinstance(shape, Bytes) else shape
+    return shape.shape if isinstance(shape, Encoded) else shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
 from runtime_ext.kernels.expression import ACC, Access, Expr, emit, reads_nothing
-from runtime_ext.kernels.spec import Contraction, Statement
+from runtime_ext.kernels.spec import Contraction, Statement, extents
 
 
 def contraction_workload(spec: Contraction, precision: str = "float32") -> tvm.IRModule:
@@ -36,7 +36,10 @@ def contraction_workload(spec: Contraction, precision: str = "float32") -> tvm.I
         marks = {} if precision == "float32" else {"ios.precision": precision}
         T.func_attr({"tirx.noalias": True, **marks})
         buffers = [
-            T.arg(f"b{i}", T.buffer((weights if i == spec.weight else prod(extents(shape)),), "float32"))
+            T.arg(
+                f"b{i}",
+                T.buffer((weights if i == spec.weight else prod(extents(shape)),), "float32"),
+            )
             for i, shape in enumerate(spec.buffers)
         ]
         acc = T.sblock_alloc_buffer((spec.batch, rows, columns, channels), "float32")

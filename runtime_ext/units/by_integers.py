@@ -12,7 +12,7 @@ from runtime_ext.kernels.expression import ACC, Expr
 from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel
 from runtime_ext.kernels.matrix_contraction import MatrixContraction, in_matrices
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.units.in_bytes import shift_of
+from runtime_ext.units.encodings import in_bytes
 from runtime_ext.units.in_packs import INT8, INT16, in_packs
 from runtime_ext.units.integers import RULES, Bounds
 from runtime_ext.units.values import Storage
@@ -71,8 +71,8 @@ def by_integers(
         return [*before, (IntegerContraction(pairs), places)]
     (low, high), (least, most) = factors
     # Zeros around an image are data, too.
-    shift = shift_of(low, high)
-    if shift is None or least < -_SIGNED - 1 or most > _SIGNED:
+    encoding = in_bytes(low, high)
+    if encoding is None or least < -_SIGNED - 1 or most > _SIGNED:
         return None
     if spec.groups > 1 and spec.channels % INT8.channels:
         return None
@@ -81,9 +81,9 @@ def by_integers(
     if matrices is not None and of_matrices:
         cutter = matrices
     before, (fours, places) = in_packs(
-        spec, order, storages, cutter, INT8, shift, matrices=of_matrices
+        spec, order, storages, cutter, INT8, encoding.shift, matrices=of_matrices
     )
-    sums = channel_sums(shape, -shift, fours.parts, cutter.width(fours.blocking))
+    sums = channel_sums(shape, -encoding.shift, fours.parts, cutter.width(fours.blocking))
     starts = Storage("constant", weight.number, sums.shape(shape), "int32", transform=sums)
     storages.append(starts)
     fours = replace(fours, buffers=(*fours.buffers, starts.shape))

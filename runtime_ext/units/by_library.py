@@ -8,7 +8,14 @@ from math import prod
 
 from runtime_ext.kernels.expression import ACC, Access, Expr, substitute
 from runtime_ext.kernels.library_convolution import Four, Image, LibraryConvolution
-from runtime_ext.kernels.spec import Contraction, Pointwise, Pooling, Statement, Window, accesses
+from runtime_ext.kernels.spec import (
+    Contraction,
+    Pointwise,
+    Pooling,
+    Statement,
+    Window,
+    accesses,
+)
 from runtime_ext.units.pixel_rows import merge_pixels
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform
@@ -152,7 +159,11 @@ def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConv
     (bias,), residual = biases, images[0] if images else None
     if images and (residual is None or residual.strides != result.strides):
         return None
-    if bias.offset or bias.strides[3] != 1 or prod(extents(spec.buffers[bias.buffer])) != extents[1]:
+    if (
+        bias.offset
+        or bias.strides[3] != 1
+        or prod(extents(spec.buffers[bias.buffer])) != extents[1]
+    ):
         return None
     return replace(call, result=result, bias=bias.buffer, residual=residual, relu=relu)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.expression import ACC, Access
-from runtime_ext.kernels.integer_contraction import Narrow, Narrowing
+from runtime_ext.kernels.integer_contraction import Narrowing
 from runtime_ext.kernels.matrix_contraction import filled_packs, spare_pixels
-from runtime_ext.kernels.spec import Contraction, Window, accesses
+from runtime_ext.kernels.spec import Contraction, Encoding, Numbers, Window, accesses
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform, packing_channels
@@ -33,7 +33,7 @@ class Pack:
     """
 
     channels: int
-    data: Narrow
+    data: Numbers
     weights: str
     step: tuple[Any, ...]
 
@@ -93,9 +93,9 @@ def in_packs(
     spare = spare_pixels(window) if matrices else 0
     data = Access(0, 0, (rows * columns * channels, columns * channels, channels, pack.channels))
     before: list[tuple[Narrowing, tuple[int, ...]]] = []
+    encoding = Encoding(pack.data, shift or 0)
     if (
-        source.shift is not None
-        and source.shift == shift
+        source.encoding == encoding
         and whole.prologue == ACC
         and channels == whole.channels * whole.groups
         and spare == 0
@@ -106,19 +106,17 @@ def in_packs(
         data = Access(0, whole.data.offset, (n, h, w, pack.channels))
     else:
         shape = (whole.batch * rows * columns + spare, channels)
-        storages.append(Storage("scratch", 0, shape, "uint16" if pack is BFLOAT16 else pack.data))
+        storages.append(Storage("scratch", 0, shape, encoding.dtype, encoding=encoding))
         narrow = len(storages) - 1
         first = Narrowing(
-            (source.physical, shape),
+            (source.physical, storages[narrow].physical),
             whole.batch,
             (rows, columns),
             whole.channels * whole.groups,
             replace(whole.data, buffer=0),
             whole.prologue,
-            pack.data,
             pads,
             whole.window.input,
-            shift or 0,
         )
         before.append((first, (order[spec.data.buffer], narrow)))
     # The data are read as floats only if a statement adds them.

@@ -7,7 +7,7 @@ elsewhere, what is joined twice) are copied by the unit; without any it has no k
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 from tvm import relax
 
 from runtime_ext.kernels.relax_function import operator_name, static_shape
-from runtime_ext.units.in_bytes import byte_shifts
+from runtime_ext.kernels.spec import Encoding
+from runtime_ext.units.encodings import tensor_encodings
 from runtime_ext.units.integers import Bounds, integer_constant, integer_tensors
 from runtime_ext.units.layouts import tensor_layouts
 from runtime_ext.units.unit import UnitSource
@@ -42,15 +43,15 @@ class Arrangement:
         For each concatenation's result the operands that lie in it already.
     integers
         For each tensor the integers that it is known to hold.
-    shifts
-        For each tensor what is added to its integers, where they lie in unsigned bytes.
+    encodings
+        For each tensor how it lies, if not as it is.
     """
 
     layouts: tuple[Layout, ...]
     parts: Mapping[int, Part]
     in_place: Mapping[int, frozenset[int]]
     integers: tuple[Bounds | None, ...]
-    shifts: tuple[int | None, ...]
+    encodings: tuple[Encoding | None, ...]
 
     def source(
         self,
@@ -61,7 +62,7 @@ class Arrangement:
     ) -> UnitSource:
         """What a compiler needs of a unit that reads and makes these tensors."""
         layouts = tuple(self.layouts[t] for t in (*data, *outputs))
-        shifts = tuple(self.shifts[t] for t in (*data, *outputs))
+        encodings = tuple(self.encodings[t] for t in (*data, *outputs))
         there = frozenset[int]().union(*(self.in_place.get(t, ()) for t in outputs))
         integers = tuple(self.integers[t] for t in data)
         if any(integers):
@@ -73,11 +74,13 @@ class Arrangement:
             layouts,
             frozenset(i for i, tensor in enumerate(data) if tensor in there),
             integers if any(integers) else (),
-            () if shifts.count(None) == len(shifts) else shifts,
+            () if encodings.count(None) == len(encodings) else encodings,
         )
 
 
-def arrange(graph: OpGraph, functions: Sequence[Any], *, in_bytes: bool = False) -> Arrangement:
+def arrange(
+    graph: OpGraph, functions: Sequence[Any], encodings: Collection[str] = ()
+) -> Arrangement:
     """Lay the tensors of a graph of units out.
 
     Slices are ranges of channels or of rows of images whose channels are innermost, or of any axis
@@ -89,8 +92,8 @@ def arrange(graph: OpGraph, functions: Sequence[Any], *, in_bytes: bool = False)
         A graph of units; merging units or reordering them changes nothing.
     functions
         The Relax function of each unit.
-    in_bytes
-        Whether tensors of integers lie in bytes where they can.
+    encodings
+        The numbers in which tensors may lie, as of :class:`~runtime_ext.kernels.spec.Encoding`.
     """
     orders = tensor_layouts(graph, functions)
     joins_by_unit = [_join(graph, *unit, orders) for unit in enumerate(functions)]
@@ -119,9 +122,8 @@ def arrange(graph: OpGraph, functions: Sequence[Any], *, in_bytes: bool = False)
         parts[tensor] = Part(place.of, physical, place.begin, place.end)
     in_place = {join.output: join.in_place(places) for join in joins}
     integers = integer_tensors(graph, functions)
-    none = (None,) * len(integers)
-    shifts = byte_shifts(graph, integers, parts) if in_bytes else none
-    return Arrangement(tuple(layouts), parts, in_place, integers, shifts)
+    encoded = tensor_encodings(graph, functions, integers, parts, encodings)
+    return Arrangement(tuple(layouts), parts, in_place, integers, encoded)
 
 
 def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> Join | None:

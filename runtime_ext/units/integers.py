@@ -22,7 +22,7 @@ from tvm_ios.graph.op_graph import OpGraph
 Bounds = tuple[float, float]
 
 #: Operators that choose among the elements of what they read.
-_MOVES = frozenset(
+MOVES = frozenset(
     {
         "relax.concat",
         "relax.flatten",
@@ -106,7 +106,7 @@ def _value(expr: Any, bounds: Mapping[Any, Any]) -> Any:
         return operands[0] or (-inf, inf)
     if name == "relax.split":
         return [operands[0]] * len(expr.ty.fields)
-    if name in _MOVES:
+    if name in MOVES:
         parts = operands[0] if isinstance(operands[0], list) else operands[:1]
         return None if None in parts else _union(parts)
     rule = RULES.get(name)

@@ -16,6 +16,7 @@ from runtime_ext.kernels.relax_function import (
     static_shape,
     tensor_types,
 )
+from runtime_ext.kernels.spec import Encoding
 from runtime_ext.tuning_log.log import TunedStep
 from runtime_ext.units.rules.fusing import element_wise_rule
 from runtime_ext.units.rules.generic import generic_rule, opaque
@@ -32,13 +33,13 @@ def drafted(
     steps: Mapping[Any, TunedStep] | None = None,
     *,
     inline: bool = True,
-    shifts: Sequence[int | None] = (),
+    encodings: Sequence[Encoding | None] = (),
 ) -> UnitDraft:
     """Cut a unit into kernels, which are still to be described.
 
     Parameters
     ----------
-    function, layouts, in_place, inline, shifts
+    function, layouts, in_place, inline, encodings
         As of :class:`UnitDraft`.
     steps
         Scheduled functions that compute some variables, by variable.
@@ -48,7 +49,7 @@ def drafted(
     ValueError
         If the layouts do not fit the function, or it holds what is no operator.
     """
-    unit = UnitDraft(function, layouts, in_place, inline, shifts)
+    unit = UnitDraft(function, layouts, in_place, inline, encodings)
     for block in function.body.blocks:
         for binding in block.bindings:
             _bind(unit, binding.var, binding.value, steps or {})

@@ -15,7 +15,7 @@ from runtime_ext.units.by_library import by_library
 from runtime_ext.units.chains import chained, is_chain
 from runtime_ext.units.cutting import cut
 from runtime_ext.units.described import described
-from runtime_ext.units.in_bytes import widened
+from runtime_ext.units.encodings import widened
 from runtime_ext.units.kernel_draft import IMAGE
 from runtime_ext.units.planner import drafted
 from runtime_ext.units.unit import PlannedKernel, UnitPlan, UnitSource, Workload
@@ -128,7 +128,7 @@ def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, U
             source.layouts,
             source.in_place,
             functions.steps,
-            shifts=source.shifts,
+            encodings=source.encodings,
         )
         tuned = frozenset(step.tuned for step in functions.steps.values() if step.tuned)
         plans["tuned-functions"] = replace(_plan(draft, space), tuned=tuned)
@@ -144,7 +144,7 @@ def different(plans: Mapping[str, UnitPlan]) -> dict[str, UnitPlan]:
 
 
 def _drafted(source: UnitSource) -> UnitDraft:
-    return drafted(source.function, source.layouts, source.in_place, shifts=source.shifts)
+    return drafted(source.function, source.layouts, source.in_place, encodings=source.encodings)
 
 
 def _plan(

@@ -14,7 +14,7 @@ from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.integer_contraction import IntegerKernel
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from runtime_ext.kernels.matrix_contraction import MatrixContraction
-from runtime_ext.kernels.spec import Spec
+from runtime_ext.kernels.spec import Encoding, Spec
 from runtime_ext.kernels.winograd_convolution import WinogradKernel
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.values import Layout, SliceLayout
@@ -51,26 +51,26 @@ class UnitSource:
         Which data inputs of a concatenation lie in its output already.
     integers
         For each parameter the integers that it is known to hold; empty if nothing is known.
-    shifts
-        For each data input and then each output what is added to its integers in memory, where they
-        lie in unsigned bytes; None for one that lies as the function has it. Empty if all do.
+    encodings
+        For each data input and then each output how it lies in memory; None for one that lies as
+        the function has it. Empty if all do.
     """
 
     function: Any
     layouts: tuple[Layout, ...]
     in_place: frozenset[int] = frozenset()
     integers: tuple[Bounds | None, ...] = ()
-    shifts: tuple[int | None, ...] = ()
+    encodings: tuple[Encoding | None, ...] = ()
 
     @cached_property
     def key(self) -> tuple[object, ...]:
         """Equal for units that have equal plans, whatever their variables are called."""
         function = StructuralKey(self.function)
-        return function, self.layouts, self.in_place, self.integers, self.shifts
+        return function, self.layouts, self.in_place, self.integers, self.encodings
 
     @property
     def alone(self) -> UnitSource:
-        """The unit if none of its tensors lay in a wider one, or in bytes."""
+        """The unit if none of its tensors lay in a wider one, or encoded."""
         orders = (x.order if isinstance(x, SliceLayout) else x for x in self.layouts)
         return UnitSource(self.function, tuple(orders))
 

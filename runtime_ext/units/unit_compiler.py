@@ -37,8 +37,8 @@ class UnitCompiler(ABC):
 
     #: On a GPU what makes kernels of co-scheduled stages.
     fuser: StageFuser | None = None
-    #: Whether kernels read and write tensors of integers in bytes.
-    in_bytes = False
+    #: The numbers in which tensors may lie between units, read and written as float32.
+    encodings: frozenset[str] = frozenset()
 
     def __init__(self, target: str, log: TuningLog | None = None) -> None:
         self._target_name = target

@@ -7,7 +7,7 @@ from typing import Any
 
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.relax_function import readers, results, static_shape
-from runtime_ext.kernels.spec import Anchor
+from runtime_ext.kernels.spec import Anchor, Encoding
 from runtime_ext.units.kernel_draft import IMAGE, PLAIN, KernelDraft
 from runtime_ext.units.values import (
     NHWC,
@@ -38,7 +38,7 @@ class UnitDraft:
         Which data inputs lie in the output of the unit's concatenation already.
     inline
         Whether kernels may activate what they read, which those of a library cannot.
-    shifts
+    encodings
         As of :class:`runtime_ext.units.unit.UnitSource`.
 
     Attributes
@@ -62,7 +62,7 @@ class UnitDraft:
         layouts: Sequence[Layout],
         in_place: Collection[int],
         inline: bool,
-        shifts: Sequence[int | None] = (),
+        encodings: Sequence[Encoding | None] = (),
     ) -> None:
         self.function = function
         self.inline = inline
@@ -80,7 +80,7 @@ class UnitDraft:
                 f"a unit with {inputs} inputs and {len(returned)} outputs "
                 f"got {len(layouts)} layouts; give one for each"
             )
-        shifts = shifts or (None,) * len(layouts)
+        encodings = encodings or (None,) * len(layouts)
         for i, param in enumerate(function.params):
             layout = layouts[i] if i < inputs else ""
             role = "input" if i < inputs else "constant"
@@ -88,11 +88,11 @@ class UnitDraft:
                 role, i, static_shape(param.ty), str(param.ty.dtype), layout
             )
             if i < inputs:
-                self._lies_in_bytes(shifts[i])
+                self._encode(encodings[i])
         for i, (var, item) in enumerate(returned):
             ty = var.ty if item is None else var.ty.fields[item]
             home = self._new("output", i, static_shape(ty), str(ty.dtype), layouts[inputs + i])
-            self._lies_in_bytes(shifts[inputs + i])
+            self._encode(encodings[inputs + i])
             self._homes.setdefault((var, item), home)
             self.outputs.append(home)
 
@@ -182,7 +182,7 @@ class UnitDraft:
     def is_whole(self, value: Stored) -> bool:
         """True if a value is all of a buffer, its elements in their logical order and type."""
         storage = self.storages[value.storage]
-        is_as_computed = storage.shift is None and not value.offset
+        is_as_computed = storage.encoding is None and not value.offset
         return is_as_computed and storage.shape == value.shape and is_row_major(value)
 
     def home(self, var: Any) -> Stored | None:
@@ -200,10 +200,10 @@ class UnitDraft:
             return IMAGE
         return PLAIN
 
-    def _lies_in_bytes(self, shift: int | None) -> None:
-        """Say of the newest storage that its integers lie in bytes, if there is a shift."""
-        if shift is not None:
-            self.storages[-1].dtype, self.storages[-1].shift = "uint8", shift
+    def _encode(self, encoding: Encoding | None) -> None:
+        """Say of the newest storage how its elements lie there, if not as they are."""
+        if encoding is not None:
+            self.storages[-1].dtype, self.storages[-1].encoding = encoding.dtype, encoding
 
     def _new(
         self, role: str, number: int, shape: tuple[int, ...], dtype: str, layout: Layout

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from runtime_ext.kernels.expression import Access, Expr, map_accesses
-from runtime_ext.kernels.spec import Bytes, PhysicalShape
+from runtime_ext.kernels.spec import Encoded, Encoding, PhysicalShape
 from tvm_ios.program.constant_transform import ParamTransform
 
 NHWC = "NHWC"
@@ -91,8 +91,8 @@ class Storage:
         The transform from a constant of the model to this buffer.
     run
         Which elements are the tensor, if not all are.
-    shift
-        Of a tensor of integers that lies in unsigned bytes, what is added to it there.
+    encoding
+        How its float32 lie there; None if as they are.
     """
 
     role: str
@@ -102,12 +102,12 @@ class Storage:
     producer: int = -1
     transform: ParamTransform = field(default_factory=ParamTransform)
     run: PeriodicRange | None = None
-    shift: int | None = None
+    encoding: Encoding | None = None
 
     @property
     def physical(self) -> PhysicalShape:
         """The buffer as kernels that compute in float32 see it."""
-        return self.shape if self.shift is None else Bytes(self.shape, self.shift)
+        return self.shape if self.encoding is None else Encoded(self.shape, self.encoding)
 
 
 @dataclass

@@ -47,9 +47,9 @@ def running_sum(unit: UnitDraft, var: Any, call: Any) -> bool:
     return True
 
 
-def write_tiles(spec: RunningSum, _: VectorUnit) -> tuple[Any, int]:
+def write_tiles(spec: RunningSum, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc for a CPU and its number of tiles, of up to four rows each."""
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     source = code.buffers[spec.data.buffer]
     with code.pixels(spec.grid, 4) as pixel:
         (total,) = code.accumulators(1, 1)

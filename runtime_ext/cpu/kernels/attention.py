@@ -20,7 +20,7 @@ _Spec = TypeVar("_Spec", Normalisation, Product)
 
 def attention(spec: Attention, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of an attention and its number of tiles (runs of rows of queries)."""
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     images, heights, rows = spec.softmax.grid
     blocks = -(-rows // spec.rows)
     # Rows of scores begin at whole vectors.

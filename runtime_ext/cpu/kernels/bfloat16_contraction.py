@@ -39,31 +39,13 @@ def bfloat16_contraction(spec: Bfloat16Contraction, unit: VectorUnit) -> tuple[A
     plan = plan_tiles(contraction, unit)
     halves = {contraction.weight, *([contraction.data.buffer] if spec.rounded else [])}
     dtypes = ["uint16" if i in halves else "float32" for i in range(len(spec.buffers))]
-    code = TileCode(spec.buffers, dtypes)
+    code = TileCode(spec.buffers, unit, dtypes)
     if spec.rounded:
         code.import_llvm(MULTIPLY_PAIRS[unit.lanes])
     writer = _PairsWriter if spec.rounded else _WideningWriter
     with code.tiles(plan.tiles) as tile:
         writer(contraction, plan, unit, code).tile(tile)
     return code.kernel()
-
-
-def rounded(value: Any, lanes: int) -> Any:
-    """The bits of the nearest bfloat16 of float32, of two equally near the even one.
-
-    See :func:`tvm_ios.program.bfloat16.bfloat16_bits`, which does the same with arrays.
-    """
-
-    def number(bits: int) -> Any:
-        return broadcast(tirx.IntImm("uint32", bits), lanes)
-
-    one = lanes == 1
-    bits = tirx.reinterpret("uint32" if one else f"uint32x{lanes}", value)
-    upper = tirx.shift_right(bits, number(16))
-    near = tirx.shift_right(bits + number(0x7FFF) + tirx.bitwise_and(upper, number(1)), number(16))
-    is_nan = tirx.bitwise_and(bits, number(0x7FFFFFFF)) > number(0x7F800000)
-    chosen = tirx.Select(is_nan, tirx.bitwise_or(upper, number(0x40)), near)
-    return tirx.Cast("uint16" if one else f"uint16x{lanes}", chosen)
 
 
 class _PairsWriter(ContractionWriter):

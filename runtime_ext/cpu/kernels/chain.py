@@ -35,7 +35,7 @@ class _WindowThenProduct:
     def __init__(self, spec: Chain, first: Pooling, second: Contraction, unit: VectorUnit) -> None:
         self.first, self.second, self.unit = first, second, unit
         self.rows, self.handed = spec.rows, len(spec.buffers)
-        self.code = TileCode(spec.buffers)
+        self.code = TileCode(spec.buffers, unit)
         self.columns, self.channels = first.window.output[1], first.channels
 
     def kernel(self) -> tuple[Any, int]:
@@ -86,7 +86,7 @@ class _ProductThenWindow:
     def __init__(self, spec: Chain, first: Contraction, second: Pooling, unit: VectorUnit) -> None:
         self.first, self.second, self.unit = first, second, unit
         self.rows, self.handed = spec.rows, len(spec.buffers)
-        self.code = TileCode(spec.buffers)
+        self.code = TileCode(spec.buffers, unit)
         self.height, self.width = second.window.input
         self.block = first.blocking.vectors * unit.lanes
 

@@ -45,7 +45,7 @@ class TilePlan:
 def contraction(spec: Contraction, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of a contraction and its number of tiles."""
     plan = plan_tiles(spec, unit)
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     with code.tiles(plan.tiles) as tile:
         ContractionWriter(spec, plan, unit, code).tile(tile)
     return code.kernel()

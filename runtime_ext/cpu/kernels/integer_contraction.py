@@ -7,12 +7,11 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.kernels.bfloat16_contraction import rounded
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, TilePlan, plan_tiles
 from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.code import ByteBuffer, Index, broadcast, constant, load
+from runtime_ext.kernels.code import Index, broadcast, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.integer_contraction import IntegerContraction, Narrowing
 from runtime_ext.kernels.spec import Contraction, extents
@@ -42,18 +41,16 @@ define VECTOR @multiply_fours(VECTOR %sum, VECTOR %a, VECTOR %b) {
 
 
 def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc that writes floats in 8 or 16 bits, and its number of tiles."""
-    stored = "uint16" if spec.dtype == "bfloat16" else spec.dtype
+    """The PrimFunc that writes images in 8 or 16 bits, and its number of tiles."""
     rows, columns = spec.pixels
     (top, left), filled = spec.pads, extents(spec.buffers[1])[-1]
-    code = TileCode(spec.buffers, ("float32", stored))
-    source = code.buffers[0]
-    # The same numbers, of which floats need not be made.
-    in_bytes = isinstance(source, ByteBuffer) and (stored, spec.shift, spec.prologue) == (
-        "uint8",
-        source.shift,
-        ACC,
-    )
+    code = TileCode(spec.buffers, unit)
+    source, result = code.buffers
+    encoding = spec.buffers[1].encoding
+    as_it_is = spec.prologue == ACC and encoding == getattr(spec.buffers[0], "encoding", None)
+    if as_it_is:
+        # The same numbers, of which floats need not be made.
+        source, result = source.buffer, result.buffer
     strip = max(1, min(columns, _ELEMENTS // filled))
     with code.pixels((spec.batch, rows, columns), strip) as grid:
         image, row, x = grid
@@ -62,24 +59,14 @@ def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
 
         def write(c: Index, lanes: int) -> None:
             at = element_offset(spec.data, place, c)
-            if in_bytes:
-                value = load(source.buffer, at, lanes, spec.data.strides[3])
-                code.store(code.buffers[1], target + c, value, lanes)
-                return
             value = load(source, at, lanes, spec.data.strides[3])
-            value = activate(code, spec.prologue, value, lanes)
-            if spec.shift:
-                value = value + constant(float(spec.shift), lanes)
-            if spec.dtype == "bfloat16":
-                value = rounded(value, lanes)
-            else:
-                value = tirx.Cast(_type(stored, lanes), value)
-            code.store(code.buffers[1], target + c, value, lanes)
+            if not as_it_is:
+                value = activate(code, spec.prologue, value, lanes)
+            code.store(result, target + c, value, lanes)
 
         def write_zeros(c: Index, lanes: int) -> None:
-            zero = tirx.IntImm(stored, spec.shift)
-            value = zero if lanes == 1 else broadcast(zero, lanes)
-            code.store(code.buffers[1], target + c, value, lanes)
+            zeros = broadcast(tirx.IntImm(encoding.dtype, encoding.shift), lanes)
+            code.store(code.buffers[1].buffer, target + c, zeros, lanes)
 
         inside = _inside(spec, place[1:])
         with code.branch(inside):
@@ -114,7 +101,7 @@ def integer_contraction(spec: IntegerContraction, unit: VectorUnit) -> tuple[Any
     else:
         dtypes[contraction.data.buffer] = "uint8"
         dtypes[contraction.weight], dtypes[spec.starts] = "int8", "int32"
-    code = TileCode(spec.buffers, dtypes)
+    code = TileCode(spec.buffers, unit, dtypes)
     if spec.starts is not None:
         code.import_llvm(MULTIPLY_FOURS[unit.lanes])
     with code.tiles(plan.tiles) as tile:

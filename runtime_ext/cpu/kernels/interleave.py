@@ -17,7 +17,7 @@ _ELEMENTS = 4096
 
 def interleave(spec: Interleave, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc and its number of tiles, some consecutive pixels of a row each."""
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     strip = max(1, min(spec.grid[2], _ELEMENTS // (spec.count * len(spec.values))))
     with code.pixels(spec.grid, strip) as grid:
         code.vectors(spec.count, unit.lanes, partial(_vectors, spec, code, grid))

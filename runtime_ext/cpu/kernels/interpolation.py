@@ -14,7 +14,7 @@ from runtime_ext.kernels.statements import divide
 def interpolation(spec: Interpolation, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of an interpolation and its number of tiles, an input row each."""
     height, width = spec.pixels
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     with code.tiles(spec.batch * height) as tile:
         image, row = divide(code, "image", tile, height, spec.batch)
         with code.loop("x", 0, width) as column:

@@ -56,7 +56,7 @@ def matrix_contraction(spec: MatrixContraction, unit: VectorUnit) -> tuple[Any, 
     dtypes[contraction.data.buffer], dtypes[contraction.weight] = numbers
     if spec.starts is not None:
         dtypes[spec.starts] = "int32"
-    code = TileCode(spec.buffers, dtypes)
+    code = TileCode(spec.buffers, unit, dtypes)
     writer = _Writer(spec, unit, code)
     writer.begin()
     with code.tiles(writer.plan.tiles) as tile:

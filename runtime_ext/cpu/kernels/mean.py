@@ -20,7 +20,7 @@ def mean(spec: Mean, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of a mean over all pixels and its number of tiles (blocks of channels)."""
     block = _VECTORS * unit.lanes
     blocks = -(-spec.channels // block)
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     with code.tiles(spec.batch * blocks) as tile:
         image, part = divide(code, "image", tile, blocks, spec.batch)
         code.blocks(part, spec.channels, block, partial(_sum, spec, unit, code, image))

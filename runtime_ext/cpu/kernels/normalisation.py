@@ -26,7 +26,7 @@ Value = Callable[[Index, int], Any]
 
 def normalisation(spec: Normalisation, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of a normalisation and its number of tiles (runs of rows)."""
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     strip = max(1, min(spec.grid[2], _ELEMENTS // spec.count))
     with code.pixels(spec.grid, strip) as grid:
         RowWriter(spec, unit, code, grid).write()

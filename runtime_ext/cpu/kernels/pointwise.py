@@ -21,7 +21,7 @@ def pointwise(spec: Pointwise, unit: VectorUnit, finer: bool = False) -> tuple[A
     A tile is some consecutive pixels of a row; or, where one statement covers a single long
     run of elements, a piece of that run.
     """
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     work = work_a_tile(spec, finer)
     if is_long_run(spec):
         _long_run(code, spec.statements[0], work, unit)

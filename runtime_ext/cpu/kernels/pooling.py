@@ -26,7 +26,7 @@ def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, 
     rows = spec.batch * spec.window.output[0]
     chunk = channels_a_tile(spec, finer)
     chunks = -(-spec.channels // chunk)
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     with code.tiles(rows * chunks) as tile:
         part, line = divide(code, "part", tile, rows, chunks)
         image, row = divide(code, "image", line, spec.window.output[0], spec.batch)

@@ -19,7 +19,7 @@ ROWS = 24
 
 def product(spec: Product, unit: VectorUnit) -> tuple[Any, int]:
     """The PrimFunc of a batch of products and its number of tiles (runs of rows)."""
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     images, heights, rows = spec.grid
     block = tile_rows(spec, unit)
     blocks = -(-rows // block)

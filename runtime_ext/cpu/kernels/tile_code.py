@@ -8,8 +8,9 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.kernels.code import ByteBuffer, Code
-from runtime_ext.kernels.spec import Bytes, PhysicalShape
+from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.kernels.code import Code, EncodedBuffer
+from runtime_ext.kernels.spec import Encoded, PhysicalShape
 from runtime_ext.kernels.statements import divide
 
 
@@ -20,6 +21,8 @@ class TileCode(Code):
     ----------
     shapes
         Shapes of the buffers.
+    unit
+        The vector unit that it is for.
     dtypes
         What they hold, unless a shape says it; without it float32.
 
@@ -30,9 +33,12 @@ class TileCode(Code):
     """
 
     def __init__(
-        self, shapes: Sequence[PhysicalShape], dtypes: Sequence[str] | None = None
+        self,
+        shapes: Sequence[PhysicalShape],
+        unit: VectorUnit,
+        dtypes: Sequence[str] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(rounds=unit.rounds)
         types = dtypes or ["float32"] * len(shapes)
         self.buffers = [
             _buffer(shape, dtype, f"b{i}")
@@ -71,11 +77,12 @@ class TileCode(Code):
 
     def kernel(self) -> tuple[Any, int]:
         """The statements as a PrimFunc, and its number of tiles."""
-        parameters = [b.buffer if isinstance(b, ByteBuffer) else b for b in self.buffers]
+        parameters = [b.buffer if isinstance(b, EncodedBuffer) else b for b in self.buffers]
         return self.function(parameters, self._begin, self._end), self._count
 
 
 def _buffer(shape: PhysicalShape, dtype: str, name: str) -> Any:
-    if isinstance(shape, Bytes):
-        return ByteBuffer(tirx.decl_buffer(shape.shape, "uint8", name), shape.shift)
+    if isinstance(shape, Encoded):
+        of = shape.encoding
+        return EncodedBuffer(tirx.decl_buffer(shape.shape, of.dtype, name), of)
     return tirx.decl_buffer(shape, dtype, name)

@@ -29,6 +29,8 @@ class VectorUnit:
         Whether one multiplies four unsigned int8 by signed ones, and adds the products to a sum.
     bfloat16
         Whether one multiplies pairs of bfloat16, and adds the products to a sum in float32.
+    rounds
+        Whether one rounds float32 to bfloat16.
     matrices
         Of what numbers one multiplies whole matrices: ``bfloat16``, and ``int8``, unsigned by
         signed.
@@ -39,6 +41,7 @@ class VectorUnit:
     pairs: bool = False
     fours: bool = False
     bfloat16: bool = False
+    rounds: bool = False
     matrices: frozenset[str] = frozenset()
 
     @staticmethod
@@ -60,6 +63,7 @@ class VectorUnit:
                 pairs=target_has_features("avx512bw", target),
                 fours=target_has_features("avx512vnni", target),
                 bfloat16=target_has_features("avx512bf16", target),
+                rounds=target_has_features("avx512bf16", target),
                 matrices=frozenset(
                     numbers
                     for numbers, feature in _MATRICES.items()

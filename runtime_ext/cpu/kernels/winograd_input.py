@@ -27,7 +27,7 @@ def winograd_input(spec: WinogradInput, unit: VectorUnit) -> tuple[Any, int]:
     rows, columns = spec.tiles.grid
     chunk = min(spec.tiles.channels, _VECTORS * unit.lanes)
     chunks = -(-spec.tiles.channels // chunk)
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     with code.tiles(spec.tiles.batch * rows * chunks) as tile:
         line, part = divide(code, "line", tile, chunks, spec.tiles.batch * rows)
         image, row = divide(code, "image", line, rows, spec.tiles.batch)

@@ -30,7 +30,7 @@ def winograd_output(spec: WinogradOutput, unit: VectorUnit) -> tuple[Any, int]:
     width = spec.vectors * unit.lanes
     parts = channel_parts(spec.parts, width)
     blocks = sum(part.blocks for part in parts)
-    code = TileCode(spec.buffers)
+    code = TileCode(spec.buffers, unit)
     with code.tiles(blocks * spec.tiles.blocks) as tile:
         if _weights_stay(spec, blocks, width):
             group, block = divide(code, "group", tile, blocks, spec.tiles.blocks)
