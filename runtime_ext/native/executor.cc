@@ -61,6 +61,7 @@ Executor::Executor(std::unique_ptr<Plan> plan, const ExecutorOptions& options)
       pin_(options.pin),
       spin_(options.spin),
       patience_(options.patience),
+      piece_(options.piece),
       progress_(plan_->lanes().size()),
       left_(plan_->lanes().size()),
       threads_of_lanes_(plan_->lanes().size()),
@@ -84,6 +85,7 @@ Executor::Executor(std::unique_ptr<Plan> plan, const ExecutorOptions& options)
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
     spans_[lane].resize(lanes[lane].launches);
     claims_.emplace_back(lanes[lane].launches);
+    pieces_.emplace_back(lanes[lane].launches);
   }
   StartThreads();
 }

@@ -3,8 +3,9 @@
 //
 // A launch belongs to a lane, whose thread runs it unless this thread is held up: it sleeps, or the
 // system has given its CPU to somebody else. Whoever would wait for a launch that is ready and that
-// nobody has begun claims it, runs it and publishes it as its lane would have. So a lane holds up
-// others at most with the one launch that it is in, and is not needed for a run at all. Launches of
+// nobody has begun claims it, runs it and publishes it as its lane would have; of one that takes
+// long and that somebody runs, slower than the others, it takes pieces. So a lane holds up others at
+// most with the piece that it is in, and is not needed for a run at all. Launches of
 // a lane are claimed in their order, each once a run, and only when all that the program makes them
 // wait for is done: results and the use of memory are those of the program, whoever runs it.
 #ifndef TVM_IOS_NATIVE_EXECUTOR_H_
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "fork_count.h"
+#include "pieces.h"
 #include "plan.h"
 #include "signal.h"
 
@@ -49,6 +51,8 @@ struct ExecutorOptions {
   // How long a launch may be ready without its lane beginning it, before who waits for it does;
   // negative: for ever. Lanes that are awake take a fraction of a microsecond.
   std::chrono::nanoseconds patience = std::chrono::microseconds(5);
+  // The least time that a piece of a launch takes: more than it costs to have another lane take it.
+  std::chrono::nanoseconds piece = std::chrono::microseconds(15);
 };
 
 class Executor {
@@ -111,6 +115,9 @@ class Executor {
                       std::size_t self, bool sleeping);
   bool Claim(std::uint64_t run, std::size_t lane, std::uint64_t launch, std::size_t self);
   bool Launch(std::uint64_t run, std::size_t lane, std::uint64_t launch, std::size_t self);
+  bool CallAll(std::uint64_t run, const Step& step, Pieces* pieces);
+  bool Help(std::uint64_t run, std::size_t lane, std::uint64_t launch);
+  void FailIn(const Step& step, std::size_t lane);
   Pending FindPending(std::uint64_t run, std::size_t lane) const;
 
   const std::uint64_t forks_ = ForkCount();
@@ -119,12 +126,15 @@ class Executor {
   bool pin_;
   std::chrono::nanoseconds spin_;
   std::chrono::nanoseconds patience_;
+  std::chrono::nanoseconds piece_;
 
   // The run and how many of a lane's launches are done in it, as one number that only grows: a
   // thread that wakes up in a later run finds what it waited for done.
   std::vector<Signal> progress_;
   // For each lane, for each launch the last run in which it was claimed, and by whom.
   std::vector<std::vector<std::atomic<std::uint64_t>>> claims_;
+  // For each lane, for each launch its tiles.
+  std::vector<std::vector<Pieces>> pieces_;
   // Runs that a lane's thread has left, and runs begun.
   std::vector<Signal> left_;
   Signal begun_;

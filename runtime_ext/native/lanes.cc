@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "affinity.h"
 #include "executor.h"
@@ -23,6 +26,22 @@ std::int64_t ThreadNanoseconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+// How long to sleep at once for a piece whose thread has no CPU.
+constexpr std::chrono::nanoseconds kNap = std::chrono::microseconds(20);
+
+// Calls the function of a launch for one of so many pieces of its tiles.
+void CallPiece(const Step& step, std::uint64_t piece, std::uint64_t count) {
+  const std::int64_t tiles = step.end - step.begin;
+  const auto cut = [&](std::uint64_t place) {
+    return step.begin + tiles * static_cast<std::int64_t>(place) / static_cast<std::int64_t>(count);
+  };
+  std::vector<ffi::AnyView> arguments(step.arguments, step.arguments + step.argument_count);
+  arguments[arguments.size() - 2] = cut(piece);
+  arguments[arguments.size() - 1] = cut(piece + 1);
+  ffi::Any result;
+  step.function->CallPacked(arguments.data(), step.argument_count, &result);
 }
 
 }  // namespace
@@ -73,24 +92,79 @@ bool Executor::Launch(std::uint64_t run, std::size_t lane, std::uint64_t launch,
     // Not written without need: lanes would take the cache line from each other at every launch.
     if (last.load(std::memory_order_relaxed) != cpu) last.store(cpu, std::memory_order_relaxed);
   }
-  std::string reason;
-  std::string backtrace;
+  Pieces* const pieces = helpers_.empty() ? nullptr : &pieces_[lane][launch];
   try {
-    ffi::Any result;
     if (timed_.load(std::memory_order_relaxed)) {
       Span& span = spans_[lane][launch];
       span.runner = static_cast<std::int32_t>(self);
       const std::int64_t computed = ThreadNanoseconds();
       span.begin = Nanoseconds(Clock::now() - origin_);
-      step.function->CallPacked(step.arguments, step.argument_count, &result);
+      if (!CallAll(run, step, pieces)) return false;
       span.end = Nanoseconds(Clock::now() - origin_);
       const std::int64_t passed = span.end - span.begin;
       span.held_up = std::max<std::int64_t>(0, passed - (ThreadNanoseconds() - computed));
-    } else {
-      step.function->CallPacked(step.arguments, step.argument_count, &result);
+    } else if (!CallAll(run, step, pieces)) {
+      return false;
     }
     progress_[lane].Publish(Mark(run, launch + 1));
     return true;
+  } catch (...) {
+    FailIn(step, lane);
+  }
+  return false;
+}
+
+// Computes all tiles of a launch, with what others take of them; false if the run is cancelled.
+bool Executor::CallAll(std::uint64_t run, const Step& step, Pieces* pieces) {
+  const bool learning = pieces != nullptr && Pieces::Learning(run);
+  const std::uint64_t count =
+      pieces == nullptr || learning ? 1 : pieces->Count(step.end - step.begin, piece_);
+  if (count == 1) {
+    const Clock::time_point begun = learning ? Clock::now() : Clock::time_point();
+    ffi::Any result;
+    step.function->CallPacked(step.arguments, step.argument_count, &result);
+    if (learning) pieces->Learn(Clock::now() - begun);
+    return true;
+  }
+  pieces->Open(run, count);
+  while (const std::optional<std::uint64_t> piece = pieces->Take(run, true)) {
+    CallPiece(step, *piece, count);
+    pieces->Done();
+  }
+  const Clock::time_point deadline = Clock::now() + spin_;
+  while (pieces->done() < count) {
+    if (abort_.load(std::memory_order_acquire)) return false;
+    if (Clock::now() < deadline) {
+      Pause();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+  return true;
+}
+
+// Computes a piece of a launch that somebody runs; false if there is none to be had.
+bool Executor::Help(std::uint64_t run, std::size_t lane, std::uint64_t launch) {
+  const Lane& owner = plan_->lanes()[lane];
+  const Step& step = owner.steps[owner.places[launch]];
+  Pieces& pieces = pieces_[lane][launch];
+  const std::optional<std::uint64_t> piece = pieces.Take(run, false);
+  if (!piece.has_value()) return false;
+  try {
+    CallPiece(step, *piece, pieces.Count(step.end - step.begin, piece_));
+    pieces.Done();
+  } catch (...) {
+    FailIn(step, lane);
+  }
+  return true;
+}
+
+// Reports the exception that is being handled.
+void Executor::FailIn(const Step& step, std::size_t lane) {
+  std::string reason;
+  std::string backtrace;
+  try {
+    throw;
   } catch (const ffi::Error& error) {
     reason = error.kind() + ": " + error.message();
     backtrace = error.backtrace();
@@ -100,7 +174,6 @@ bool Executor::Launch(std::uint64_t run, std::size_t lane, std::uint64_t launch,
     reason = "an exception of unknown type";
   }
   Fail(plan_->Describe(step, lane) + ": " + reason, std::move(backtrace));
-  return false;
 }
 
 // The launch on which a lane's next one waits in the end, or itself: it runs, or may be begun.
@@ -145,6 +218,10 @@ bool Executor::AwaitOrStandIn(std::uint64_t run, std::size_t lane, std::uint64_t
     if (abort_.load(std::memory_order_acquire)) return false;
     const Pending pending = FindPending(run, lane);
     if (pending.over) continue;
+    if (pending.runner.has_value() && helping && Help(run, pending.lane, pending.launch)) {
+      deadline = Clock::now() + spin_;
+      continue;
+    }
     if (!pending.runner.has_value()) {
       if (helping && Claim(run, pending.lane, pending.launch, self)) {
         std::atomic<int>& cpu = cpus_of_lanes_[pending.lane];

@@ -92,8 +92,8 @@ Lane Plan::Decode(const std::vector<std::int64_t>& code) {
       step.launches = reader.Index(std::size_t{1} << 62, "launch");
     } else {
       const std::size_t kernel = reader.Index(functions_.size(), "kernel");
-      const std::int64_t begin = reader.Next();
-      const std::int64_t end = reader.Next();
+      step.begin = reader.Next();
+      step.end = reader.Next();
       step.kernel = static_cast<std::int32_t>(kernel);
       step.unit = static_cast<std::int32_t>(reader.Index(units_.size(), "unit"));
       step.function = &functions_[kernel];
@@ -102,8 +102,8 @@ Lane Plan::Decode(const std::vector<std::int64_t>& code) {
       for (std::int64_t left = reader.Next(); left > 0; --left) {
         arguments_.emplace_back(buffers_[reader.Index(buffers_.size(), "buffer")]);
       }
-      arguments_.emplace_back(begin);
-      arguments_.emplace_back(end);
+      arguments_.emplace_back(step.begin);
+      arguments_.emplace_back(step.end);
       step.argument_count = static_cast<std::int32_t>(arguments_.size() - first);
       lane.places.push_back(lane.steps.size());
       ++lane.launches;

@@ -21,6 +21,9 @@ struct Step {
   std::int32_t unit = 0;
   std::int32_t lane = 0;
   std::uint64_t launches = 0;
+  // The tiles of a launch, which are its last two arguments.
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
 };
 
 struct Lane {

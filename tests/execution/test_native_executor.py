@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -167,6 +168,72 @@ def test_lanes_keep_to_the_affinity_mask() -> None:
         assert os.sched_getaffinity(0) == one
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+TILES = 16
+#: Lane 0 has nothing to do but to wait for lane 1.
+ONE_WORKS = Program(
+    lanes=((Wait(1, 1), Launch(0, (1, 0), 0, 1, 1)), (Launch(0, (0, 1), 0, TILES, 0),)),
+    kernels=("step",),
+    buffers=TWO_LANES.buffers,
+    units=("long", "short"),
+)
+
+
+def slow_tiles(tiles: list[tuple[int, int]], seconds: float = 1e-3) -> Callable[..., None]:
+    """A kernel that notes each tile with the thread that computes it."""
+
+    def kernel(source: Any, target: Any, begin: int, end: int) -> None:
+        for tile in range(begin, end):
+            time.sleep(seconds)
+            tiles.append((tile, threading.get_ident()))
+
+    return kernel
+
+
+@pytest.mark.parametrize("helping", [True, False])
+def test_a_lane_that_waits_takes_pieces_of_a_long_launch(helping: bool) -> None:
+    tiles: list[tuple[int, int]] = []
+    options = {} if helping else {"patience_seconds": -1.0}
+    executor, _ = make(slow_tiles(tiles), ONE_WORKS, **options)
+    for run in range(8):
+        tiles.clear()
+        executor.run()
+        *of_long, last = tiles
+        # Of the whole launch the tiles are computed once each, all before what waits for them.
+        assert sorted(tile for tile, _ in of_long) == list(range(TILES))
+        threads = {thread for _, thread in of_long}
+        assert last[0] == 0
+        if run < 4 or not helping:
+            # What it takes is still to be seen, or lanes keep to their own.
+            assert len(threads) == 1
+    assert len(threads) == (2 if helping else 1)
+    executor.close()
+
+
+def test_a_piece_that_fails_on_another_lane_fails_the_run() -> None:
+    tiles: list[tuple[int, int]] = []
+    usual, broken = slow_tiles(tiles), False
+
+    def kernel(source: Any, target: Any, begin: int, end: int) -> None:
+        if broken and end == TILES:
+            # Whoever runs the launch took the first piece, who helps takes the last.
+            assert threading.get_ident() != tiles[0][1]
+            raise ValueError("no luck")
+        usual(source, target, begin, end)
+
+    executor, _ = make(kernel, ONE_WORKS)
+    for _ in range(5):
+        executor.run()
+    broken = True
+    tiles.clear()
+    with pytest.raises(KernelError, match="unit 'long' failed in kernel 'step' on lane 1.*no luck"):
+        executor.run()
+    broken = False
+    tiles.clear()
+    executor.run()
+    assert len(tiles) == TILES + 1
+    executor.close()
 
 
 @pytest.mark.parametrize("lane", [0, 1])

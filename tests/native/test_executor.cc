@@ -48,6 +48,8 @@ struct Live {
     options.pin = random() % 2 == 0;
     // Standing in at once, soon, and never.
     options.patience = std::chrono::microseconds(std::array<int, 3>{0, 5, -1}[random() % 3]);
+    // In pieces whatever they take, or hardly ever.
+    options.piece = std::chrono::nanoseconds(std::array<int, 2>{1, 15000}[random() % 2]);
     executor = Executor::Make(
         std::make_unique<Plan>(ffi::Array<ffi::Function>{MixKernel(), FailingKernel()},
                                std::vector<std::string>{"mix", "fail"}, units,
@@ -83,7 +85,7 @@ struct Live {
 
 void RandomPrograms(int count) {
   Random random(1);
-  for (int i = 0; i < count; ++i) Live(MakeProgram(random), random).Check(6);
+  for (int i = 0; i < count; ++i) Live(MakeProgram(random), random).Check(9);
 }
 
 // A failure cancels the other lanes, names its unit, and the next run is whole again.
