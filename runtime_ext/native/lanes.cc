@@ -128,6 +128,7 @@ bool Executor::CallAll(std::uint64_t run, const Step& step, Pieces* pieces) {
   }
   pieces->Open(run, count);
   while (const std::optional<std::uint64_t> piece = pieces->Take(run, true)) {
+    if (abort_.load(std::memory_order_relaxed)) return false;
     CallPiece(step, *piece, count);
     pieces->Done();
   }

@@ -16,10 +16,12 @@
     Cut contractions into tiles for a device, and pack their weights for these.
 ``described.py``
     From a kernel under construction to its description: the code is written from that alone.
+``encodings.py``
+    How tensors lie in memory that need not lie as they are: in bytes, or in bfloat16.
 ``handing.py``
     What a kernel hands to another one that alone reads it, and kernels with others' buffers.
 ``in_packs.py``
-    Contractions of packs of input channels: weights packed so, data written in few bits before.
+    Contractions of packs of input channels: weights packed so, data in few bits, written before.
 ``in_place.py``
     Which tensors lie in others, so that concatenations need not be computed.
 ``integers.py``

@@ -214,11 +214,16 @@ def test_a_lane_that_waits_takes_pieces_of_a_long_launch(helping: bool) -> None:
 def test_a_piece_that_fails_on_another_lane_fails_the_run() -> None:
     tiles: list[tuple[int, int]] = []
     usual, broken = slow_tiles(tiles), False
+    began: list[int] = []
 
     def kernel(source: Any, target: Any, begin: int, end: int) -> None:
+        if begin == 0:
+            began.append(threading.get_ident())
         if broken and end == TILES:
-            # Whoever runs the launch took the first piece, who helps takes the last.
-            assert threading.get_ident() != tiles[0][1]
+            # Whoever runs the launch takes the first piece, who helps takes the last.
+            while not began:
+                time.sleep(1e-4)
+            assert threading.get_ident() != began[0]
             raise ValueError("no luck")
         usual(source, target, begin, end)
 
@@ -226,7 +231,7 @@ def test_a_piece_that_fails_on_another_lane_fails_the_run() -> None:
     for _ in range(5):
         executor.run()
     broken = True
-    tiles.clear()
+    began.clear()
     with pytest.raises(KernelError, match="unit 'long' failed in kernel 'step' on lane 1.*no luck"):
         executor.run()
     broken = False
