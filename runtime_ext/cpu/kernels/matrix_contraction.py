@@ -147,21 +147,23 @@ class _Writer(ContractionWriter):
             )
             for (image, row, x0), _ in places
         ]
+        starts = None if self._of.starts is None else self.buffers[self._of.starts]
         for i in range(self._data * vectors):
-            self._call(f"clear_{i}")
+            if starts is None:
+                self._call(f"clear_{i}")
+            else:
+                # Without a stride between rows: the same for all pixels.
+                self._call(f"load_{i}", starts, (block * vectors + i % vectors) * COLUMNS)
         self._multiply(block, origins)
         size = self._rows * COLUMNS
         for i in range(self._data * vectors):
             self._call(f"store_{i}", self._sums, i * size, COLUMNS * _BYTES)
-        starts = None if self._of.starts is None else self.buffers[self._of.starts]
 
         def sum_of(i: int, p: Index, v: int) -> Any:
             total = load(self._sums, (i * vectors + v) * size + p * COLUMNS, COLUMNS)
             if starts is None:
                 return total
-            first = load(starts, (block * vectors + v) * COLUMNS, COLUMNS)
-            whole = tirx.reinterpret(f"int32x{COLUMNS}", total) + first
-            return tirx.Cast(f"float32x{COLUMNS}", whole)
+            return tirx.Cast(f"float32x{COLUMNS}", tirx.reinterpret(f"int32x{COLUMNS}", total))
 
         def write(channels: Channels) -> None:
             for i, ((image, row, x0), count) in enumerate(places):
