@@ -85,7 +85,30 @@ def hard_swish(s: GraphSketch) -> int:
     return s.op("concat", s.op("multiply", z, s.op("sigmoid", z)), z)
 
 
+def rounded(s: GraphSketch, x: int) -> int:
+    scaled = s.op("multiply", x, s.constant(CHANNELS))
+    return s.op("clip", s.op("round", scaled), min=0.0, max=255.0)
+
+
+def scaled_sum(s: GraphSketch, a: int, b: int) -> int:
+    total = s.op("add", s.op("multiply", a, s.constant()), s.op("multiply", b, s.constant()))
+    return s.op("clip", s.op("round", s.op("divide", total, s.constant())))
+
+
+def rounded_residual(s: GraphSketch) -> int:
+    x = rounded(s, s.conv(0))
+    later = rounded(s, s.conv(rounded(s, s.conv(x))))
+    return rounded(s, s.conv(scaled_sum(s, later, rounded(s, s.conv(x, 1)))))
+
+
+def rounded_and_read_twice(s: GraphSketch) -> int:
+    x = rounded(s, s.conv(0))
+    return s.op("concat", scaled_sum(s, x, 0), s.op("max_pool2d", x))
+
+
 CBR = "conv2d+bias_add+relu"
+ROUNDED = "conv2d+bias_add+multiply+round+clip"
+SCALED_SUM = "multiply+multiply+add+divide+round+clip"
 SEP = "relu+conv2d+conv2d+bias_add"
 EXPECTED: dict[str, tuple[Callable[[GraphSketch], int], list[str]]] = {
     "separables": (separables, [SEP, SEP]),
@@ -115,6 +138,14 @@ EXPECTED: dict[str, tuple[Callable[[GraphSketch], int], list[str]]] = {
     ),
     "bypass": (bypass, ["add", "concat", CBR, CBR, CBR, CBR]),
     "randwire": (randwire, ["add+add", f"add+add+{SEP}", "relu+conv2d+bias_add", SEP, SEP, SEP]),
+    "rounded_residual": (
+        rounded_residual,
+        [ROUNDED, ROUNDED, ROUNDED, ROUNDED, f"{ROUNDED}+{SCALED_SUM}"],
+    ),
+    "rounded_and_read_twice": (
+        rounded_and_read_twice,
+        ["concat", "max_pool2d", "multiply", "multiply+add+divide+round+clip", ROUNDED],
+    ),
     "swish": (swish, ["conv2d+bias_add+sigmoid+multiply"]),
     "hard_swish": (
         hard_swish,

@@ -46,7 +46,8 @@ def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
     - Any other operator, a chain of sums being one, with the cheap ones (element-wise, reshape,
       softmax, split) that follow it, whatever numbers these read too. So what is quantised goes
       with what makes it, and the limits of what is rounded are no activation before a convolution.
-    - A sum with the products of rounded values and numbers that it alone reads (residual sums of
+    - A sum with the products of rounded values and numbers that it alone reads, and with the later
+      convolution whose rounded result is one of these values, read by it alone (residual sums of
       quantised networks).
     - A slice or reshape that a dense layer alone reads goes with it, if nothing else took it.
     """
@@ -66,6 +67,7 @@ def _grouped(graph: OpGraph, cells: bool) -> list[list[int]]:
         _cells(partition)
     take_prologues(partition)
     _cheap_followers(partition)
+    _rounded_sums(partition)
     take_views(partition)
     return partition.groups()
 
@@ -73,6 +75,7 @@ def _grouped(graph: OpGraph, cells: bool) -> list[list[int]]:
 _ADD = frozenset({"add"})
 _BIAS = frozenset({"bias_add"})
 _CONV = frozenset({"conv2d"})
+_CLIP = frozenset({"clip"})
 
 
 def _separable_convolutions(partition: Partition) -> None:
@@ -238,6 +241,28 @@ def _cheap_followers(partition: Partition) -> None:
             source = sources[0]
             if source is not None and partition.reader(source) == op:
                 partition.join(op, source)
+
+
+def _rounded_sums(partition: Partition) -> None:
+    """A sum of products of rounded values belongs to the later convolution that makes one."""
+    for op in range(len(partition.graph)):
+        if not partition.is_sum(op):
+            continue
+        scales = [s for s in partition.sources(op) if s is not None and s in partition.members(op)]
+        made = [partition.maker(s, _CLIP) for s in scales if partition.op(s).kind == "multiply"]
+        shape = _shape(partition, op)
+        convolved = [
+            clip
+            for clip in made
+            if clip is not None
+            and clip not in partition.members(op)
+            and partition.members(clip)[-1] == clip
+            and partition.op(partition.members(clip)[0]).kind in ANCHORS
+            and _shape(partition, clip) == shape
+        ]
+        if convolved:
+            later = max(convolved[::-1], key=lambda clip: partition.graph.depth[clip])
+            partition.join(op, later)
 
 
 def _without_numbers(partition: Partition, op: int) -> list[int | None]:
