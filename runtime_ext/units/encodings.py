@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from tvm import relax
 
 from runtime_ext.kernels.expression import Access
-from runtime_ext.kernels.relax_function import operator_name, results
+from runtime_ext.kernels.relax_function import operator_name, results, static_shape
 from runtime_ext.kernels.spec import (
     BFLOAT16,
     Contraction,
@@ -35,7 +36,17 @@ _LARGEST = 255
 #: Operators whose products are of bfloat16, if their second operand is a constant.
 _PRODUCTS = frozenset({"relax.nn.conv2d", "relax.nn.conv2d_transpose", "relax.matmul"})
 #: Operators that a product's kernels apply to what they read, before it is rounded.
-_BEFORE = frozenset({"relax.add", "relax.clip", "relax.multiply", "relax.nn.relu"})
+_BEFORE = frozenset(
+    {
+        "relax.add",
+        "relax.clip",
+        "relax.maximum",
+        "relax.minimum",
+        "relax.multiply",
+        "relax.nn.relu",
+        "relax.subtract",
+    }
+)
 
 
 def in_bytes(low: float, high: float) -> Encoding | None:
@@ -56,7 +67,7 @@ def tensor_encodings(
     Parameters
     ----------
     graph
-        A graph of units. Its inputs and outputs lie as the model has them.
+        A graph of units. Its inputs and outputs lie as the model has them, and so do single numbers.
     functions
         The Relax function of each unit, whose first parameters are the unit's data.
     integers
@@ -75,7 +86,8 @@ def tensor_encodings(
             if bounds is not None:
                 encodings[tensor] = in_bytes(*bounds)
     for tensor in range(len(encodings)):
-        if graph.producer[tensor] is None or tensor in graph.outputs:
+        shape = graph.tensors[tensor].shape
+        if graph.producer[tensor] is None or tensor in graph.outputs or not shape:
             encodings[tensor] = None
     different = True
     while different:
@@ -96,7 +108,7 @@ def _rounded(graph: OpGraph, functions: Sequence[Any]) -> set[int]:
         bound = {b.var: b.value for block in function.body.blocks for b in block.bindings}
         read: list[Any] = []
         for value in bound.values():
-            if _is_product(value, tensor_of):
+            if _is_product(function, value, tensor_of):
                 read += _origins(value.args[0], bound, tensor_of, MOVES | _BEFORE)
         for tensor, (var, item) in zip(op.outputs, results(function), strict=True):
             if tensor in rounded and item is None:
@@ -106,31 +118,39 @@ def _rounded(graph: OpGraph, functions: Sequence[Any]) -> set[int]:
     return rounded
 
 
-def _is_product(value: Any, tensor_of: Mapping[Any, int]) -> bool:
-    """Whether an expression is a product with a constant, of all channels."""
+def _is_product(function: Any, value: Any, tensor_of: Mapping[Any, int]) -> bool:
+    """Whether an expression is a product with a constant that kernels may round: one matrix."""
     if not isinstance(value, relax.Call) or operator_name(value) not in _PRODUCTS:
         return False
-    groups = getattr(value.attrs, "groups", 1)
-    factor = value.args[1]
-    return int(groups) == 1 and isinstance(factor, relax.Var) and factor not in tensor_of
+    data, factor = value.args
+    is_constant = factor in list(function.params) and factor not in tensor_of
+    if not is_constant or int(getattr(value.attrs, "groups", 1)) != 1:
+        return False
+    *batch, _, _ = (1, 1, *static_shape(data.ty))
+    of_images = operator_name(value) != "relax.matmul"
+    return of_images or (len(factor.ty.shape) == 2 and prod(batch) == 1)
 
 
 def _origins(
-    var: Any, bound: Mapping[Any, Any], tensor_of: Mapping[Any, int], operators: Collection[str]
+    expr: Any, bound: Mapping[Any, Any], tensor_of: Mapping[Any, int], operators: Collection[str]
 ) -> Iterator[Any]:
-    """The unit's parameter that a variable is made of by some operators, or none."""
-    while var not in tensor_of:
-        value = bound.get(var)
-        if isinstance(value, relax.Var):
-            var = value
-            continue
-        if not isinstance(value, relax.Call) or operator_name(value) not in operators:
-            return
-        others = [a for a in value.args if a in bound or a in tensor_of]
-        if len(others) != 1:
-            return
-        (var,) = others
-    yield var
+    """The unit's parameters of which some operators, and no others, make an expression."""
+    if expr in tensor_of:
+        yield expr
+        return
+    value = bound.get(expr, expr)
+    operands: Sequence[Any] = ()
+    if isinstance(value, relax.Tuple):
+        operands = value.fields
+    elif isinstance(value, relax.Var) and value is not expr:
+        operands = (value,)
+    elif isinstance(value, relax.Call) and operator_name(value) in operators:
+        operands = [
+            a for a in value.args if isinstance(a, relax.Tuple) or a in bound or a in tensor_of
+        ]
+        operands = operands if len(operands) == 1 else ()
+    for operand in operands:
+        yield from _origins(operand, bound, tensor_of, operators)
 
 
 def widened(

@@ -378,6 +378,6 @@ def test_this_machines_target_has_the_instructions_if_asked(
     assert not VectorUnit.of(this_machine.host_target(2, "x86-64-v4", forms=[FORM])).bfloat16
     monkeypatch.setattr(this_machine, "host_flags", lambda: flags)
     assert not VectorUnit.of(this_machine.host_target(2, forms=[FORM])).bfloat16
-    assert replace(
-        VectorUnit.of(with_products), bfloat16=False, rounds=False
-    ) == VectorUnit.of(tvm.target.Target(AVX512))
+    assert replace(VectorUnit.of(with_products), bfloat16=False, rounds=False) == VectorUnit.of(
+        tvm.target.Target(AVX512)
+    )

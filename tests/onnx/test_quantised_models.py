@@ -74,9 +74,7 @@ def test_joins_and_pools_are_of_integers_and_sums_read_them_so(tmp_path: Path) -
     assert {"concat", "max_pool2d"} <= kinds
     # The sum belongs to the later convolution, and scales what both make as it reads.
     (total,) = (kind for kind in kinds if "+add+" in kind)
-    assert total == (
-        "conv2d+bias_add+multiply+round+clip+multiply+multiply+add+divide+round+clip"
-    )
+    assert total == ("conv2d+bias_add+multiply+round+clip+multiply+multiply+add+divide+round+clip")
 
 
 def test_bytes_are_multiplied_where_the_processor_can(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tvm import tirx
 
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.code import LOWEST, Index, constant, load
+from runtime_ext.kernels.code import LOWEST, EncodedBuffer, Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Normalisation
 from runtime_ext.kernels.statements import activate, element_offset, store_statement
@@ -87,8 +87,10 @@ class RowWriter:
 
     @property
     def _has_place(self) -> bool:
-        """Whether all elements of the row have a place of their own where the result goes."""
+        """Whether all elements of the row have a place of their own, as floats, in the result."""
         first = self.spec.statements[0]
+        if isinstance(self.buffers[first.target.buffer], EncodedBuffer):
+            return False
         return (first.begin, first.count, first.target.strides[3]) == (0, self.spec.count, 1)
 
     def _kept(self, value_of: Value) -> Value:
