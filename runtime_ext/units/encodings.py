@@ -67,7 +67,7 @@ def tensor_encodings(
     Parameters
     ----------
     graph
-        A graph of units. Its inputs and outputs lie as the model has them, and so do single numbers.
+        A graph of units. Its inputs and outputs lie as the model has them, and so do numbers.
     functions
         The Relax function of each unit, whose first parameters are the unit's data.
     integers
@@ -145,8 +145,13 @@ def _origins(
     elif isinstance(value, relax.Var) and value is not expr:
         operands = (value,)
     elif isinstance(value, relax.Call) and operator_name(value) in operators:
+        # Others are constants, and tuples of numbers.
+        tensors = bound.keys() | tensor_of.keys()
         operands = [
-            a for a in value.args if isinstance(a, relax.Tuple) or a in bound or a in tensor_of
+            argument
+            for argument in value.args
+            if argument in tensors
+            or (isinstance(argument, relax.Tuple) and not tensors.isdisjoint(argument.fields))
         ]
         operands = operands if len(operands) == 1 else ()
     for operand in operands:

@@ -232,7 +232,9 @@ def test_a_piece_that_fails_on_another_lane_fails_the_run() -> None:
         executor.run()
     broken = True
     began.clear()
-    with pytest.raises(KernelError, match="unit 'long' failed in kernel 'step' on lane 1.*no luck"):
+    with pytest.raises(
+        KernelError, match=r"unit 'long' failed in kernel 'step' on lane 1.*no luck"
+    ):
         executor.run()
     broken = False
     tiles.clear()
