@@ -140,9 +140,9 @@ def _image(at: Access, extents: Four, last: bool) -> Image | None:
 
 def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConvolution | None:
     """The convolution with all that its statement computes, if a library fuses that."""
-    extents, last = call.result.extents, call.channels_last
+    shape, last = call.result.extents, call.channels_last
     statement = spec.statements[0]
-    result = _image(statement.target, extents, last)
+    result = _image(statement.target, shape, last)
     if len(spec.statements) > 1 or result is None or not _is_in_order(result, last):
         return None
     value, relu = _without_relu(statement.value)
@@ -151,7 +151,7 @@ def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConv
     if terms.count(ACC) != 1 or len(reads) != len(terms) - 1:
         return None
     biases = [at for at in reads if at.strides[:3] == (0, 0, 0)]
-    images = [_image(at, extents, last) for at in reads if at not in biases]
+    images = [_image(at, shape, last) for at in reads if at not in biases]
     if not biases and not images and not relu:
         return replace(call, result=result)
     if len(biases) != 1 or len(images) > 1:
@@ -159,11 +159,7 @@ def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConv
     (bias,), residual = biases, images[0] if images else None
     if images and (residual is None or residual.strides != result.strides):
         return None
-    if (
-        bias.offset
-        or bias.strides[3] != 1
-        or prod(extents(spec.buffers[bias.buffer])) != extents[1]
-    ):
+    if bias.offset or bias.strides[3] != 1 or prod(extents(spec.buffers[bias.buffer])) != shape[1]:
         return None
     return replace(call, result=result, bias=bias.buffer, residual=residual, relu=relu)
 
