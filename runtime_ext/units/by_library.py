@@ -15,6 +15,7 @@ from runtime_ext.kernels.spec import (
     Statement,
     Window,
     accesses,
+    extents,
 )
 from runtime_ext.units.pixel_rows import merge_pixels
 from runtime_ext.units.values import Storage
@@ -92,10 +93,10 @@ def _call(
     data = _image(spec.data, (spec.batch, channels, *window.input), last)
     if data is None:
         return None
-    extents = (spec.batch, out, *window.output)
+    shape = (spec.batch, out, *window.output)
     return LibraryConvolution(
         data=data,
-        result=Image(len(spec.buffers), 0, extents, _packed(extents, last)),
+        result=Image(len(spec.buffers), 0, shape, _packed(shape, last)),
         weight=weight,
         filter=filter_shape,
         channels_last=last,
@@ -120,22 +121,22 @@ def _symmetric(w: Window) -> bool:
     return True
 
 
-def _packed(extents: Four, last: bool) -> Four:
+def _packed(shape: Four, last: bool) -> Four:
     """Strides of an image alone in memory, its channels innermost or not."""
-    _, c, h, w = extents
+    _, c, h, w = shape
     return (c * h * w, 1, w * c, c) if last else (c * h * w, h * w, w, 1)
 
 
-def _image(at: Access, extents: Four, last: bool) -> Image | None:
+def _image(at: Access, shape: Four, last: bool) -> Image | None:
     """The image that an access reads or writes; None if it is broadcast."""
     n, h, w, c = at.strides
     strides = (n, c, h, w)
-    if any(stride <= 0 for stride, extent in zip(strides, extents, strict=True) if extent > 1):
+    if any(stride <= 0 for stride, extent in zip(strides, shape, strict=True) if extent > 1):
         return None
     # The stride of an axis of one element is of no account, but libraries look at it.
-    axes = zip(strides, _packed(extents, last), extents, strict=True)
+    axes = zip(strides, _packed(shape, last), shape, strict=True)
     a, b, d, e = (stride if extent > 1 else packed for stride, packed, extent in axes)
-    return Image(at.buffer, at.offset, extents, (a, b, d, e))
+    return Image(at.buffer, at.offset, shape, (a, b, d, e))
 
 
 def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConvolution | None:
