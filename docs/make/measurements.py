@@ -108,12 +108,15 @@ def _bfloat16(name: str = "bfloat16") -> str:
     return _table(lines)
 
 
-def _quantised() -> str:
+def _quantised(result: str) -> str:
     others = ("float network", "ONNX Runtime", "ONNX Runtime, precise", "OpenVINO")
-    heads = ("network", "lanes", "units with bytes", "a run", *(f"to {name}" for name in others))
+    heads = ("network", "data", "lanes", "units with bytes", "a run", *(f"to {o}" for o in others))
     lines: list[tuple[str, ...]] = [heads]
-    for row in _read("quantised")["figures"]:
-        begins = (f"`{row['network']}`", str(row["lanes"]), str(row["forms"].get("int8", 0)))
+    for row in _read(result)["figures"]:
+        begins = (
+            *(f"`{row['network']}`", row["activations"]),
+            *(str(row["lanes"]), str(row["forms"].get("int8", 0))),
+        )
         fields = ("median", "low", "high")
         ratios = (dict(zip(fields, row["ratios"][name], strict=True)) for name in others)
         lines.append((*begins, f"{row['milliseconds']:.2f} ms", *map(_interval, ratios)))
@@ -184,7 +187,10 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "steadiness": _steadiness,
         "vdevice": _vdevice,
     },
-    "quantised.md": {"quantised": _quantised},
+    "quantised.md": {
+        "quantised": partial(_quantised, "quantised"),
+        "quantised_intel": partial(_quantised, "quantised_intel"),
+    },
     "throughput.md": {"throughput": _throughput},
     "winograd.md": {
         "winograd": _winograd,
