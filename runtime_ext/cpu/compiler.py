@@ -74,12 +74,9 @@ class KernelCompiler(UnitCompiler):
         self._unit = VectorUnit.of(self.target)
         self.space = VectorSpace(self._unit)
         # Where no instruction multiplies such numbers, they would be made floats again.
-        self.encodings = frozenset(
-            [
-                *(["uint8"] if self._unit.pairs else []),
-                *([FORM] if precision == FORM and FORM in self._unit.matrices else []),
-            ]
-        )
+        rounds = precision == FORM and FORM in self._unit.matrices
+        encodings = {"uint8": self._unit.pairs, FORM: rounds}
+        self.encodings = frozenset(numbers for numbers, used in encodings.items() if used)
         self._cache = ArtefactCache(cache_dir)
         self._functions: dict[str, Any] = {}
         self._loaded: list[Any] = []
