@@ -4,8 +4,6 @@ Nothing here knows a unit or a device's instructions.
 
 ``artefact.py``
     A compiled kernel on disk: its machine code and a description, found by their key.
-``bfloat16_contraction.py``
-    Contractions whose weights are bfloat16, in pairs of input channels; sums are float32.
 ``chain.py``
     Kernels in one, of which each alone reads what the one before it makes: plain data.
 ``code.py``
@@ -24,8 +22,6 @@ Nothing here knows a unit or a device's instructions.
     Functions of Relax that are built, side by side in threads, and with errors in between.
 ``generic.py``
     Any operator that Relax legalises: TVM's own code, with a plain schedule.
-``integer_contraction.py``
-    Contractions of packs of channels, whose products one instruction adds up: small integers.
 ``interpolator.py``
     What images enlarged by whole factors have at one input pixel, for any device.
 ``library_convolution.py``
@@ -34,6 +30,8 @@ Nothing here knows a unit or a device's instructions.
     Contractions by instructions that multiply matrices: of bfloat16, or of bytes.
 ``operator_function.py``
     A Relax operator as a function of its tensors.
+``packed_contraction.py``
+    Contractions of packs of channels, whose products one instruction adds up: in 8 or 16 bits.
 ``phases.py``
     Split a scheduled PrimFunc into phases that run any range of their tiles.
 ``relax_function.py``

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
 from runtime_ext.kernels.cutter import Cutter
-from runtime_ext.kernels.integer_contraction import Narrowing
 from runtime_ext.kernels.matrix_contraction import MatrixContraction, in_matrices
+from runtime_ext.kernels.packed_contraction import Bfloat16Contraction, PackedKernel
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.in_packs import BFLOAT16, all_parts, in_packs, pack_weights
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.values import Storage
 
 #: A kernel, and the storages that its buffers are.
-Placed = tuple[Narrowing | Bfloat16Contraction | MatrixContraction, tuple[int, ...]]
+Placed = tuple[PackedKernel, tuple[int, ...]]
 
 
 def fits(spec: Contraction, weight: Storage) -> bool:

@@ -9,8 +9,8 @@ from typing import Literal
 
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.expression import ACC, Expr
-from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel
 from runtime_ext.kernels.matrix_contraction import MatrixContraction, in_matrices
+from runtime_ext.kernels.packed_contraction import IntegerContraction, PackedKernel
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.encodings import in_bytes
 from runtime_ext.units.in_packs import INT8, INT16, in_packs
@@ -19,7 +19,7 @@ from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import channel_sums
 
 #: A kernel, and the storages that its buffers are.
-Placed = tuple[IntegerKernel | MatrixContraction, tuple[int, ...]]
+Placed = tuple[PackedKernel, tuple[int, ...]]
 #: The largest factor that 16 bits hold, and the largest sum that 32 bits do, without their signs.
 _FACTOR, _SUM = 32767, 2**31 - 1
 #: The largest number that 8 bits hold with a sign.

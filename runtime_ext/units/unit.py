@@ -8,12 +8,10 @@ from typing import Any
 
 from tvm_ffi import StructuralKey
 
-from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
 from runtime_ext.kernels.chain import Chained
 from runtime_ext.kernels.generic import Generic, Scheduled
-from runtime_ext.kernels.integer_contraction import IntegerKernel
 from runtime_ext.kernels.library_convolution import LibraryConvolution
-from runtime_ext.kernels.matrix_contraction import MatrixContraction
+from runtime_ext.kernels.packed_contraction import PackedKernel
 from runtime_ext.kernels.spec import Encoding, Spec
 from runtime_ext.kernels.winograd_convolution import WinogradKernel
 from runtime_ext.units.integers import Bounds
@@ -22,17 +20,7 @@ from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
 
 #: What a kernel computes, or a library in the place of one.
-Workload = (
-    Spec
-    | Chained
-    | WinogradKernel
-    | IntegerKernel
-    | Bfloat16Contraction
-    | MatrixContraction
-    | Generic
-    | Scheduled
-    | LibraryConvolution
-)
+Workload = Spec | Chained | WinogradKernel | PackedKernel | Generic | Scheduled | LibraryConvolution
 
 
 @dataclass(frozen=True)

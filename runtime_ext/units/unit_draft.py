@@ -84,15 +84,14 @@ class UnitDraft:
         for i, param in enumerate(function.params):
             layout = layouts[i] if i < inputs else ""
             role = "input" if i < inputs else "constant"
+            encoding = encodings[i] if i < inputs else None
             self._values[param] = self._new(
-                role, i, static_shape(param.ty), str(param.ty.dtype), layout
+                role, i, static_shape(param.ty), str(param.ty.dtype), layout, encoding
             )
-            if i < inputs:
-                self._encode(encodings[i])
         for i, (var, item) in enumerate(returned):
             ty = var.ty if item is None else var.ty.fields[item]
-            home = self._new("output", i, static_shape(ty), str(ty.dtype), layouts[inputs + i])
-            self._encode(encodings[inputs + i])
+            layout, encoding = layouts[inputs + i], encodings[inputs + i]
+            home = self._new("output", i, static_shape(ty), str(ty.dtype), layout, encoding)
             self._homes.setdefault((var, item), home)
             self.outputs.append(home)
 
@@ -200,15 +199,17 @@ class UnitDraft:
             return IMAGE
         return PLAIN
 
-    def _encode(self, encoding: Encoding | None) -> None:
-        """Say of the newest storage how its elements lie there, if not as they are."""
-        if encoding is not None:
-            self.storages[-1].dtype, self.storages[-1].encoding = encoding.dtype, encoding
-
     def _new(
-        self, role: str, number: int, shape: tuple[int, ...], dtype: str, layout: Layout
+        self,
+        role: str,
+        number: int,
+        shape: tuple[int, ...],
+        dtype: str,
+        layout: Layout,
+        encoding: Encoding | None = None,
     ) -> Stored:
         physical, run = physical_shape(shape, layout), run_in(shape, layout)
-        self.storages.append(Storage(role, number, physical, dtype, run=run))
+        there = dtype if encoding is None else encoding.dtype
+        self.storages.append(Storage(role, number, physical, there, run=run, encoding=encoding))
         strides, offset = strides_in(shape, layout), offset_in(shape, layout)
         return Stored(len(self.storages) - 1, shape, strides, offset, dtype)

@@ -175,9 +175,7 @@ def _sums(partition: Partition) -> None:
             and _shape(partition, source) == shape
         ]
         if plain:
-            # Deeper is later, whatever the numbers; of equals the second input.
-            later = max(plain[::-1], key=lambda source: partition.graph.depth[source])
-            partition.join(op, later)
+            partition.join(op, _latest(partition, plain))
             _take_activation(partition, op)
     for op in range(len(partition.graph)):
         reader = partition.reader(op, _ADD) if partition.is_sum(op) else None
@@ -186,6 +184,11 @@ def _sums(partition: Partition) -> None:
             for member in (*partition.members(op), *partition.members(reader))
         ):
             partition.join(op, reader)
+
+
+def _latest(partition: Partition, ops: Sequence[int]) -> int:
+    """Of what a sum adds the deepest, whatever the numbers; of equals the second input."""
+    return max(ops[::-1], key=lambda op: partition.graph.depth[op])
 
 
 def _shape(partition: Partition, op: int) -> tuple[int, ...]:
@@ -261,8 +264,7 @@ def _rounded_sums(partition: Partition) -> None:
             and _shape(partition, clip) == shape
         ]
         if convolved:
-            later = max(convolved[::-1], key=lambda clip: partition.graph.depth[clip])
-            partition.join(op, later)
+            partition.join(op, _latest(partition, convolved))
 
 
 def _without_numbers(partition: Partition, op: int) -> list[int | None]:

@@ -14,8 +14,8 @@ from tvm import tirx
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
 from runtime_ext.kernels.code import Index, broadcast, load
+from runtime_ext.kernels.packed_contraction import Bfloat16Contraction
 
 #: What adds the products of pairs to sums, by their number. TIR has vectors of bfloat16 only in
 #: memory, so the function takes their bits.

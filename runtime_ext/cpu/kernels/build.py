@@ -24,11 +24,15 @@ from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.kernels.winograd_input import winograd_input
 from runtime_ext.cpu.kernels.winograd_output import winograd_output
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
-from runtime_ext.kernels.bfloat16_contraction import Bfloat16Contraction
 from runtime_ext.kernels.chain import Attention, Chain, Chained
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
-from runtime_ext.kernels.integer_contraction import IntegerContraction, IntegerKernel, Narrowing
 from runtime_ext.kernels.matrix_contraction import MatrixContraction
+from runtime_ext.kernels.packed_contraction import (
+    Bfloat16Contraction,
+    IntegerContraction,
+    Narrowing,
+    PackedKernel,
+)
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
     Contraction,
@@ -44,16 +48,7 @@ from runtime_ext.kernels.spec import (
 )
 from runtime_ext.kernels.winograd_convolution import WinogradInput, WinogradKernel, WinogradOutput
 
-_Kernel = (
-    Spec
-    | Chained
-    | WinogradKernel
-    | IntegerKernel
-    | Bfloat16Contraction
-    | MatrixContraction
-    | Generic
-    | Scheduled
-)
+_Kernel = Spec | Chained | WinogradKernel | PackedKernel | Generic | Scheduled
 #: Who writes a spec of one phase, as a PrimFunc of its tiles, and how many tiles there are.
 _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Contraction: contraction,

@@ -13,7 +13,7 @@ from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, broadcast, load
 from runtime_ext.kernels.expression import ACC
-from runtime_ext.kernels.integer_contraction import IntegerContraction, Narrowing
+from runtime_ext.kernels.packed_contraction import IntegerContraction, Narrowing
 from runtime_ext.kernels.spec import Contraction, extents
 from runtime_ext.kernels.statements import activate, element_offset
 
