@@ -34,6 +34,8 @@ Nothing here knows a unit or a device's instructions.
     Contractions of packs of channels, whose products one instruction adds up: in 8 or 16 bits.
 ``phases.py``
     Split a scheduled PrimFunc into phases that run any range of their tiles.
+``quotients.py``
+    Rounded and clipped quotients by a number, computed exactly without division.
 ``relax_function.py``
     Reading Relax functions: what a unit's parameters, operators and results are.
 ``spec.py``

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import tvm
@@ -16,6 +17,10 @@ from runtime_ext.kernels.spec import Encoding
 Index = Any
 #: The least float32, with which a maximum begins.
 LOWEST = -3.4028234663852886e38
+#: Added to a number below 2 ** 22 it rounds it to an integer, as both have 23 bits.
+_ROUNDING = 1.5 * 2**23
+#: Floats in a cache line.
+_LINE = 16
 #: TIR has vectors of bfloat16 only in memory, so the function gives their bits.
 _ROUND = """
 define {bits} @{name}({floats} %value) {{
@@ -43,9 +48,12 @@ class Code:
     ----------
     rounds
         Whether an instruction rounds float32 to bfloat16.
+    fuses
+        Whether one adds a product to a number and rounds once.
     """
 
-    def __init__(self, *, rounds: bool = False) -> None:
+    def __init__(self, *, rounds: bool = False, fuses: bool = False) -> None:
+        self.fuses = fuses
         self._rounds = rounds
         self._statements: list[Any] = []
         self._open: list[list[Any]] = []
@@ -91,25 +99,49 @@ class Code:
         return buffers
 
     def on_stack(self, elements: int) -> Any:
-        """Allocate memory for the time of a call, of whatever size.
+        """Allocate memory for the time of a call, of whatever size, that begins with a cache line.
 
         TVM would take it from its runtime, without which kernels have to run.
         """
-        buffer = tirx.decl_buffer((elements,), "float32", "tile_memory")
-        self.append(tirx.AllocBuffer(buffer, {"disable_lower_builtin": tirx.IntImm("bool", 1)}))
+        # Only what consists of such vectors is placed at more than 16 bytes: a vector that lies in
+        # two lines takes twice as long.
+        lines = ceil(elements / _LINE)
+        memory = tirx.decl_buffer((lines,), f"float32x{_LINE}", "tile_memory")
+        buffer = tirx.decl_buffer((lines * _LINE,), "float32", "tile_memory", data=memory.data)
+        self.append(tirx.AllocBuffer(memory, {"disable_lower_builtin": tirx.IntImm("bool", 1)}))
+        self.append(tirx.DeclBuffer(buffer, data=memory.data))
         return buffer
 
-    def store(self, buffer: Any, offset: Index, value: Any, lanes: int, stride: int = 1) -> None:
-        """Store a vector at an element of a buffer."""
+    def store(
+        self,
+        buffer: Any,
+        offset: Index,
+        value: Any,
+        lanes: int,
+        stride: int = 1,
+        *,
+        nearest: bool = False,
+    ) -> None:
+        """Store a vector at an element of a buffer; ``nearest``: as integers, rounded."""
         if isinstance(buffer, EncodedBuffer):
-            value = self.encoded(value, lanes, buffer.encoding)
+            value = self.encoded(value, lanes, buffer.encoding, nearest=nearest)
             buffer = buffer.buffer
         self.append(tirx.BufferStore(buffer, value, element(buffer, vector(offset, lanes, stride))))
 
-    def encoded(self, value: Any, lanes: int, encoding: Encoding) -> Any:
-        """Floats as they lie in memory."""
+    def encoded(self, value: Any, lanes: int, encoding: Encoding, *, nearest: bool = False) -> Any:
+        """Floats as they lie in memory; ``nearest``: they are rounded to integers first."""
         if encoding.numbers == "bfloat16":
             return self.rounded(value, lanes)
+        if nearest:
+            # The float's last bits are those of the integer, as the unit of its last place is one.
+            # What lies halfway goes to the even integer, before an odd number is added.
+            even = encoding.shift if encoding.shift % 2 == 0 else 0
+            bits = tirx.reinterpret(
+                vector_type("uint32", lanes), value + constant(_ROUNDING + even, lanes)
+            )
+            if encoding.shift != even:
+                bits = bits + broadcast(tirx.IntImm("uint32", encoding.shift), lanes)
+            return tirx.Cast(vector_type(encoding.dtype, lanes), bits)
         if encoding.shift:
             value = value + constant(float(encoding.shift), lanes)
         return tirx.Cast(vector_type(encoding.dtype, lanes), value)
@@ -204,6 +236,11 @@ class Code:
     def _leave(self) -> Any:
         inner, self._statements = self._statements, self._open.pop()
         return sequence(inner)
+
+
+def is_in_bytes(buffer: Any) -> bool:
+    """Whether a buffer has the integers of a quantised model."""
+    return isinstance(buffer, EncodedBuffer) and buffer.encoding.numbers != "bfloat16"
 
 
 def load(buffer: Any, offset: Index, lanes: int, stride: int = 1) -> Any:

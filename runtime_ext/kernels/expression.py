@@ -3,7 +3,8 @@
 An expression is nested tuples, so that it can be hashed and written down:
 ``("acc",)`` is the value that the kernel's anchor has computed, ``("load", access)`` reads a
 buffer, ``("const", x)`` is a number, and ``(operation, *expressions)`` computes;
-``("window", ...)`` is described at :func:`windows`.
+``("window", ...)`` is described at :func:`windows`, and ``("fused", a, b, c)`` is ``a * b + c``,
+rounded once.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ _EMIT: dict[str, Callable[..., Any]] = {
     # Half to even.
     "round": tirx.nearbyint,
     "pow": tirx.power,
+    "fused": lambda a, b, c: tirx.call_llvm_pure_intrin(a.ty, "llvm.fma", a, b, c),
     "select_positive": lambda x, a, b: tirx.Select(x > 0.0, a, b),
 }
 

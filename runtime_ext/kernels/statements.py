@@ -6,8 +6,9 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.kernels.code import Code, Index, constant, load
+from runtime_ext.kernels.code import Code, Index, constant, is_in_bytes, load
 from runtime_ext.kernels.expression import Access, Expr, emit, reads_nothing
+from runtime_ext.kernels.quotients import with_reciprocals
 from runtime_ext.kernels.spec import Statement
 
 
@@ -25,10 +26,13 @@ def store_statement(
 
     ``shift`` is added to where, for targets that hold a part of the grid alone.
     """
-    value = evaluate(code, buffers, statement.value, grid, channel, acc, lanes)
     target = statement.target
+    buffer, expr = buffers[target.buffer], _without_division(code, statement.value)
+    # What was clipped fits a byte, and is rounded on its way there.
+    nearest = is_in_bytes(buffer) and expr[0] == "round" and expr[1][0] == "min"
+    value = evaluate(code, buffers, expr[1] if nearest else expr, grid, channel, acc, lanes)
     at = element_offset(target, grid, channel) + shift
-    code.store(buffers[target.buffer], at, value, lanes, target.strides[3])
+    code.store(buffer, at, value, lanes, target.strides[3], nearest=nearest)
 
 
 def evaluate(
@@ -49,6 +53,7 @@ def evaluate(
     def keep(value: Any) -> Any:
         return code.keep(value, lanes)
 
+    expr = _without_division(code, expr)
     return emit(expr, acc, read, lambda c: constant(c, lanes), keep)
 
 
@@ -64,7 +69,12 @@ def activate(code: Code, prologue: Expr, value: Any, lanes: int) -> Any:
     def keep(result: Any) -> Any:
         return code.keep(result, lanes)
 
+    prologue = _without_division(code, prologue)
     return emit(prologue, value, reads_nothing, lambda c: constant(c, lanes), keep)
+
+
+def _without_division(code: Code, expr: Expr) -> Expr:
+    return with_reciprocals(expr) if code.fuses else expr
 
 
 def divide(code: Code, name: str, value: Index, by: int, extent: int) -> tuple[Index, Index]:

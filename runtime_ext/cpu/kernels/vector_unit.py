@@ -31,6 +31,8 @@ class VectorUnit:
         Whether one multiplies pairs of bfloat16, and adds the products to a sum in float32.
     rounds
         Whether one rounds float32 to bfloat16.
+    fuses
+        Whether one adds a product to a number, and rounds the sum once.
     matrices
         Of what numbers one multiplies whole matrices: ``bfloat16``, and ``int8``, unsigned by
         signed.
@@ -42,6 +44,7 @@ class VectorUnit:
     fours: bool = False
     bfloat16: bool = False
     rounds: bool = False
+    fuses: bool = False
     matrices: frozenset[str] = frozenset()
 
     @staticmethod
@@ -64,6 +67,7 @@ class VectorUnit:
                 fours=target_has_features("avx512vnni", target),
                 bfloat16=target_has_features("avx512bf16", target),
                 rounds=target_has_features("avx512bf16", target),
+                fuses=True,
                 matrices=frozenset(
                     numbers
                     for numbers, feature in _MATRICES.items()
@@ -76,7 +80,8 @@ class VectorUnit:
                 registers=16,
                 pairs=target_has_features("avx2", target),
                 fours=target_has_features("avxvnni", target),
+                fuses=target_has_features("fma", target),
             )
         if target_has_features("neon", target):
-            return VectorUnit(lanes=4, registers=32)
+            return VectorUnit(lanes=4, registers=32, fuses=True)
         return VectorUnit(4, registers=16, pairs=target_has_features("sse2", target))

@@ -1,0 +1,126 @@
+"""Rounded and clipped quotients by a number, computed exactly without division.
+
+Quantisation divides by a scale, rounds and clips, and a division of a vector takes as long as ten
+other operations. Here the value is multiplied by the reciprocal, as near as one float32 is, and
+what that one lacks times the value is added. A quotient of this kind may differ in its last bit,
+but that decides about the integer that it is rounded to only where one integer ends and the next
+begins: with so few integers, each such place is looked at.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from runtime_ext.kernels.expression import Expr
+
+#: Scales between which neither a reciprocal nor what it is rounded off by is subnormal, by far.
+_SCALES = 2.0**-60, 2.0**60
+#: No integer that a quotient is clipped to may be larger: each is looked at.
+_LARGEST = 1 << 10
+
+
+def with_reciprocals(expr: Expr) -> Expr:
+    """The expression with products in the place of quotients that are rounded and clipped.
+
+    Clipping comes before rounding there, which is the same between integers.
+    """
+    if expr[0] in ("acc", "load", "const"):
+        return expr
+    clipped = _clipped(expr)
+    if clipped is None:
+        return (expr[0], *(with_reciprocals(e) if isinstance(e, tuple) else e for e in expr[1:]))
+    quotient, low, high = clipped
+    if quotient[0] == "div" and quotient[2][0] == "const":
+        factors = reciprocal(float(np.float32(quotient[2][1])), max(-low, high))
+        if factors is not None:
+            dividend = with_reciprocals(quotient[1])
+            within = _quotient(dividend, *factors)
+            if low > 0 or not _is_positive(dividend):
+                within = ("max", within, ("const", float(low)))
+            return ("round", ("min", within, ("const", float(high))))
+    within = ("max", with_reciprocals(quotient), ("const", float(low)))
+    return ("round", ("min", within, ("const", float(high))))
+
+
+def _quotient(dividend: Expr, near: float, rest: float) -> Expr:
+    product: Expr = ("mul", dividend, ("const", near))
+    if not rest:
+        return product
+    return ("fused", dividend, ("const", near), ("mul", dividend, ("const", rest)))
+
+
+def _clipped(expr: Expr) -> tuple[Expr, int, int] | None:
+    """What is rounded and then clipped between two integers, and these; None for anything else."""
+    bounds: dict[str, float] = {}
+    while expr[0] in ("max", "min") and expr[0] not in bounds and expr[2][0] == "const":
+        bounds[expr[0]] = expr[2][1]
+        expr = expr[1]
+    if expr[0] != "round" or len(bounds) < 2:
+        return None
+    low, high = bounds["max"], bounds["min"]
+    if not (-_LARGEST <= low < high <= _LARGEST and low == int(low) and high == int(high)):
+        return None
+    return expr[1], int(low), int(high)
+
+
+def _is_positive(expr: Expr) -> bool:
+    """Whether a value is known not to be below zero."""
+    return expr[0] == "max" and any(e[0] == "const" and e[1] >= 0 for e in expr[1:])
+
+
+@lru_cache(maxsize=4096)
+def reciprocal(scale: float, largest: int) -> tuple[float, float] | None:
+    """Two factors in the place of a division, if it is the same once it is rounded and clipped.
+
+    Parameters
+    ----------
+    scale
+        The divisor, a float32.
+    largest
+        The largest integer, with either sign, that quotients are clipped to.
+
+    Returns
+    -------
+    tuple
+        ``near`` and ``rest``, float32 not below zero: the nearest integer of
+        ``fma(x, near, x * rest)`` is that of ``x / scale`` for every float32 ``x`` with a quotient
+        up to ``largest``, and beyond it for all others. ``rest`` is zero where ``near`` alone does.
+        None if there are no such factors.
+    """
+    if not _SCALES[0] <= scale <= _SCALES[1]:
+        return None
+    exact = 1 / Fraction(scale)
+    near = _nearest(exact)
+    if Fraction(float(near)) > exact:
+        # What is left must not be negative: of an infinity both products are one.
+        near = np.nextafter(near, np.float32(0))
+    rest = _nearest(exact - Fraction(float(near)))
+
+    def rounded(x: np.float32) -> float:
+        total = Fraction(float(x)) * Fraction(float(near)) + Fraction(float(x * rest))
+        return float(np.rint(_nearest(total)))
+
+    # Both ways grow with x, and are odd: they are the same if each integer begins at the same x.
+    divisor = np.float32(scale)
+    for integer in range(1, largest + 1):
+        first = np.float32((integer - 0.5) * scale)
+        while np.rint(first / divisor) >= integer:
+            first = np.nextafter(first, np.float32(0))
+        while np.rint(first / divisor) < integer:
+            first = np.nextafter(first, np.float32(np.inf))
+        if rounded(first) < integer or rounded(np.nextafter(first, np.float32(0))) >= integer:
+            return None
+    return float(near), float(rest)
+
+
+def _nearest(value: Fraction) -> np.float32:
+    """The nearest float32 of a number that is not negative, of two equally near the even one."""
+    double = np.float64(float(value))
+    error = value - Fraction(float(double))
+    if error and not double.view(np.uint64) & 1:
+        # An odd one is never taken for what lies halfway between two float32.
+        double = np.nextafter(double, np.inf if error > 0 else -np.inf)
+    return np.float32(double)
