@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import ceil
 from typing import Any
 
@@ -204,6 +205,35 @@ class Code:
             write(block * size, size)
         with self.branch(equal(block, last)):
             write(last * size, last_size)
+
+    def steps(
+        self, name: str, count: Index, step: int, write: Callable[[Index, int], None]
+    ) -> None:
+        """Statements for a range, so many elements at a time: the first one, and how many."""
+        whole = count // step if isinstance(count, int) else tirx.floordiv(count, step)
+        with self.loop(name, 0, whole) as i:
+            write(i * step, step)
+        if not isinstance(count, int):
+            if step > 1:
+                with self.loop(name, whole * step, count) as i:
+                    write(i, 1)
+        elif count % step:
+            write(whole * step, count % step)
+
+    def side_by_side(self, writers: Iterable[Callable[[], None]]) -> None:
+        """Statements of several writers, of which none depends on another's: one of each in turn.
+
+        A processor looks ahead some hundred instructions. Of long sequences one after another it
+        finds too few that need not wait for the one before.
+        """
+        sequences: list[list[Any]] = []
+        for write in writers:
+            self._enter()
+            write()
+            sequences.append(self._statements)
+            self._statements = self._open.pop()
+        for statements in zip_longest(*sequences):
+            self._statements += (statement for statement in statements if statement is not None)
 
     def vectors(self, count: int, lanes: int, write: Callable[[Index, int], None]) -> None:
         """Statements for each vector of a run of elements: where it begins, and its width."""

@@ -130,6 +130,11 @@ def size(expr: Expr) -> int:
     return len(set(_parts(expr)))
 
 
+def operations(expr: Expr) -> Iterator[str]:
+    """The operations of an expression, the same ones of equal operands once."""
+    return (part[0] for part in set(_parts(expr)) if part[0] not in ("acc", "load", "const"))
+
+
 def _parts(expr: Expr) -> Iterator[Expr]:
     yield expr
     for operand in _operands(expr):

@@ -9,6 +9,7 @@ begins: with so few integers, each such place is looked at.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 
@@ -20,6 +21,15 @@ from runtime_ext.kernels.expression import Expr
 _SCALES = 2.0**-60, 2.0**60
 #: No integer that a quotient is clipped to may be larger: each is looked at.
 _LARGEST = 1 << 10
+#: What may be done to integers for their results to be looked at, one by one.
+_OPERATIONS: Mapping[str, Callable[[np.ndarray, np.float32], np.ndarray]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+}
 
 
 def with_reciprocals(expr: Expr) -> Expr:
@@ -32,16 +42,16 @@ def with_reciprocals(expr: Expr) -> Expr:
     clipped = _clipped(expr)
     if clipped is None:
         return (expr[0], *(with_reciprocals(e) if isinstance(e, tuple) else e for e in expr[1:]))
-    quotient, low, high = clipped
+    quotient, low, high = _of_integers(*clipped) or clipped
+    within = with_reciprocals(quotient)
+    is_positive = False
     if quotient[0] == "div" and quotient[2][0] == "const":
         factors = reciprocal(float(np.float32(quotient[2][1])), max(-low, high))
         if factors is not None:
             dividend = with_reciprocals(quotient[1])
-            within = _quotient(dividend, *factors)
-            if low > 0 or not _is_positive(dividend):
-                within = ("max", within, ("const", float(low)))
-            return ("round", ("min", within, ("const", float(high))))
-    within = ("max", with_reciprocals(quotient), ("const", float(low)))
+            within, is_positive = _quotient(dividend, *factors), _is_positive(dividend)
+    if low > 0 or not is_positive:
+        within = ("max", within, ("const", float(low)))
     return ("round", ("min", within, ("const", float(high))))
 
 
@@ -64,6 +74,46 @@ def _clipped(expr: Expr) -> tuple[Expr, int, int] | None:
     if not (-_LARGEST <= low < high <= _LARGEST and low == int(low) and high == int(high)):
         return None
     return expr[1], int(low), int(high)
+
+
+def _of_integers(quotient: Expr, low: int, high: int) -> tuple[Expr, int, int] | None:
+    """What is the same, if nothing but operations with numbers is done to other such integers.
+
+    They are clipped once more, or multiplied by one number; which of both is found by computing
+    all of them. None if neither does, or other values are part of it.
+    """
+    chain = _chain(quotient)
+    if chain is None:
+        return None
+    (inner, least, most), results = chain
+    integers = np.arange(least, most + 1, dtype=np.float32)
+    expected = np.clip(np.rint(results), low, high)
+    first, last = expected[0], expected[-1]
+    if least <= first and last <= most and (np.clip(integers, first, last) == expected).all():
+        return inner, int(first), int(last)
+    factor = results[-1] / np.float32(most) if most else np.float32(0)
+    if (np.clip(np.rint(integers * factor), first, last) == expected).all():
+        rounded = (
+            "min",
+            ("max", ("round", inner), ("const", float(least))),
+            ("const", float(most)),
+        )
+        return ("mul", rounded, ("const", float(factor))), int(first), int(last)
+    return None
+
+
+def _chain(expr: Expr) -> tuple[tuple[Expr, int, int], np.ndarray] | None:
+    """The clipped integers that an expression is made of with numbers, and its values for all."""
+    clipped = _clipped(expr)
+    if clipped is not None:
+        return clipped, np.arange(clipped[1], clipped[2] + 1, dtype=np.float32)
+    if expr[0] not in _OPERATIONS or expr[2][0] != "const":
+        return None
+    chain = _chain(expr[1])
+    if chain is None:
+        return None
+    with np.errstate(all="ignore"):
+        return chain[0], _OPERATIONS[expr[0]](chain[1], np.float32(expr[2][1]))
 
 
 def _is_positive(expr: Expr) -> bool:

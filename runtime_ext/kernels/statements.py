@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from tvm import tirx
 
 from runtime_ext.kernels.code import Code, Index, constant, is_in_bytes, load
-from runtime_ext.kernels.expression import Access, Expr, emit, reads_nothing
+from runtime_ext.kernels.expression import Access, Expr, emit, operations, reads_nothing
 from runtime_ext.kernels.quotients import with_reciprocals
 from runtime_ext.kernels.spec import Statement
+from runtime_ext.kernels.transcendental import VECTORISED
+
+#: What is stored: a statement, of which pixel and channel, the anchor's value, and lanes.
+Store = tuple[Statement, tuple[Index, Index, Index], Index, Any, int]
+#: So many vectors are computed side by side where they take this many operations each.
+SIDE_BY_SIDE, _LONG = 4, 8
+
+
+def store_vectors(
+    code: Code, buffers: list[Any], stores: Sequence[Store], shift: Index = 0
+) -> None:
+    """Evaluate statements for several vectors and store them; see :func:`store_statement`."""
+    together = SIDE_BY_SIDE if are_long(store[0] for store in stores) else 1
+    for first in range(0, len(stores), together):
+        code.side_by_side(
+            partial(store_statement, code, buffers, *store, shift)
+            for store in stores[first : first + together]
+        )
+
+
+def are_long(statements: Iterable[Statement]) -> bool:
+    """Whether the operations of a statement are many, each of which waits for the one before."""
+    names = (list(operations(statement.value)) for statement in statements)
+    return any(len(all_) >= _LONG or not VECTORISED.keys().isdisjoint(all_) for all_ in names)
 
 
 def store_statement(

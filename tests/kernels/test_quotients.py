@@ -81,10 +81,75 @@ def test_no_lower_bound_for_what_is_positive() -> None:
     assert with_reciprocals(expr) == ("round", ("min", product, const(127.0)))
 
 
+def rounded(value: Any, scale: float, low: float, high: float) -> Any:
+    return clipped(("round", ("div", value, const(scale))), low, high)
+
+
+def computed(expr: Any, x: np.ndarray) -> np.ndarray:
+    """The values of an expression for the anchor's."""
+    functions: dict[str, Any] = {
+        "add": np.add,
+        "mul": np.multiply,
+        "div": np.divide,
+        "max": np.maximum,
+        "min": np.minimum,
+        "round": np.rint,
+        "fused": np.vectorize(fused, otypes=[FLOAT]),
+    }
+    match expr:
+        case ("acc",):
+            return x
+        case ("const", value):
+            return np.full_like(x, FLOAT(value))
+        case (operation, *operands):
+            return functions[operation](*(computed(operand, x) for operand in operands))
+    raise AssertionError(expr)
+
+
 def test_roundings_within_one_another() -> None:
-    inner = clipped(("round", ("div", ACC, const(0.3))), -128.0, 127.0)
-    outer = clipped(("round", ("div", ("mul", inner, const(0.3)), const(0.7))), 0.0, 255.0)
+    inner = rounded(ACC, 0.3, -128.0, 127.0)
+    outer = rounded(("add", ("mul", inner, const(0.3)), ACC), 0.7, 0.0, 255.0)
     assert "div" not in str(with_reciprocals(outer))
+
+
+def test_the_same_scale_again_only_clips() -> None:
+    inner = rounded(ACC, 0.25, -128.0, 127.0)
+    expr = rounded(("max", ("mul", inner, const(0.25)), const(0.0)), 0.25, -128.0, 127.0)
+    product = ("mul", ACC, const(4.0))
+    assert with_reciprocals(expr) == ("round", clipped(product, 0.0, 127.0))
+
+
+def test_another_scale_is_one_product() -> None:
+    inner = rounded(ACC, 0.25, -128.0, 127.0)
+    expr = rounded(("max", ("mul", inner, const(0.25)), const(0.0)), 0.125, -128.0, 127.0)
+    result = with_reciprocals(expr)
+    assert result == (
+        "round",
+        clipped(("mul", with_reciprocals(inner), const(2.0)), 0.0, 127.0),
+    )
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.floats(2.0**-10, 2.0, width=32),
+    st.floats(2.0**-10, 2.0, width=32),
+    st.sampled_from([(-128.0, 127.0), (0.0, 255.0), (-131.0, 124.0), (-7.0, 7.0)]),
+    st.sampled_from([(-128.0, 127.0), (0.0, 255.0), (3.0, 9.0)]),
+    st.sampled_from([None, 0.0, 6.0]),
+)
+def test_chains_of_roundings(
+    first: float,
+    second: float,
+    within: tuple[float, float],
+    again: tuple[float, float],
+    least: float | None,
+) -> None:
+    inner: Any = ("mul", rounded(ACC, first, *within), const(first))
+    if least is not None:
+        inner = ("max", inner, const(least))
+    expr = rounded(inner, second, *again)
+    x = np.linspace(-300 * first, 300 * first, 4001, dtype=FLOAT)
+    np.testing.assert_array_equal(computed(with_reciprocals(expr), x), computed(expr, x))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from runtime_ext.kernels.code import Index, broadcast, constant, equal, load, lo
 from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.kernels.statements import activate, divide, store_statement
+from runtime_ext.kernels.statements import Store, activate, divide, store_vectors
 
 #: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
 _RESIDENT_WEIGHTS = 384 * 1024
@@ -265,9 +265,11 @@ class ContractionWriter:
         vectors, lanes = self.spec.blocking.vectors, self.unit.lanes
 
         def write(channels: Channels) -> None:
-            for p in range(run.pixels):
-                sums = [load(accumulators[p * vectors + v], 0, lanes) for v in range(vectors)]
-                self.store_pixel((place.image, place.row, x0 + p), sums, channels)
+            pixels = [(place.image, place.row, x0 + p) for p in range(run.pixels)]
+            sums = [load(accumulator, 0, lanes) for accumulator in accumulators]
+            self.store_pixels(
+                pixels, [sums[p * vectors :][:vectors] for p in range(run.pixels)], channels
+            )
 
         self.channels(place.block, write)
 
@@ -298,16 +300,20 @@ class ContractionWriter:
             local, part.count, width, lambda _, count: write(Channels(part, first, count))
         )
 
-    def store_pixel(
-        self, grid: tuple[Index, Index, Index], sums: Sequence[Any], channels: Channels
+    def store_pixels(
+        self,
+        pixels: Sequence[tuple[Index, Index, Index]],
+        sums: Sequence[Sequence[Any]],
+        channels: Channels,
     ) -> None:
-        """Apply the statements to the sums of a pixel, a vector for each of a block's."""
+        """Apply the statements to the sums of each pixel, a vector for each of a block's."""
         lanes, part = self.unit.lanes, channels.part
-        for v, count in enumerate(widths(channels.count, lanes)):
-            acc = low_lanes(sums[v], count, lanes)
-            for statement in self.spec.statements:
-                if statement.begin <= part.begin < statement.begin + statement.count:
-                    inner = channels.first + (part.begin - statement.begin + v * lanes)
-                    store_statement(
-                        self.code, self.buffers, statement, grid, inner, acc, count, self._shift
-                    )
+        stores: list[Store] = []
+        for grid, of_pixel in zip(pixels, sums, strict=True):
+            for v, count in enumerate(widths(channels.count, lanes)):
+                acc = low_lanes(of_pixel[v], count, lanes)
+                for statement in self.spec.statements:
+                    if statement.begin <= part.begin < statement.begin + statement.count:
+                        inner = channels.first + (part.begin - statement.begin + v * lanes)
+                        stores.append((statement, grid, inner, acc, count))
+        store_vectors(self.code, self.buffers, stores, self._shift)

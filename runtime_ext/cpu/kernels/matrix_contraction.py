@@ -17,7 +17,7 @@ from runtime_ext.kernels.code import Index, element, integer, load
 from runtime_ext.kernels.cut import Blocking, channel_parts
 from runtime_ext.kernels.matrix_contraction import COLUMNS, MatrixContraction, depth, rows_of
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.kernels.statements import divide
+from runtime_ext.kernels.statements import SIDE_BY_SIDE, are_long, divide
 
 #: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
 _RESIDENT_WEIGHTS = 1024 * 1024
@@ -166,10 +166,15 @@ class _Writer(ContractionWriter):
             return tirx.Cast(f"float32x{COLUMNS}", tirx.reinterpret(f"int32x{COLUMNS}", total))
 
         def write(channels: Channels) -> None:
+            together = SIDE_BY_SIDE // vectors if are_long(spec.statements) else 1
             for i, ((image, row, x0), count) in enumerate(places):
-                with code.loop("p", 0, count) as p:
-                    sums = [sum_of(i, p, v) for v in range(vectors)]
-                    self.store_pixel((image, row, x0 + p), sums, channels)
+
+                def store(p: Index, pixels: int, i: int = i, of: Any = (image, row, x0)) -> None:
+                    grid = [(*of[:2], of[2] + (p + j)) for j in range(pixels)]
+                    sums = [[sum_of(i, p + j, v) for v in range(vectors)] for j in range(pixels)]
+                    self.store_pixels(grid, sums, channels)
+
+                code.steps("p", count, together, store)
 
         self.channels(block, write)
 

@@ -8,7 +8,7 @@ from typing import Any
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.spec import Pointwise, Statement
-from runtime_ext.kernels.statements import store_statement
+from runtime_ext.kernels.statements import store_statement, store_vectors
 from runtime_ext.kernels.tile_work import is_long_run, work_a_tile
 
 #: Vectors a loop step.
@@ -53,9 +53,9 @@ def _channels(
     steps = count // (lanes * unroll)
     if steps > 1:
         with code.loop("c", 0, steps) as c:
-            for u in range(unroll):
-                at = begin + c * (lanes * unroll) + u * lanes
-                store_statement(code, code.buffers, statement, grid, at, None, lanes)
+            first = begin + c * (lanes * unroll)
+            stores = [(statement, grid, first + u * lanes, None, lanes) for u in range(unroll)]
+            store_vectors(code, code.buffers, stores)
     done = steps * lanes * unroll if steps > 1 else 0
     while done < count:
         width = min(lanes, count - done)

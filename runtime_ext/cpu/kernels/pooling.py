@@ -13,7 +13,7 @@ from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, broadcast, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Pooling
-from runtime_ext.kernels.statements import activate, divide, store_statement
+from runtime_ext.kernels.statements import activate, divide, store_vectors
 from runtime_ext.kernels.tile_work import channels_a_tile
 
 
@@ -94,6 +94,7 @@ class PoolingWriter:
         else:
             with code.loop("ky", begin, end) as ky:
                 self._kernel_row(ky, x0, run, channel, lanes, accumulators)
+        stores = []
         for p in range(run.pixels):
             value = load(accumulators[p], 0, lanes)
             if spec.kind == "mean":
@@ -106,10 +107,9 @@ class PoolingWriter:
                     divisor = broadcast(divisor, lanes)
                 value = value / divisor
             value = code.bind_vector("value", value, lanes)
-            for statement in spec.statements:
-                grid = (self.image, self.row, x0 + p)
-                shift = self._stored_shift
-                store_statement(code, self.buffers, statement, grid, channel, value, lanes, shift)
+            grid = (self.image, self.row, x0 + p)
+            stores += [(statement, grid, channel, value, lanes) for statement in spec.statements]
+        store_vectors(code, self.buffers, stores, self._stored_shift)
 
     def _kernel_row(
         self,

@@ -9,7 +9,7 @@ from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, broadcast, constant, load, widths
 from runtime_ext.kernels.spec import Product
-from runtime_ext.kernels.statements import divide, store_statement
+from runtime_ext.kernels.statements import divide, store_vectors
 
 #: Vectors of columns of a register tile, at most.
 _VECTORS = 4
@@ -114,13 +114,19 @@ class ProductWriter:
                     repeated = broadcast(value, width)
                     total = load(accumulator, 0, width) + repeated * vector
                     code.store(accumulator, 0, total, width)
-        for p, accumulators in enumerate(tile):
-            grid = (self.image, self.height, row + p)
-            for v, (accumulator, width) in enumerate(zip(accumulators, wide, strict=True)):
-                value = load(accumulator, 0, width)
-                for statement in spec.statements:
-                    inner, shift = column + v * lanes, self._stored_shift
-                    store_statement(code, self.buffers, statement, grid, inner, value, width, shift)
+        stores = [
+            (
+                statement,
+                (self.image, self.height, row + p),
+                column + v * lanes,
+                load(accumulator, 0, width),
+                width,
+            )
+            for p, accumulators in enumerate(tile)
+            for v, (accumulator, width) in enumerate(zip(accumulators, wide, strict=True))
+            for statement in spec.statements
+        ]
+        store_vectors(code, self.buffers, stores, self._stored_shift)
 
     def _origin(self, offset: int, strides: tuple[int, int, int, int]) -> Index:
         return offset + self.image * strides[0] + self.height * strides[1]

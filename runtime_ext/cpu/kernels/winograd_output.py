@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from tvm import tirx
@@ -12,7 +13,7 @@ from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.cut import ChannelPart, channel_parts
-from runtime_ext.kernels.statements import divide, store_statement
+from runtime_ext.kernels.statements import Store, divide, store_vectors
 from runtime_ext.kernels.winograd_convolution import WinogradOutput
 
 #: Multiply-adds a step of the innermost loop, at most: enough to make the loop's own work small.
@@ -197,23 +198,30 @@ class _Writer:
             with code.branch(row < height if height % rows else None):
                 at = [(i * size + j) * lanes for j in range(size)]
                 values = [code.keep(load(halfway, a, lanes), lanes) for a in at]
-                for j, value in enumerate(paired_columns(code, inverse, values, lanes, table)):
-                    outside = width % columns and j >= width % columns
-                    with code.branch(x + j < width if outside else None):
-                        self._store((image, row, x + j), part, channel, value, lanes)
+                values = list(paired_columns(code, inverse, values, lanes, table))
+                always = columns if width % columns == 0 else width % columns
+                stores = [
+                    self._stores((image, row, x + j), part, channel, value, lanes)
+                    for j, value in enumerate(values)
+                ]
+                store_vectors(code, self.buffers, list(chain(*stores[:always])))
+                for j in range(always, len(values)):
+                    with code.branch(x + j < width):
+                        store_vectors(code, self.buffers, stores[j])
 
-    def _store(
+    def _stores(
         self,
         grid: tuple[Index, Index, Index],
         part: ChannelPart,
         channel: Index,
         value: Value,
         lanes: int,
-    ) -> None:
-        for statement in self.spec.statements:
-            if statement.begin <= part.begin < statement.begin + statement.count:
-                inner = channel + (part.begin - statement.begin)
-                store_statement(self.code, self.buffers, statement, grid, inner, value, lanes)
+    ) -> list[Store]:
+        return [
+            (statement, grid, channel + (part.begin - statement.begin), value, lanes)
+            for statement in self.spec.statements
+            if statement.begin <= part.begin < statement.begin + statement.count
+        ]
 
 
 def register_tiles(count: int, rows: int) -> list[tuple[int, int]]:
