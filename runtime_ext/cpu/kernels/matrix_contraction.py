@@ -21,6 +21,8 @@ from runtime_ext.kernels.statements import SIDE_BY_SIDE, are_long, divide
 
 #: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
 _RESIDENT_WEIGHTS = 1024 * 1024
+#: From so many bytes on they are fetched before they are used: a first-level cache has fewer.
+_FETCHED_WEIGHTS = 64 * 1024
 #: Cycles from a product to one that adds to the same sums, and of loading a whole matrix.
 _LATENCY, _LOAD = 52, 8
 #: The registers of sums are the first ones; those of data and of weights begin here.
@@ -83,11 +85,16 @@ def _plan(spec: Contraction) -> TilePlan:
     blocks = sum(part.blocks for part in parts)
     groups = ceil(_matrices(spec) / _matrices_of_data(spec))
     strip = ceil(groups / min(groups, ceil(spec.blocking.tiles / blocks)))
-    kernel = spec.window.kernel
-    weights = blocks * width * spec.channels * kernel[0] * kernel[1] * _BYTES
-    return TilePlan(
-        (), parts, blocks, 1, ceil(groups / strip), strip, True, weights > _RESIDENT_WEIGHTS
-    )
+    outer = _bytes_of_weights(spec) > _RESIDENT_WEIGHTS
+    return TilePlan((), parts, blocks, 1, ceil(groups / strip), strip, True, outer)
+
+
+def _bytes_of_weights(spec: Contraction) -> int:
+    """The bytes of packed weights."""
+    rows, columns = spec.window.kernel
+    width = spec.blocking.vectors * COLUMNS
+    blocks = sum(part.blocks for part in channel_parts(spec.parts, width))
+    return blocks * width * spec.channels * rows * columns * _BYTES
 
 
 class _Writer(ContractionWriter):
@@ -100,6 +107,7 @@ class _Writer(ContractionWriter):
         self._depth = depth(spec.run)
         self._matrices = _matrices(spec.contraction)
         self._data = _matrices_of_data(spec.contraction)
+        self._fetches = _bytes_of_weights(spec.contraction) >= _FETCHED_WEIGHTS
         vectors = spec.contraction.blocking.vectors
         self._sums = code.on_stack(self._data * vectors * self._rows * COLUMNS)
         registers = {
@@ -132,10 +140,10 @@ class _Writer(ContractionWriter):
             begin = code.bind("begin_group", strip * plan.strip)
             end = tirx.min(begin + plan.strip, groups)
         with code.loop("group", begin, end) as group:
-            self._group(block, group)
+            self._group(block, group, group - begin)
 
-    def _group(self, block: Index, group: Index) -> None:
-        """Matrices of data times those of the weights of a block."""
+    def _group(self, block: Index, group: Index, nth: Index) -> None:
+        """Matrices of data times those of the weights of a block, for the nth time in a tile."""
         spec, code, vectors = self.spec, self.code, self.spec.blocking.vectors
         places = [self._place(group * self._data + i) for i in range(self._data)]
         sn, sh, sw, _ = spec.data.strides
@@ -154,7 +162,7 @@ class _Writer(ContractionWriter):
             else:
                 # Without a stride between rows: the same for all pixels.
                 self._call(f"load_{i}", starts, (block * vectors + i % vectors) * COLUMNS)
-        self._multiply(block, origins)
+        self._multiply(block, origins, nth)
         size = self._rows * COLUMNS
         for i in range(self._data * vectors):
             self._call(f"store_{i}", self._sums, i * size, COLUMNS * _BYTES)
@@ -196,7 +204,7 @@ class _Writer(ContractionWriter):
             count = tirx.Select(matrix < self._matrices, integer(count), integer(0))
         return (image, row, x0), code.bind("pixels", count)
 
-    def _multiply(self, block: Index, origins: list[Index]) -> None:
+    def _multiply(self, block: Index, origins: list[Index], nth: Index) -> None:
         """Products of all matrices of the window, added up."""
         spec, code = self.spec, self.code
         window, vectors = spec.window, spec.blocking.vectors
@@ -224,9 +232,37 @@ class _Writer(ContractionWriter):
             for v in range(vectors):
                 place = first + v * (COLUMNS * pack)
                 self._call(f"load_{_WEIGHTS + v}", weight, place, width * _BYTES)
+            if self._fetches:
+                self._fetch(block, first, nth, width * pack * self._depth)
             for i in range(len(origins)):
                 for v in range(vectors):
                     self._call(f"multiply_{i * vectors + v}_{_DATA + i}_{_WEIGHTS + v}")
+
+    def _fetch(self, block: Index, at: Index, nth: Index, step: int) -> None:
+        """Begin to read a share of the next block's weights, while a step's are multiplied.
+
+        Each step of each group fetches some of the cache lines, for the processor does not foresee
+        in which order registers are filled from them.
+
+        Parameters
+        ----------
+        block, at
+            Of the weights that are multiplied, and where they begin.
+        nth
+            The number of the group in its tile.
+        step
+            Elements of the weights that are multiplied.
+        """
+        spec, vectors = self.spec, self.spec.blocking.vectors
+        kernel = spec.window.kernel
+        size = kernel[0] * kernel[1] * spec.channels * vectors * COLUMNS * spec.data.strides[3]
+        line = COLUMNS * spec.data.strides[3]
+        lines = step // line
+        shares = max(d for d in range(1, min(self.plan.strip, lines) + 1) if lines % d == 0)
+        ahead = (block + 1) * size + nth * (size // shares) + (at - block * size) // shares
+        ahead = self.code.bind("ahead", ahead)
+        for i in range(lines // shares):
+            self._call("fetch", self.buffers[spec.weight], ahead + i * line)
 
     def _call(self, name: str, buffer: Any = None, at: Index = 0, stride: int = 0) -> None:
         arguments = []

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 #: What multiplies registers and adds the product to one, by the numbers in them.
-_MULTIPLY = {"bfloat16": "tdpbf16ps", "int8": "tdpbusd"}
+_MULTIPLY = {"bfloat16": "x86.tdpbf16ps", "int8": "x86.tdpbusd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ def functions(registers: Mapping[int, Register], numbers: str) -> str:
 
     They are ``configure()``, ``release()``, and, of a register by number ``clear_I()``,
     ``load_I(pointer, stride)``, ``store_I(pointer, stride)`` with strides in bytes, and
-    ``multiply_I_J_K()``, which adds the product of J and K to I.
+    ``multiply_I_J_K()``, which adds the product of J and K to I; and ``fetch(pointer, stride)``,
+    which begins to read a cache line into the second-level cache.
 
     Parameters
     ----------
@@ -37,6 +38,7 @@ def functions(registers: Mapping[int, Register], numbers: str) -> str:
     numbers
         ``"bfloat16"``, or ``"int8"`` for unsigned by signed bytes.
     """
+    memory, multiply = "ptr %pointer, i64 %stride", _MULTIPLY[numbers]
     text = [
         f"@configuration = private constant [64 x i8] [{configuration(registers)}]",
         "declare void @llvm.x86.ldtilecfg(ptr)",
@@ -44,19 +46,21 @@ def functions(registers: Mapping[int, Register], numbers: str) -> str:
         "declare void @llvm.x86.tilezero(i8)",
         "declare void @llvm.x86.tileloadd64(i8, ptr, i64)",
         "declare void @llvm.x86.tilestored64(i8, ptr, i64)",
-        f"declare void @llvm.x86.{_MULTIPLY[numbers]}(i8, i8, i8)",
-        _defined("configure", "", "ldtilecfg(ptr @configuration)"),
-        _defined("release", "", "tilerelease()"),
+        f"declare void @llvm.{multiply}(i8, i8, i8)",
+        _defined("configure", "", "x86.ldtilecfg(ptr @configuration)"),
+        _defined("release", "", "x86.tilerelease()"),
+        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+        # For reading, into the second-level cache.
+        _defined("fetch", memory, "prefetch.p0(ptr %pointer, i32 0, i32 2, i32 1)"),
     ]
-    memory = "ptr %pointer, i64 %stride"
     for i in registers:
         text += [
-            _defined(f"clear_{i}", "", f"tilezero(i8 {i})"),
-            _defined(f"load_{i}", memory, f"tileloadd64(i8 {i}, {memory})"),
-            _defined(f"store_{i}", memory, f"tilestored64(i8 {i}, {memory})"),
+            _defined(f"clear_{i}", "", f"x86.tilezero(i8 {i})"),
+            _defined(f"load_{i}", memory, f"x86.tileloadd64(i8 {i}, {memory})"),
+            _defined(f"store_{i}", memory, f"x86.tilestored64(i8 {i}, {memory})"),
         ]
         text += [
-            _defined(f"multiply_{i}_{j}_{k}", "", f"{_MULTIPLY[numbers]}(i8 {i}, i8 {j}, i8 {k})")
+            _defined(f"multiply_{i}_{j}_{k}", "", f"{multiply}(i8 {i}, i8 {j}, i8 {k})")
             for j in registers
             for k in registers
             if len({i, j, k}) == 3
@@ -75,6 +79,4 @@ def configuration(registers: Mapping[int, Register]) -> str:
 
 
 def _defined(name: str, parameters: str, call: str) -> str:
-    return (
-        f"define void @{name}({parameters}) alwaysinline {{ call void @llvm.x86.{call} ret void }}"
-    )
+    return f"define void @{name}({parameters}) alwaysinline {{ call void @llvm.{call} ret void }}"
