@@ -65,16 +65,10 @@ class Code:
         self._statements.append(statement)
 
     def bind(self, name: str, value: Index) -> Index:
-        """Give an index a name; a Python int needs none."""
+        """Give an index or a vector a name, so that it is computed once; an int needs none."""
         if isinstance(value, int):
             return value
-        var = tirx.Var(name, "int32")
-        self.append(tirx.Bind(var, value))
-        return var
-
-    def bind_vector(self, name: str, value: Any, lanes: int) -> Any:
-        """Give a float32 vector a name, so that it is computed once."""
-        var = tirx.Var(name, vector_type("float32", lanes))
+        var = tirx.Var(name, value.ty)
         self.append(tirx.Bind(var, value))
         return var
 
@@ -89,12 +83,12 @@ class Code:
         self.store(buffer, 0, value, lanes)
         return load(buffer, 0, lanes)
 
-    def accumulators(self, count: int, lanes: int) -> list[Any]:
+    def accumulators(self, count: int, lanes: int, dtype: str = "float32") -> list[Any]:
         """Allocate vectors that stay in registers.
 
         One buffer each: TVM moves a local buffer of 1 KiB or more from the stack to the heap.
         """
-        buffers = [tirx.decl_buffer((lanes,), "float32", f"acc{i}") for i in range(count)]
+        buffers = [tirx.decl_buffer((lanes,), dtype, f"acc{i}") for i in range(count)]
         for buffer in buffers:
             self.append(tirx.AllocBuffer(buffer))
         return buffers

@@ -54,7 +54,7 @@ class Interpolator:
                 value = self.read(at, sc, lanes)
                 if spec.prologue != ACC:
                     value = activate(code, spec.prologue, value, lanes)
-                pixels[x] = code.bind_vector("x", value, lanes)
+                pixels[x] = code.bind("x", value)
             lines[y] = [self._between(pixels, tap, lanes) for tap in spec.columns]
         factors = len(spec.rows), len(spec.columns)
         for r, tap in enumerate(spec.rows):
@@ -85,7 +85,7 @@ class Interpolator:
             return values[first]
         value = values[first] * constant(1.0 - weight, lanes)
         value = value + values[first + 1] * constant(weight, lanes)
-        return self.code.bind_vector("v", value, lanes)
+        return self.code.bind("v", value)
 
 
 def _read(first: int, weight: float) -> tuple[int, ...]:

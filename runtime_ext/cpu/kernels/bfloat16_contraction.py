@@ -114,7 +114,7 @@ class _WideningWriter(ContractionWriter):
         both = _vectors_of_pairs(self, weights + pair * (vectors * lanes))
         words = [tirx.reinterpret(f"uint32x{lanes}", vector) for vector in both]
         for half in range(halves):
-            row = [code.bind_vector("w", _half(word, half, lanes), lanes) for word in words]
+            row = [code.bind("w", _half(word, half, lanes)) for word in words]
             for p in pixels:
                 at = source + p * spec.window.strides[1] * sw + (pair * 2 + half) * sc
                 value = self.repeated(at)

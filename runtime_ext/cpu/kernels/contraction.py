@@ -230,9 +230,7 @@ class ContractionWriter:
         _, _, sw, sc = spec.data.strides
         weight = self.buffers[spec.weight]
         row = [
-            code.bind_vector(
-                "w", load(weight, weights + ci * (vectors * lanes) + v * lanes, lanes), lanes
-            )
+            code.bind("w", load(weight, weights + ci * (vectors * lanes) + v * lanes, lanes))
             for v in range(vectors)
         ]
         for p in pixels:
@@ -249,7 +247,7 @@ class ContractionWriter:
         else:
             # Activated once: where all lanes compare the same, LLVM makes a branch of it.
             value = broadcast(activate(code, self.spec.prologue, load(data, at, 1), 1), lanes)
-        return code.bind_vector("x", value, lanes)
+        return code.bind("x", value)
 
     def _unroll(self, accumulators: int) -> int:
         """Input channels a loop step: some 32 multiply-adds make the loop's own work small."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
@@ -10,7 +11,7 @@ from tvm import tirx
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.code import Index, broadcast, constant, load
+from runtime_ext.kernels.code import Index, broadcast, constant, is_in_bytes, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Pooling
 from runtime_ext.kernels.statements import activate, divide, store_vectors
@@ -62,6 +63,12 @@ class PoolingWriter:
         self._read_shift, self._stored_shift = read_shift, stored_shift
         width = spec.window.kernel[1] if spec.kind == "depthwise" else 0
         self.pixels = max(1, min(8 if unit.registers < 32 else 12, unit.registers - 4 - width))
+        self._lanes, self._dtype = unit.lanes, "float32"
+        self._least = tirx.FloatImm("float32", -math.inf if spec.kind == "max" else 0.0)
+        if _is_of_bytes(spec, code.buffers):
+            self.buffers = [getattr(buffer, "buffer", buffer) for buffer in code.buffers]
+            self._lanes, self._dtype = 4 * unit.lanes, "uint8"
+            self._least = tirx.IntImm("uint8", 0)
 
     def channels(self, begin: Index, count: int) -> None:
         """Vectors of a chunk of channels, then what is left as one shorter vector."""
@@ -71,7 +78,7 @@ class PoolingWriter:
         def write(at: Index, lanes: int) -> None:
             self._row(code.bind("channel", begin + at), lanes)
 
-        code.vectors(count, self.unit.lanes, write)
+        code.vectors(count, self._lanes, write)
 
     def _row(self, channel: Index, lanes: int) -> None:
         for run in row_runs(self.spec.window, self.pixels):
@@ -84,10 +91,9 @@ class PoolingWriter:
 
     def _pixels(self, x0: Index, run: TileRun, channel: Index, lanes: int) -> None:
         spec, code = self.spec, self.code
-        accumulators = code.accumulators(run.pixels, lanes)
-        start = -math.inf if spec.kind == "max" else 0.0
+        accumulators = code.accumulators(run.pixels, lanes, self._dtype)
         for acc in accumulators:
-            code.store(acc, 0, constant(start, lanes), lanes)
+            code.store(acc, 0, broadcast(self._least, lanes), lanes)
         begin, end = self.rows
         if (begin, end) == (0, 1):
             self._kernel_row(0, x0, run, channel, lanes, accumulators)
@@ -106,7 +112,7 @@ class PoolingWriter:
                     divisor = tirx.Cast("float32", tirx.max(count, 1))
                     divisor = broadcast(divisor, lanes)
                 value = value / divisor
-            value = code.bind_vector("value", value, lanes)
+            value = code.bind("value", value)
             grid = (self.image, self.row, x0 + p)
             stores += [(statement, grid, channel, value, lanes) for statement in spec.statements]
         store_vectors(code, self.buffers, stores, self._stored_shift)
@@ -132,7 +138,7 @@ class PoolingWriter:
             for kx in sorted({k for _, k in run.valid}):
                 at = (ky * window.kernel[1] + kx) * spec.channels + channel
                 value = load(self.buffers[spec.weight], at, lanes)
-                weights[kx] = code.bind_vector("w", value, lanes)
+                weights[kx] = code.bind("w", value)
         readers: dict[int, list[tuple[int, int]]] = {}
         for p, kx in sorted(run.valid):
             readers.setdefault(p * window.strides[1] + kx * window.dilations[1], []).append((p, kx))
@@ -140,7 +146,7 @@ class PoolingWriter:
             value = load(self.buffers[spec.data.buffer], origin + j * sw, lanes, sc)
             if spec.prologue != ACC:
                 value = activate(code, spec.prologue, value, lanes)
-            value = code.bind_vector("x", value, lanes)
+            value = code.bind("x", value)
             for p, kx in readers[j]:
                 total = load(accumulators[p], 0, lanes)
                 if spec.kind == "max":
@@ -150,3 +156,14 @@ class PoolingWriter:
                 else:
                     updated = total + value
                 code.store(accumulators[p], 0, updated, lanes)
+
+
+def _is_of_bytes(spec: Pooling, buffers: Sequence[Any]) -> bool:
+    """Whether the largest of bytes are bytes of the same encoding, of which no floats are made."""
+    used = [buffers[access.buffer] for access in (spec.data, *(s.target for s in spec.statements))]
+    values = [spec.prologue, *(statement.value for statement in spec.statements)]
+    return (
+        spec.kind == "max"
+        and all(value == ACC for value in values)
+        and all(is_in_bytes(buffer) and buffer.encoding == used[0].encoding for buffer in used)
+    )

@@ -130,13 +130,10 @@ class _Writer:
     ) -> None:
         code, lanes, vectors = self.code, self.lanes, self.spec.vectors
         weight = self.buffers[self.spec.weight]
-        line = [
-            code.bind_vector("w", load(weight, weights + v * lanes, lanes), lanes)
-            for v in range(vectors)
-        ]
+        line = [code.bind("w", load(weight, weights + v * lanes, lanes)) for v in range(vectors)]
         for p in range(rows):
             at = data + p * self.spec.tiles.channels
-            value = code.bind_vector("x", load(self.buffers[self.spec.data], at, lanes, 0), lanes)
+            value = code.bind("x", load(self.buffers[self.spec.data], at, lanes, 0))
             for v in range(vectors):
                 acc = accumulators[p * vectors + v]
                 code.store(acc, 0, load(acc, 0, lanes) + value * line[v], lanes)

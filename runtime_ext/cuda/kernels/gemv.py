@@ -87,7 +87,7 @@ def vector_results(
                 value = fetch(elements, s * rows + row)
                 if spec.prologue != ACC:
                     value = evaluate(code, spec.prologue, value)
-                value = code.bind_vector("x", value, 1)
+                value = code.bind("x", value)
                 with code.unrolled("j", WIDE) as j:
                     total = load(acc, row * WIDE + j, 1) + value * fetch(columns, s * WIDE + j)
                     code.store(acc, row * WIDE + j, total, 1)

@@ -67,7 +67,7 @@ def mean(spec: Mean, buffers: list[Any], gpu: TargetGpu) -> Any:
         total = load(sums, lane, 1)
         for other in range(1, teams):
             total = total + load(sums, lane + other * channels, 1)
-        value = code.bind_vector("value", total / constant(float(pixels), 1), 1)
+        value = code.bind("value", total / constant(float(pixels), 1))
         for statement in spec.statements:
             store_statement(code, buffers, statement, (image, 0, 0), channel, lambda _: value, 1)
     return code.kernel(buffers)
@@ -137,7 +137,7 @@ class _Normaliser:
         change = self._softmax() if spec.kind == "softmax" else self._layer_norm()
 
         def store(step: Index, at: Index) -> None:
-            value = code.bind_vector("value", change(self._value(step, at)), 1)
+            value = code.bind("value", change(self._value(step, at)))
             for statement in spec.statements:
                 store_statement(code, self.buffers, statement, pixel, at, lambda _: value, 1)
 
