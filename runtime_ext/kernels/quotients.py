@@ -43,13 +43,12 @@ def with_reciprocals(expr: Expr) -> Expr:
     if clipped is None:
         return (expr[0], *(with_reciprocals(e) if isinstance(e, tuple) else e for e in expr[1:]))
     quotient, low, high = _of_integers(*clipped) or clipped
-    within = with_reciprocals(quotient)
-    is_positive = False
+    factors = None
     if quotient[0] == "div" and quotient[2][0] == "const":
         factors = reciprocal(float(np.float32(quotient[2][1])), max(-low, high))
-        if factors is not None:
-            dividend = with_reciprocals(quotient[1])
-            within, is_positive = _quotient(dividend, *factors), _is_positive(dividend)
+    dividend = with_reciprocals(quotient if factors is None else quotient[1])
+    within = dividend if factors is None else _quotient(dividend, *factors)
+    is_positive = factors is not None and _is_positive(dividend)
     if low > 0 or not is_positive:
         within = ("max", within, ("const", float(low)))
     return ("round", ("min", within, ("const", float(high))))
