@@ -36,9 +36,9 @@ class ThreadCode(Code):
         """Memory of the thread: registers where all its indices are known after unrolling."""
         return self._allocate(name, elements, dtype, "local")
 
-    def accumulators(self, count: int, lanes: int) -> list[Any]:
+    def accumulators(self, count: int, lanes: int, dtype: str = "float32") -> list[Any]:
         """Registers of the thread; see :meth:`runtime_ext.kernels.code.Code.accumulators`."""
-        return [self.registers(f"acc{i}", lanes) for i in range(count)]
+        return [self.registers(f"acc{i}", lanes, dtype) for i in range(count)]
 
     def synchronise(self) -> None:
         """Wait until all threads of the block are here and see each other's shared memory."""
