@@ -12,7 +12,7 @@ from math import ceil, prod
 from runtime_ext.cpu.kernels.matrix_contraction import MatrixCutter
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.cpu.winograd_forms import MEMORY_CYCLES
-from runtime_ext.kernels.matrix_contraction import PACKS, in_matrices
+from runtime_ext.kernels.packed_contraction import PACKS, in_matrices
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.by_bfloat16 import Placed, by_bfloat16
 from runtime_ext.units.in_packs import all_parts

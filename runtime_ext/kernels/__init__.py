@@ -26,12 +26,10 @@ Nothing here knows a unit or a device's instructions.
     What images enlarged by whole factors have at one input pixel, for any device.
 ``library_convolution.py``
     A convolution that a kernel library computes in the place of a kernel: plain data.
-``matrix_contraction.py``
-    Contractions by instructions that multiply matrices: of bfloat16, or of bytes.
 ``operator_function.py``
     A Relax operator as a function of its tensors.
 ``packed_contraction.py``
-    Contractions of packs of channels, whose products one instruction adds up: in 8 or 16 bits.
+    Contractions of packs of channels in 8 or 16 bits, by instructions on vectors or on matrices.
 ``phases.py``
     Split a scheduled PrimFunc into phases that run any range of their tiles.
 ``quotients.py``

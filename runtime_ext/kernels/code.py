@@ -224,8 +224,7 @@ class Code:
         for write in writers:
             self._enter()
             write()
-            sequences.append(self._statements)
-            self._statements = self._open.pop()
+            sequences.append(self._left())
         for statements in zip_longest(*sequences):
             self._statements += (statement for statement in statements if statement is not None)
 
@@ -257,9 +256,12 @@ class Code:
         self._open.append(self._statements)
         self._statements = []
 
-    def _leave(self) -> Any:
+    def _left(self) -> list[Any]:
         inner, self._statements = self._statements, self._open.pop()
-        return sequence(inner)
+        return inner
+
+    def _leave(self) -> Any:
+        return sequence(self._left())
 
 
 def is_in_bytes(buffer: Any) -> bool:

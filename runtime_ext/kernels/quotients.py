@@ -32,10 +32,12 @@ _OPERATIONS: Mapping[str, Callable[[np.ndarray, np.float32], np.ndarray]] = {
 }
 
 
+@lru_cache(maxsize=4096)
 def with_reciprocals(expr: Expr) -> Expr:
     """The expression with products in the place of quotients that are rounded and clipped.
 
-    Clipping comes before rounding there, which is the same between integers.
+    Clipping comes before rounding there, which is the same between integers. A kernel asks for each
+    of its vectors.
     """
     if expr[0] in ("acc", "load", "const"):
         return expr

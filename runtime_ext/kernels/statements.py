@@ -17,14 +17,14 @@ from runtime_ext.kernels.transcendental import VECTORISED
 #: What is stored: a statement, of which pixel and channel, the anchor's value, and lanes.
 Store = tuple[Statement, tuple[Index, Index, Index], Index, Any, int]
 #: So many vectors are computed side by side where they take this many operations each.
-SIDE_BY_SIDE, _LONG = 4, 8
+_SIDE_BY_SIDE, _LONG = 4, 8
 
 
 def store_vectors(
     code: Code, buffers: list[Any], stores: Sequence[Store], shift: Index = 0
 ) -> None:
     """Evaluate statements for several vectors and store them; see :func:`store_statement`."""
-    together = SIDE_BY_SIDE if are_long(store[0] for store in stores) else 1
+    together = vectors_together(store[0] for store in stores)
     for first in range(0, len(stores), together):
         code.side_by_side(
             partial(store_statement, code, buffers, *store, shift)
@@ -32,10 +32,16 @@ def store_vectors(
         )
 
 
-def are_long(statements: Iterable[Statement]) -> bool:
-    """Whether the operations of a statement are many, each of which waits for the one before."""
-    names = (list(operations(statement.value)) for statement in statements)
-    return any(len(all_) >= _LONG or not VECTORISED.keys().isdisjoint(all_) for all_ in names)
+def vectors_together(statements: Iterable[Statement]) -> int:
+    """For how many vectors statements are computed side by side: several if one is long.
+
+    Each of its many operations waits for the one before.
+    """
+    for statement in statements:
+        names = list(operations(statement.value))
+        if len(names) >= _LONG or not VECTORISED.keys().isdisjoint(names):
+            return _SIDE_BY_SIDE
+    return 1
 
 
 def store_statement(

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runtime_ext.kernels.cutter import Cutter
-from runtime_ext.kernels.matrix_contraction import MatrixContraction, in_matrices
-from runtime_ext.kernels.packed_contraction import Bfloat16Contraction, PackedKernel
+from runtime_ext.kernels.packed_contraction import (
+    Bfloat16Contraction,
+    MatrixContraction,
+    PackedKernel,
+    in_matrices,
+)
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.in_packs import BFLOAT16, all_parts, in_packs, pack_weights
 from runtime_ext.units.pixel_rows import merge_rows

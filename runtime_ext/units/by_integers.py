@@ -9,8 +9,12 @@ from typing import Literal
 
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.expression import ACC, Expr
-from runtime_ext.kernels.matrix_contraction import MatrixContraction, in_matrices
-from runtime_ext.kernels.packed_contraction import IntegerContraction, PackedKernel
+from runtime_ext.kernels.packed_contraction import (
+    IntegerContraction,
+    MatrixContraction,
+    PackedKernel,
+    in_matrices,
+)
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.encodings import in_bytes
 from runtime_ext.units.in_packs import INT8, INT16, in_packs

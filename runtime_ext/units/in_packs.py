@@ -8,8 +8,7 @@ from typing import Any
 
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.expression import ACC, Access
-from runtime_ext.kernels.matrix_contraction import filled_packs, spare_pixels
-from runtime_ext.kernels.packed_contraction import Narrowing
+from runtime_ext.kernels.packed_contraction import Narrowing, filled_packs, spare_pixels
 from runtime_ext.kernels.spec import Contraction, Encoding, Numbers, Window, accesses
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.values import Storage

@@ -19,8 +19,7 @@ from tvm import relax
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernels.build import build_kernel
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.matrix_contraction import MatrixContraction
-from runtime_ext.kernels.packed_contraction import Bfloat16Contraction
+from runtime_ext.kernels.packed_contraction import Bfloat16Contraction, MatrixContraction
 from runtime_ext.units.unit import UnitSource
 from tests.fast_run import examples
 from tests.kernels.kernel_harness import (

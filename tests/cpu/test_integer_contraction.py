@@ -13,8 +13,7 @@ from tvm import relax
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernels.build import build_kernel
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.matrix_contraction import MatrixContraction
-from runtime_ext.kernels.packed_contraction import IntegerContraction
+from runtime_ext.kernels.packed_contraction import IntegerContraction, MatrixContraction
 from runtime_ext.machine.this_machine import BYTES, host_target
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.unit import UnitSource

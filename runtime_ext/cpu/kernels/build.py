@@ -26,10 +26,10 @@ from runtime_ext.cpu.kernels.winograd_output import winograd_output
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.chain import Attention, Chain, Chained
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
-from runtime_ext.kernels.matrix_contraction import MatrixContraction
 from runtime_ext.kernels.packed_contraction import (
     Bfloat16Contraction,
     IntegerContraction,
+    MatrixContraction,
     Narrowing,
     PackedKernel,
 )

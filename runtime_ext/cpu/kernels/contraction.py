@@ -68,9 +68,15 @@ def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
         strips = ceil(cut / strip)
     outer = spec.blocking.blocks_outer
     if outer is None:
-        weights = blocks * width * spec.channels * spec.window.kernel[0] * spec.window.kernel[1] * 4
-        outer = weights > _RESIDENT_WEIGHTS
+        outer = bytes_of_weights(spec, width) > _RESIDENT_WEIGHTS
     return TilePlan(runs, parts, blocks, rows, strips, strip, borderless, outer)
+
+
+def bytes_of_weights(spec: Contraction, width: int) -> int:
+    """The bytes of weights that are packed into blocks of so many channels."""
+    rows, columns = spec.window.kernel
+    blocks = sum(part.blocks for part in channel_parts(spec.parts, width))
+    return blocks * width * spec.channels * rows * columns * 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Any
 
 from tvm import tirx
 
 from runtime_ext.cpu.kernels import matrix_registers
-from runtime_ext.cpu.kernels.contraction import Channels, ContractionWriter, TilePlan
+from runtime_ext.cpu.kernels.contraction import (
+    Channels,
+    ContractionWriter,
+    TilePlan,
+    bytes_of_weights,
+)
 from runtime_ext.cpu.kernels.matrix_registers import Register
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, element, integer, load
 from runtime_ext.kernels.cut import Blocking, channel_parts
-from runtime_ext.kernels.matrix_contraction import COLUMNS, MatrixContraction, depth, rows_of
+from runtime_ext.kernels.packed_contraction import COLUMNS, MatrixContraction, depth, rows_of
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.kernels.statements import SIDE_BY_SIDE, are_long, divide
+from runtime_ext.kernels.statements import divide, vectors_together
 
 #: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
 _RESIDENT_WEIGHTS = 1024 * 1024
@@ -85,16 +91,8 @@ def _plan(spec: Contraction) -> TilePlan:
     blocks = sum(part.blocks for part in parts)
     groups = ceil(_matrices(spec) / _matrices_of_data(spec))
     strip = ceil(groups / min(groups, ceil(spec.blocking.tiles / blocks)))
-    outer = _bytes_of_weights(spec) > _RESIDENT_WEIGHTS
+    outer = bytes_of_weights(spec, width) > _RESIDENT_WEIGHTS
     return TilePlan((), parts, blocks, 1, ceil(groups / strip), strip, True, outer)
-
-
-def _bytes_of_weights(spec: Contraction) -> int:
-    """The bytes of packed weights."""
-    rows, columns = spec.window.kernel
-    width = spec.blocking.vectors * COLUMNS
-    blocks = sum(part.blocks for part in channel_parts(spec.parts, width))
-    return blocks * width * spec.channels * rows * columns * _BYTES
 
 
 class _Writer(ContractionWriter):
@@ -107,8 +105,9 @@ class _Writer(ContractionWriter):
         self._depth = depth(spec.run)
         self._matrices = _matrices(spec.contraction)
         self._data = _matrices_of_data(spec.contraction)
-        self._fetches = _bytes_of_weights(spec.contraction) >= _FETCHED_WEIGHTS
         vectors = spec.contraction.blocking.vectors
+        weights = bytes_of_weights(spec.contraction, vectors * COLUMNS)
+        self._fetches = weights >= _FETCHED_WEIGHTS
         self._sums = code.on_stack(self._data * vectors * self._rows * COLUMNS)
         registers = {
             **{i: Register(self._rows, COLUMNS) for i in range(self._data * vectors)},
@@ -173,16 +172,16 @@ class _Writer(ContractionWriter):
                 return total
             return tirx.Cast(f"float32x{COLUMNS}", tirx.reinterpret(f"int32x{COLUMNS}", total))
 
+        def store(i: int, channels: Channels, p: Index, pixels: int) -> None:
+            image, row, x0 = places[i][0]
+            grid = [(image, row, x0 + (p + j)) for j in range(pixels)]
+            sums = [[sum_of(i, p + j, v) for v in range(vectors)] for j in range(pixels)]
+            self.store_pixels(grid, sums, channels)
+
         def write(channels: Channels) -> None:
-            together = SIDE_BY_SIDE // vectors if are_long(spec.statements) else 1
-            for i, ((image, row, x0), count) in enumerate(places):
-
-                def store(p: Index, pixels: int, i: int = i, of: Any = (image, row, x0)) -> None:
-                    grid = [(*of[:2], of[2] + (p + j)) for j in range(pixels)]
-                    sums = [[sum_of(i, p + j, v) for v in range(vectors)] for j in range(pixels)]
-                    self.store_pixels(grid, sums, channels)
-
-                code.steps("p", count, together, store)
+            together = max(1, vectors_together(spec.statements) // vectors)
+            for i, (_, count) in enumerate(places):
+                code.steps("p", count, together, partial(store, i, channels))
 
         self.channels(block, write)
 
