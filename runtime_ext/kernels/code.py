@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from math import ceil
 from typing import Any
@@ -13,15 +14,21 @@ import tvm
 from tvm import tirx
 
 from runtime_ext.kernels.spec import Encoding
+from runtime_ext.kernels.transcendental import ROUNDING, Arithmetic
 
 #: A Python int or an int32 expression of TIR.
 Index = Any
 #: The least float32, with which a maximum begins.
 LOWEST = -3.4028234663852886e38
-#: Added to a number below 2 ** 22 it rounds it to an integer, as both have 23 bits.
-_ROUNDING = 1.5 * 2**23
 #: Floats in a cache line.
 _LINE = 16
+#: LLVM's names of instructions that estimate reciprocals to 11 bits or more, by how many at once;
+#: AVX-512's have two more operands: what masked lanes become, and which are not masked.
+_RECIPROCALS: Mapping[int, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
+    4: ("llvm.x86.sse.rcp.ps", lambda _: ()),
+    8: ("llvm.x86.avx.rcp.ps.256", lambda _: ()),
+    16: ("llvm.x86.avx512.rcp14.ps.512", lambda x: (x, tirx.IntImm("uint16", 0xFFFF))),
+}
 #: TIR has vectors of bfloat16 only in memory, so the function gives their bits.
 _ROUND = """
 define {bits} @{name}({floats} %value) {{
@@ -51,10 +58,15 @@ class Code:
         Whether an instruction rounds float32 to bfloat16.
     fuses
         Whether one adds a product to a number and rounds once.
+    estimates
+        Of how many float32 at once one estimates the reciprocals.
     """
 
-    def __init__(self, *, rounds: bool = False, fuses: bool = False) -> None:
+    def __init__(
+        self, *, rounds: bool = False, fuses: bool = False, estimates: Collection[int] = ()
+    ) -> None:
         self.fuses = fuses
+        self._estimates = estimates
         self._rounds = rounds
         self._statements: list[Any] = []
         self._open: list[list[Any]] = []
@@ -82,6 +94,26 @@ class Code:
         (buffer,) = self.accumulators(1, lanes)
         self.store(buffer, 0, value, lanes)
         return load(buffer, 0, lanes)
+
+    def arithmetic(self, lanes: int) -> Arithmetic:
+        """How to compute with float32 vectors."""
+        return Arithmetic(
+            partial(constant, lanes=lanes),
+            partial(self.keep, lanes=lanes),
+            partial(self._reciprocal, lanes=lanes),
+        )
+
+    def _reciprocal(self, value: Any, lanes: int) -> Any:
+        """One by normal numbers, to a unit in the last place: a division takes twice as long."""
+        one = constant(1.0, lanes)
+        if lanes not in self._estimates:
+            return one / value
+        name, arguments = _RECIPROCALS[lanes]
+        estimate = self.keep(
+            tirx.call_llvm_pure_intrin(value.ty, name, value, *arguments(value)), lanes
+        )
+        rest = self.keep(one - value * estimate, lanes)
+        return estimate * rest + estimate
 
     def accumulators(self, count: int, lanes: int, dtype: str = "float32") -> list[Any]:
         """Allocate vectors that stay in registers.
@@ -132,7 +164,7 @@ class Code:
             # What lies halfway goes to the even integer, before an odd number is added.
             even = encoding.shift if encoding.shift % 2 == 0 else 0
             bits = tirx.reinterpret(
-                vector_type("uint32", lanes), value + constant(_ROUNDING + even, lanes)
+                vector_type("uint32", lanes), value + constant(ROUNDING + even, lanes)
             )
             if encoding.shift != even:
                 bits = bits + broadcast(tirx.IntImm("uint32", encoding.shift), lanes)

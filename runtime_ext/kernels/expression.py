@@ -16,7 +16,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.kernels.float_edges import extreme
-from runtime_ext.kernels.transcendental import VECTORISED
+from runtime_ext.kernels.transcendental import VECTORISED, Arithmetic
 
 #: ``(operation, *operands)``; see the module's text.
 Expr = tuple[Any, ...]
@@ -70,9 +70,8 @@ def emit(
     expr: Expr,
     acc: Any,
     load: Callable[[Any], Any],
-    constant: Callable[[float], Any],
-    keep: Callable[[Any], Any],
-    functions: Mapping[str, Callable[[Any, Any, Any], Any]] = VECTORISED,
+    of: Arithmetic,
+    functions: Mapping[str, Callable[[Any, Arithmetic], Any]] = VECTORISED,
 ) -> Any:
     """The TIR of an expression, whose equal parts are computed once.
 
@@ -84,14 +83,13 @@ def emit(
         TIR of the anchor's value.
     load
         Gives the TIR that reads an access.
-    constant
-        Gives the TIR of a number, with as many lanes as the rest.
-    keep
-        Names a result, so that it can be used again.
+    of
+        How to compute with vectors.
     functions
-        How to compute exp and the like from (operand, constant, keep).
+        How to compute exp and the like from an operand.
     """
     values: dict[Expr, Any] = {ACC: acc}
+    keep = of.keep
 
     def value(part: Expr) -> Any:
         if part not in values:
@@ -99,9 +97,9 @@ def emit(
                 case ("load", access):
                     values[part] = keep(load(access))
                 case ("const", number):
-                    values[part] = constant(number)
+                    values[part] = of.constant(number)
                 case (operation, operand) if operation in functions:
-                    values[part] = keep(functions[operation](value(operand), constant, keep))
+                    values[part] = keep(functions[operation](value(operand), of))
                 case ("max" | "min" as operation, a, b):
                     if b[0] == "const":
                         a, b = b, a

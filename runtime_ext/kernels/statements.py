@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.kernels.code import Code, Index, constant, is_in_bytes, load
+from runtime_ext.kernels.code import Code, Index, is_in_bytes, load
 from runtime_ext.kernels.expression import Access, Expr, emit, operations, reads_nothing
 from runtime_ext.kernels.quotients import with_reciprocals
 from runtime_ext.kernels.spec import Statement
@@ -82,11 +82,7 @@ def evaluate(
         at = element_offset(access, grid, channel)
         return load(buffers[access.buffer], at, lanes, access.strides[3])
 
-    def keep(value: Any) -> Any:
-        return code.keep(value, lanes)
-
-    expr = _without_division(code, expr)
-    return emit(expr, acc, read, lambda c: constant(c, lanes), keep)
+    return emit(_without_division(code, expr), acc, read, code.arithmetic(lanes))
 
 
 def element_offset(access: Access, grid: tuple[Index, Index, Index], channel: Index) -> Index:
@@ -97,12 +93,8 @@ def element_offset(access: Access, grid: tuple[Index, Index, Index], channel: In
 
 def activate(code: Code, prologue: Expr, value: Any, lanes: int) -> Any:
     """Apply a prologue to what was read."""
-
-    def keep(result: Any) -> Any:
-        return code.keep(result, lanes)
-
     prologue = _without_division(code, prologue)
-    return emit(prologue, value, reads_nothing, lambda c: constant(c, lanes), keep)
+    return emit(prologue, value, reads_nothing, code.arithmetic(lanes))
 
 
 def _without_division(code: Code, expr: Expr) -> Expr:

@@ -7,107 +7,133 @@ infinities, zeros and not-a-numbers come out as from the C library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
 
-#: Names a result, so that it is computed once.
-Keep = Callable[[Any], Any]
-#: A number in as many lanes as everything else.
-Constant = Callable[[float], Any]
+from runtime_ext.kernels.float_edges import extreme
 
 #: exp(r) = 1 + r + r**2 * p(r) for abs(r) <= log(2) / 2.
-_EXP = (0.4999999403953552, 0.1666652113, 0.041668388993, 0.0083687454462, 0.001381454058)
-#: tanh(x) = x + x**3 * p(x**2) for abs(x) <= 0.625.
-_TANH = (-0.3333328068256378, 0.1333144158, -0.0537397154, 0.0206390843, -0.0057049841)
-_TANH_BORDER = 0.625
-#: erf(x) = x * p(x**2) for abs(x) <= 1.
+_EXP = (1.0, 1.0, 0.499992311, 0.16667111218, 0.04189017043, 0.00831279337)
+#: Quotients of polynomials of x**2 that, times x, are tanh and erf up to the bounds. There they
+#: reach a little more than one, so that what is cut to one beyond is one exactly.
+_TANH = (
+    (0.99999994, 0.13372847438, 0.00348490756, 2.0397204935e-05, 1.3009408661e-08),
+    (1.0, 0.46706181765, 0.02583886869, 0.00032665408799, 7.6450203323e-07),
+)
+_TANH_BOUND = 9.02
 _ERF = (
-    1.1283791065, -0.37612625957, 0.11283588409, -0.02685391902, 0.005188503768, -0.0008011586,
-    7.858109165681526e-05,
-)  # fmt: skip
-#: erf(x) = 1 - exp(p(x)) for 1 < x; from 4 on that is 1.
-_LOG_ERFC = (
-    -0.0003415197134, -1.127089262, -0.63814479113, -0.10310677437, 0.02183807209, -0.00294766039,
-    0.00018637940229,
-)  # fmt: skip
+    (1.1283791065, 0.18522033095, 0.05208961293, 0.00355240004, 0.00028185733, 2.1132352686e-06),
+    (1.0, 0.49748036265, 0.11199084669, 0.01453812979, 0.00111424655, 3.8585396396e-05),
+)
+_ERF_BOUND = 3.93
 #: log(2) in two parts, of which the first times a small integer is exact.
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+_LOG2_E = 1.4426950408889634
 #: Beyond these exp is zero, or infinite.
 _EXP_LOW, _EXP_HIGH = -104.0, 89.0
+#: Beyond these the logistic function is zero, or one.
+_SIGMOID_LOW, _SIGMOID_HIGH = -87.3366, 87.0
+#: Added to a number below 2 ** 22 it rounds it to an integer, as both have 23 bits.
+ROUNDING = 1.5 * 2**23
+_FRACTION_BITS, _BIAS = 23, 127
 
 
-def exp(x: Any, constant: Constant, keep: Keep) -> Any:
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """How functions compute with vectors.
+
+    Attributes
+    ----------
+    constant
+        Gives a number in as many lanes as everything else.
+    keep
+        Names a result, so that it is computed once.
+    reciprocal
+        One by a normal number between 2**-126 and 2**126, to a unit in the last place.
+    """
+
+    constant: Callable[[float], Any]
+    keep: Callable[[Any], Any]
+    reciprocal: Callable[[Any], Any]
+
+
+def exp(x: Any, of: Arithmetic) -> Any:
     """``2**n * exp(x - n * log(2))`` with n the nearest integer to ``x / log(2)``."""
-    # A comparison with a not-a-number is false, so that it passes.
-    x = keep(tirx.Select(x < constant(_EXP_LOW), constant(_EXP_LOW), x))
-    x = keep(tirx.Select(x > constant(_EXP_HIGH), constant(_EXP_HIGH), x))
-    n = keep(tirx.floor(x * constant(1.4426950408889634) + constant(0.5)))
-    r = keep(x - n * constant(_LN2_HIGH) - n * constant(_LN2_LOW))
-    fraction = keep(_polynomial(r, _EXP, constant, keep) * (r * r) + r + constant(1.0))
+    r, exponent = _reduced(_within(x, _EXP_LOW, _EXP_HIGH, of), of)
     # In two steps: at the ends of the range 2**n is no float.
-    half = keep(tirx.floor(n * constant(0.5)))
-    return fraction * _power_of_two(half) * _power_of_two(n - half)
+    half = (exponent >> _integer(1, exponent)) & _integer(-1 << _FRACTION_BITS, exponent)
+    return _polynomial(r, _EXP, of) * _power(half) * _power(exponent - half)
 
 
-def sigmoid(x: Any, constant: Constant, keep: Keep) -> Any:
-    """``1 / (1 + exp(-x))``."""
-    one = constant(1.0)
-    return one / (one + keep(exp(keep(constant(0.0) - x), constant, keep)))
+def sigmoid(x: Any, of: Arithmetic) -> Any:
+    """``1 / (1 + 2**-n * exp(-r))``, with n and r those of :func:`exp`."""
+    below = of.keep(extreme("min", of.constant(_SIGMOID_HIGH), x, number=True))
+    r, exponent = _reduced(below, of)
+    falling = [c * (-1) ** i for i, c in enumerate(_EXP)]
+    power = _power(_integer(0, exponent) - exponent)
+    value = of.reciprocal(of.keep(_polynomial(r, falling, of) * power + of.constant(1.0)))
+    return tirx.Select(x < of.constant(_SIGMOID_LOW), of.constant(0.0), value)
 
 
-def tanh(x: Any, constant: Constant, keep: Keep) -> Any:
-    """An odd polynomial near zero; ``1 - 2 / (exp(2 x) + 1)`` elsewhere, with the sign of x."""
-    size = keep(_absolute(x, constant))
-    square = keep(x * x)
-    near = keep(x + x * (square * _polynomial(square, _TANH, constant, keep)))
-    exponential = keep(exp(keep(size + size), constant, keep))
-    far = keep(constant(1.0) - constant(2.0) / (exponential + constant(1.0)))
-    return tirx.Select(size <= constant(_TANH_BORDER), near, _signed(far, x, constant))
+def tanh(x: Any, of: Arithmetic) -> Any:
+    """An odd rational function."""
+    return _odd(x, *_TANH, _TANH_BOUND, of)
 
 
-def erf(x: Any, constant: Constant, keep: Keep) -> Any:
-    """An odd polynomial near zero; 1 less the exponential of a polynomial elsewhere."""
-    size = keep(_absolute(x, constant))
-    square = keep(x * x)
-    near = keep(x * _polynomial(square, _ERF, constant, keep))
-    size = keep(tirx.Select(size > constant(4.0), constant(4.0), size))
-    beyond = keep(exp(keep(_polynomial(size, _LOG_ERFC, constant, keep)), constant, keep))
-    far = keep(constant(1.0) - beyond)
-    return tirx.Select(size <= constant(1.0), near, _signed(far, x, constant))
+def erf(x: Any, of: Arithmetic) -> Any:
+    """An odd rational function."""
+    return _odd(x, *_ERF, _ERF_BOUND, of)
 
 
-def _polynomial(x: Any, coefficients: Sequence[float], constant: Constant, keep: Keep) -> Any:
+def _odd(
+    x: Any, numerator: Sequence[float], divisor: Sequence[float], bound: float, of: Arithmetic
+) -> Any:
+    x = _within(x, -bound, bound, of)
+    square = of.keep(x * x)
+    above = of.keep(x * _polynomial(square, numerator, of))
+    value = of.keep(above * of.reciprocal(of.keep(_polynomial(square, divisor, of))))
+    return _within(value, -1.0, 1.0, of)
+
+
+def _within(x: Any, low: float, high: float, of: Arithmetic) -> Any:
+    for name, bound in (("max", low), ("min", high)):
+        x = of.keep(extreme(name, of.constant(bound), x, number=True))
+    return x
+
+
+def _polynomial(x: Any, coefficients: Sequence[float], of: Arithmetic) -> Any:
     """Horner's rule; the constant term comes first."""
-    value = constant(coefficients[-1])
+    value = of.constant(coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
-        value = keep(value * x + constant(coefficient))
+        value = of.keep(value * x + of.constant(coefficient))
     return value
 
 
-def _power_of_two(n: Any) -> Any:
-    """2**n of a whole float between -126 and 127, by its exponent's bits."""
-    dtype = str(n.ty.dtype)
-    integer = dtype.replace("float", "int")
-    lanes = int(dtype.partition("x")[2] or 1)
-
-    def number(value: int) -> Any:
-        scalar = tirx.IntImm("int32", value)
-        return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
-
-    return tirx.reinterpret(dtype, (tirx.Cast(integer, n) + number(127)) << number(23))
+def _reduced(x: Any, of: Arithmetic) -> tuple[Any, Any]:
+    """``x - n * log(2)`` for the nearest integer n, and this where a float's exponent is."""
+    shifted = of.keep(x * of.constant(_LOG2_E) + of.constant(ROUNDING))
+    n = of.keep(shifted - of.constant(ROUNDING))
+    r = of.keep(x - n * of.constant(_LN2_HIGH) - n * of.constant(_LN2_LOW))
+    bits = tirx.reinterpret(str(shifted.ty.dtype).replace("float", "int"), shifted)
+    return r, bits << _integer(_FRACTION_BITS, bits)
 
 
-def _absolute(x: Any, constant: Constant) -> Any:
-    return tirx.Select(x < constant(0.0), constant(0.0) - x, x)
+def _power(exponent: Any) -> Any:
+    """2**n, given n where a float's exponent is; n is between -126 and 128, which is infinity."""
+    bits = exponent + _integer(_BIAS << _FRACTION_BITS, exponent)
+    return tirx.reinterpret(str(bits.ty.dtype).replace("int", "float"), bits)
 
 
-def _signed(size: Any, like: Any, constant: Constant) -> Any:
-    return tirx.Select(like < constant(0.0), constant(0.0) - size, size)
+def _integer(value: int, like: Any) -> Any:
+    lanes = int(str(like.ty.dtype).partition("x")[2] or 1)
+    scalar = tirx.IntImm("int32", value)
+    return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
 
 
-VECTORISED: dict[str, Callable[[Any, Constant, Keep], Any]] = {
+VECTORISED: Mapping[str, Callable[[Any, Arithmetic], Any]] = {
     "exp": exp,
     "sigmoid": sigmoid,
     "tanh": tanh,

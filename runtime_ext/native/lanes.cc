@@ -10,6 +10,7 @@
 
 #include "affinity.h"
 #include "executor.h"
+#include "float_mode.h"
 #include "mark.h"
 #include "thread_watch.h"
 
@@ -47,6 +48,7 @@ void CallPiece(const Step& step, std::uint64_t piece, std::uint64_t count) {
 }  // namespace
 
 void Executor::RunLane(std::uint64_t run, std::size_t lane) {
+  const NoSubnormals zeros;
   const Lane& mine = plan_->lanes()[lane];
   std::uint64_t launch = 0;
   for (const Step& step : mine.steps) {

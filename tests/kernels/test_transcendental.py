@@ -23,7 +23,7 @@ FUNCTIONS: dict[str, tuple[Function, Function]] = {
     "tanh": (relax.op.tanh, np.tanh),
     "erf": (relax.op.erf, np.vectorize(math.erf)),
 }
-#: Below this a float is subnormal, and whether it is kept is up to the machine.
+#: Below this a float is subnormal, and counts as zero.
 SMALLEST = float(np.finfo(np.float32).tiny)
 
 

@@ -77,7 +77,7 @@ class RowWriter:
         def exponential(at: Index, lanes: int) -> Any:
             code = self.code
             lowered = code.keep(self._read(at, lanes) - self._repeat(largest, lanes), lanes)
-            value = exp(lowered, lambda c: constant(c, lanes), lambda v: code.keep(v, lanes))
+            value = exp(lowered, code.arithmetic(lanes))
             return code.keep(value, lanes)
 
         total = self._reduce(_add, 0.0, self._kept(exponential))

@@ -38,7 +38,7 @@ class TileCode(Code):
         unit: VectorUnit,
         dtypes: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(rounds=unit.rounds, fuses=unit.fuses)
+        super().__init__(rounds=unit.rounds, fuses=unit.fuses, estimates=unit.estimates)
         types = dtypes or ["float32"] * len(shapes)
         self.buffers = [
             _buffer(shape, dtype, f"b{i}")

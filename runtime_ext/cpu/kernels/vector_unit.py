@@ -33,6 +33,8 @@ class VectorUnit:
         Whether one rounds float32 to bfloat16.
     fuses
         Whether one adds a product to a number, and rounds the sum once.
+    estimates
+        Of how many float32 at once one estimates the reciprocals.
     matrices
         Of what numbers one multiplies whole matrices: ``bfloat16``, and ``int8``, unsigned by
         signed.
@@ -45,6 +47,7 @@ class VectorUnit:
     bfloat16: bool = False
     rounds: bool = False
     fuses: bool = False
+    estimates: frozenset[int] = frozenset()
     matrices: frozenset[str] = frozenset()
 
     @staticmethod
@@ -68,6 +71,7 @@ class VectorUnit:
                 bfloat16=target_has_features("avx512bf16", target),
                 rounds=target_has_features("avx512bf16", target),
                 fuses=True,
+                estimates=frozenset((4, 8, 16)),
                 matrices=frozenset(
                     numbers
                     for numbers, feature in _MATRICES.items()

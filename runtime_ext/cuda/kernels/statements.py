@@ -13,6 +13,7 @@ from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.expression import ACC, Access, Expr, emit, loads, reads_nothing
 from runtime_ext.kernels.spec import Statement, accesses
 from runtime_ext.kernels.statements import divide, element_offset
+from runtime_ext.kernels.transcendental import Arithmetic
 
 #: Elements of 16 bytes of float32, the widest access of a thread.
 WIDE = 4
@@ -125,8 +126,11 @@ def evaluate(
         expr,
         acc,
         read or reads_nothing,
-        lambda number: constant(number, 1),
-        keep if any(n > 1 for n in uses.values()) else lambda value: value,
+        Arithmetic(
+            lambda number: constant(number, 1),
+            keep if any(n > 1 for n in uses.values()) else lambda value: value,
+            lambda value: constant(1.0, 1) / value,
+        ),
         _FUNCTIONS,
     )
 
@@ -146,15 +150,14 @@ def _distinct(expr: Expr) -> set[Expr]:
     return expressions
 
 
-def _sigmoid(x: Any, _constant: Any, _keep: Any) -> Any:
-    one = constant(1.0, 1)
-    return one / (one + tirx.exp(constant(0.0, 1) - x))
+def _sigmoid(x: Any, of: Arithmetic) -> Any:
+    return of.reciprocal(of.constant(1.0) + tirx.exp(of.constant(0.0) - x))
 
 
 #: CUDA's own functions; the polynomials of our other kernels serve vectors of a CPU.
-_FUNCTIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "exp": lambda x, _c, _k: tirx.exp(x),
-    "tanh": lambda x, _c, _k: tirx.tanh(x),
-    "erf": lambda x, _c, _k: tirx.erf(x),
+_FUNCTIONS: dict[str, Callable[[Any, Arithmetic], Any]] = {
+    "exp": lambda x, _: tirx.exp(x),
+    "tanh": lambda x, _: tirx.tanh(x),
+    "erf": lambda x, _: tirx.erf(x),
     "sigmoid": _sigmoid,
 }
