@@ -60,6 +60,11 @@ class Arithmetic:
     reciprocal: Callable[[Any], Any]
 
 
+def dividing(constant: Callable[[float], Any], keep: Callable[[Any], Any]) -> Arithmetic:
+    """The arithmetic whose reciprocals are divisions."""
+    return Arithmetic(constant, keep, lambda value: constant(1.0) / value)
+
+
 def exp(x: Any, of: Arithmetic) -> Any:
     """``2**n * exp(x - n * log(2))`` with n the nearest integer to ``x / log(2)``."""
     r, exponent = _reduced(_within(x, _EXP_LOW, _EXP_HIGH, of), of)

@@ -17,6 +17,7 @@ from tvm.tirx.script.builder import ir as T
 
 from runtime_ext.kernels.expression import ACC, Access, Expr, emit, reads_nothing
 from runtime_ext.kernels.spec import Contraction, Statement, extents
+from runtime_ext.kernels.transcendental import dividing
 
 
 def contraction_workload(spec: Contraction, precision: str = "float32") -> tvm.IRModule:
@@ -97,7 +98,7 @@ def _store(
         def read(access: Access) -> Any:
             return _read(buffers, access, (n, y, x, c))
 
-        value = emit(statement.value, total, read, _constant, lambda v: v)
+        value = emit(statement.value, total, read, dividing(_constant, lambda v: v))
         target = statement.target
         T.buffer_store(buffers[target.buffer], value, [_offset(target, (n, y, x, c))])
 
@@ -110,7 +111,7 @@ def _expression(expr: Expr, acc: Any) -> Any:
     if expr == ACC:
         return acc
 
-    return emit(expr, acc, reads_nothing, _constant, lambda v: v)
+    return emit(expr, acc, reads_nothing, dividing(_constant, lambda v: v))
 
 
 def _read(buffers: list[Any], access: Access, point: tuple[Any, ...]) -> Any:

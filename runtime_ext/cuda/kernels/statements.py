@@ -13,7 +13,7 @@ from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.expression import ACC, Access, Expr, emit, loads, reads_nothing
 from runtime_ext.kernels.spec import Statement, accesses
 from runtime_ext.kernels.statements import divide, element_offset
-from runtime_ext.kernels.transcendental import Arithmetic
+from runtime_ext.kernels.transcendental import Arithmetic, dividing
 
 #: Elements of 16 bytes of float32, the widest access of a thread.
 WIDE = 4
@@ -126,10 +126,9 @@ def evaluate(
         expr,
         acc,
         read or reads_nothing,
-        Arithmetic(
+        dividing(
             lambda number: constant(number, 1),
             keep if any(n > 1 for n in uses.values()) else lambda value: value,
-            lambda value: constant(1.0, 1) / value,
         ),
         _FUNCTIONS,
     )
