@@ -1,7 +1,7 @@
 """Where we stand: ten networks beside ONNX Runtime and torch, as ``tvm-ios bench`` measures it.
 
 Networks that the results have already are not measured again, so it can be stopped and started at
-will. Options of ``tvm-ios bench`` are passed on, for instance ``--lanes 16``.
+will. Options of ``tvm-ios bench`` are passed on, for instance ``--lanes=16``.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import os
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 from benchmarks.report import LIGHT, RESULTS, model_of
 from runtime_ext.fresh_process import end_with_parent
+from tvm_ios.zoo import names
 
 ZOO = ("squeezenet", "inception_v3", "nasnet_a", "randwire")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", default=[*ZOO, *LIGHT])
+    parser.add_argument("networks", nargs="*", type=_network, default=[*ZOO, *LIGHT])
     parser.add_argument("--against", default="onnxruntime,torch")
     parser.add_argument("--output", default=str(RESULTS / "bench.json"))
     given, options = parser.parse_known_args()
@@ -34,6 +36,14 @@ def main() -> None:
         command = [sys.executable, "-m", "tvm_ios", "bench", model_of(network), *options]
         codes.append(subprocess.run(command, preexec_fn=end).returncode)
     sys.exit(max(map(abs, codes)))
+
+
+def _network(name: str) -> str:
+    if name in names() or Path(model_of(name)).exists():
+        return name
+    raise argparse.ArgumentTypeError(
+        f"{name} is no network; give options of bench their values as --seconds={name}"
+    )
 
 
 if __name__ == "__main__":

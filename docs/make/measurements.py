@@ -180,6 +180,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "bench_zen4_batch8": partial(_bench, "bench_zen4_batch8"),
         "bench_zen4_batch32": partial(_bench, "bench_zen4_batch32"),
         "bench_intel": partial(_bench, "bench_intel"),
+        "bench_intel_exponentials": partial(_bench, "bench_intel_exponentials"),
         "bench_avx2": partial(_bench, "bench_avx2"),
         "bench_avx2_batch8": partial(_bench, "bench_avx2_batch8"),
         "kept": _kept,

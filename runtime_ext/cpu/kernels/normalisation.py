@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tvm import tirx
@@ -135,12 +136,12 @@ class RowWriter:
         code, lanes = self.code, self.lanes
         sums = code.accumulators(min(_VECTORS, max(1, self.spec.count // lanes)), lanes)
         remainder = self.spec.count % lanes or 1
-        (partial,) = code.accumulators(1, remainder)
-        for buffer, width in [*((buffer, lanes) for buffer in sums), (partial, remainder)]:
+        (rest,) = code.accumulators(1, remainder)
+        for buffer, width in [*((buffer, lanes) for buffer in sums), (rest, remainder)]:
             code.store(buffer, 0, constant(neutral, width), width)
 
         def gather(at: Index, vector: int, width: int) -> None:
-            buffer = sums[vector] if width == lanes else partial
+            buffer = sums[vector] if width == lanes else rest
             value = of(at, width)
             code.store(buffer, 0, combine(load(buffer, 0, width), value), width)
 
@@ -149,7 +150,7 @@ class RowWriter:
             both = combine(load(sums[0], 0, lanes), load(other, 0, lanes))
             code.store(sums[0], 0, both, lanes)
         parts = [load(sums[0], i, 1) for i in range(lanes)]
-        parts += [load(partial, i, 1) for i in range(self.spec.count % lanes)]
+        parts += [load(rest, i, 1) for i in range(self.spec.count % lanes)]
         while len(parts) > 1:
             pairs = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
@@ -161,11 +162,15 @@ class RowWriter:
         block = _VECTORS * lanes
         if count >= block:
             with self.code.loop("c", 0, count // block) as c:
-                for vector in range(_VECTORS):
-                    use(c * block + vector * lanes, vector, lanes)
+                self.code.side_by_side(
+                    partial(use, c * block + vector * lanes, vector, lanes)
+                    for vector in range(_VECTORS)
+                )
         done = count // block * block
-        for vector, at in enumerate(range(done, count, lanes)):
-            use(at, vector, min(lanes, count - at))
+        self.code.side_by_side(
+            partial(use, at, vector, min(lanes, count - at))
+            for vector, at in enumerate(range(done, count, lanes))
+        )
 
     def _read(self, at: Index, lanes: int) -> Any:
         stride = self.spec.data.strides[3]
