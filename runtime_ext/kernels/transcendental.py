@@ -1,8 +1,8 @@
 """exp, tanh, the logistic function and erf in arithmetic that LLVM vectorises.
 
-TVM's own intrinsics become one call of the C library for every lane. The polynomials here are
-minimax fits, and relative errors of the results are below 5e-7 wherever these are normal numbers;
-infinities, zeros and not-a-numbers come out as from the C library.
+TVM's own intrinsics become one call of the C library for every lane. The polynomials here, and
+their quotients, are minimax fits, and relative errors of the results are below 5e-7 wherever these
+are normal numbers; infinities, zeros and not-a-numbers come out as from the C library.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tvm import tirx
 
 from runtime_ext.kernels.float_edges import extreme
 
-#: exp(r) = 1 + r + r**2 * p(r) for abs(r) <= log(2) / 2.
+#: A polynomial that is exp(r) for abs(r) <= log(2) / 2; here and below the constant term is first.
 _EXP = (1.0, 1.0, 0.499992311, 0.16667111218, 0.04189017043, 0.00831279337)
-#: Quotients of polynomials of x**2 that, times x, are tanh and erf up to the bounds. There they
-#: reach a little more than one, so that what is cut to one beyond is one exactly.
+#: Polynomials of x**2 whose quotients, times x, are tanh and erf up to the bounds. There they reach
+#: a little more than one, so that what is cut to one beyond is one exactly: GELU multiplies by it.
 _TANH = (
     (0.99999994, 0.13372847438, 0.00348490756, 2.0397204935e-05, 1.3009408661e-08),
     (1.0, 0.46706181765, 0.02583886869, 0.00032665408799, 7.6450203323e-07),
