@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ import tvm
 from tvm import tirx
 
 from runtime_ext.kernels.spec import Encoding
-from runtime_ext.kernels.transcendental import ROUNDING, Arithmetic
+from runtime_ext.kernels.transcendental import ROUNDING, Arithmetic, dividing
 
 #: A Python int or an int32 expression of TIR.
 Index = Any
@@ -59,11 +59,11 @@ class Code:
     fuses
         Whether one adds a product to a number and rounds once.
     estimates
-        Of how many float32 at once one estimates the reciprocals.
+        Whether one estimates the reciprocals of 4, 8 or 16 float32.
     """
 
     def __init__(
-        self, *, rounds: bool = False, fuses: bool = False, estimates: Collection[int] = ()
+        self, *, rounds: bool = False, fuses: bool = False, estimates: bool = False
     ) -> None:
         self.fuses = fuses
         self._estimates = estimates
@@ -97,22 +97,18 @@ class Code:
 
     def arithmetic(self, lanes: int) -> Arithmetic:
         """How to compute with float32 vectors."""
-        return Arithmetic(
-            partial(constant, lanes=lanes),
-            partial(self.keep, lanes=lanes),
-            partial(self._reciprocal, lanes=lanes),
-        )
+        number, keep = partial(constant, lanes=lanes), partial(self.keep, lanes=lanes)
+        if not self._estimates or lanes not in _RECIPROCALS:
+            return dividing(number, keep)
+        return Arithmetic(number, keep, partial(self._reciprocal, lanes=lanes))
 
     def _reciprocal(self, value: Any, lanes: int) -> Any:
         """One by normal numbers, to a unit in the last place: a division takes twice as long."""
-        one = constant(1.0, lanes)
-        if lanes not in self._estimates:
-            return one / value
         name, arguments = _RECIPROCALS[lanes]
         estimate = self.keep(
             tirx.call_llvm_pure_intrin(value.ty, name, value, *arguments(value)), lanes
         )
-        rest = self.keep(one - value * estimate, lanes)
+        rest = self.keep(constant(1.0, lanes) - value * estimate, lanes)
         return estimate * rest + estimate
 
     def accumulators(self, count: int, lanes: int, dtype: str = "float32") -> list[Any]:

@@ -7,6 +7,7 @@ workloads, however their work is cut, so the workload names them in a tuning log
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -15,9 +16,12 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
+from runtime_ext.kernels.code import constant
 from runtime_ext.kernels.expression import ACC, Access, Expr, emit, reads_nothing
 from runtime_ext.kernels.spec import Contraction, Statement, extents
 from runtime_ext.kernels.transcendental import dividing
+
+_SCALARS = dividing(partial(constant, lanes=1), lambda value: value)
 
 
 def contraction_workload(spec: Contraction, precision: str = "float32") -> tvm.IRModule:
@@ -98,7 +102,7 @@ def _store(
         def read(access: Access) -> Any:
             return _read(buffers, access, (n, y, x, c))
 
-        value = emit(statement.value, total, read, dividing(_constant, lambda v: v))
+        value = emit(statement.value, total, read, _SCALARS)
         target = statement.target
         T.buffer_store(buffers[target.buffer], value, [_offset(target, (n, y, x, c))])
 
@@ -111,7 +115,7 @@ def _expression(expr: Expr, acc: Any) -> Any:
     if expr == ACC:
         return acc
 
-    return emit(expr, acc, reads_nothing, dividing(_constant, lambda v: v))
+    return emit(expr, acc, reads_nothing, _SCALARS)
 
 
 def _read(buffers: list[Any], access: Access, point: tuple[Any, ...]) -> Any:
@@ -121,7 +125,3 @@ def _read(buffers: list[Any], access: Access, point: tuple[Any, ...]) -> Any:
 def _offset(access: Access, point: tuple[Any, ...]) -> Any:
     terms = [axis * stride for axis, stride in zip(point, access.strides, strict=True) if stride]
     return sum(terms, tirx.IntImm("int32", access.offset))
-
-
-def _constant(value: float) -> Any:
-    return tirx.FloatImm("float32", value)

@@ -34,7 +34,7 @@ class VectorUnit:
     fuses
         Whether one adds a product to a number, and rounds the sum once.
     estimates
-        Of how many float32 at once one estimates the reciprocals.
+        Whether one estimates the reciprocals of 4, 8 or 16 float32.
     matrices
         Of what numbers one multiplies whole matrices: ``bfloat16``, and ``int8``, unsigned by
         signed.
@@ -47,7 +47,7 @@ class VectorUnit:
     bfloat16: bool = False
     rounds: bool = False
     fuses: bool = False
-    estimates: frozenset[int] = frozenset()
+    estimates: bool = False
     matrices: frozenset[str] = frozenset()
 
     @staticmethod
@@ -71,7 +71,7 @@ class VectorUnit:
                 bfloat16=target_has_features("avx512bf16", target),
                 rounds=target_has_features("avx512bf16", target),
                 fuses=True,
-                estimates=frozenset((4, 8, 16)),
+                estimates=True,
                 matrices=frozenset(
                     numbers
                     for numbers, feature in _MATRICES.items()

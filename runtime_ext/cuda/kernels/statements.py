@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tvm import tirx
@@ -127,7 +128,7 @@ def evaluate(
         acc,
         read or reads_nothing,
         dividing(
-            lambda number: constant(number, 1),
+            partial(constant, lanes=1),
             keep if any(n > 1 for n in uses.values()) else lambda value: value,
         ),
         _FUNCTIONS,
