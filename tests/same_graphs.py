@@ -86,10 +86,11 @@ def _moved(sketch: Sketch) -> tuple[str, ...]:
 
 
 def _multiplied(sketch: Sketch) -> tuple[str, ...]:
-    """A layer norm, a product with a weight, one of data, and a row gathered."""
+    """A layer norm, products with weights, one of data, and a row gathered."""
     y = sketch.op("LayerNormalization", "x", sketch.positive(8), sketch.normal(8))
     y = sketch.op("MatMul", y, sketch.normal(8, 8))
     z = sketch.op("MatMul", y, sketch.op("Sigmoid", y))
+    z = sketch.op("MatMul", z, sketch.normal(1, 6, 8, 5))
     return (sketch.op("Gather", z, sketch.const(np.array([-1, 0])), axis=2),)
 
 

@@ -137,13 +137,12 @@ class _Extractor:
         calls: tuple[relay.Call, ...],
     ) -> None:
         numbers = tuple(self._read(leaf) for leaf in reads)
-        if kind in ("bias_add", "dense"):
-            # As ONNX has them: a row, and a weight of (inputs, outputs).
-            weight = self.tensors[numbers[1]]
-            extents = static_shape(reads[1])
-            shape = (math.prod(extents),) if kind == "bias_add" else extents[::-1]
-            self.tensors[numbers[1]] = Tensor(weight.name, shape, weight.dtype, True)
         last = calls[-1]
+        if kind in ("bias_add", "dense", "matmul"):
+            weight = self.tensors[numbers[1]]
+            if weight.constant:
+                shape = _as_onnx(kind, [static_shape(read) for read in (*reads, last)])
+                self.tensors[numbers[1]] = Tensor(weight.name, shape, weight.dtype, True)
         name = self._unique(last, kind)
         fields = getattr(last.checked_type, "fields", None)
         if fields is None:
@@ -203,6 +202,25 @@ class _Extractor:
         raise DialectError(
             f"the tuple of {operator_name(leaf)} is passed on whole; take its fields"
         )
+
+
+def _as_onnx(kind: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that ONNX has for the constant that an operator reads second.
+
+    Parameters
+    ----------
+    kind
+        Of the operator.
+    shapes
+        Of the data, the constant and the result, as Relay has them.
+    """
+    data, constant, result = shapes
+    match kind:
+        case "bias_add":
+            return (math.prod(constant),)
+        case "dense":
+            return constant[::-1]
+    return (*result[:-2], data[-1], result[-1])
 
 
 def _bias_position(call: relay.Call) -> int | None:

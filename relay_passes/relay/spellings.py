@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,25 +113,31 @@ def _dense(last: Any) -> _Match | None:
 
 
 def _matmul(last: Any) -> _Match | None:
-    """A product of data: Relay's reads the second operand transposed, and three dimensions."""
+    """A product of data, or of data and a constant of several matrices.
+
+    Relay's reads the second operand transposed, and three dimensions.
+    """
     inner = _unshaped(last, 2)
     if (product := _parts(inner, "nn.batch_matmul")) is not None:
         left, right = product
         if inner.attrs.transpose_a:
             return None
-        if inner.attrs.transpose_b:
+        if constant_value(right) is None and inner.attrs.transpose_b:
             right = _transposed(right)
     elif (product := _parts(inner, "nn.dense")) is not None:
         left, right = product[0], _transposed(product[1])
+        if constant_value(right) is not None:
+            return None
     else:
         return None
-    if right is None or constant_value(right) is not None:
+    if right is None:
         return None
     left, right = _unshaped(left, 2), _unshaped(right, 2)
-    shapes = [static_shape(e) for e in (left, right, last)]
-    if any(len(shape) != len(shapes[2]) for shape in shapes):
-        return None
-    alike = shapes[0][:-2] == shapes[1][:-2] == shapes[2][:-2]
+    batch = static_shape(last)[:-2]
+    if constant_value(right) is not None:
+        alike = static_shape(left)[:-2] == batch and static_shape(right)[0] == math.prod(batch)
+    else:
+        alike = static_shape(left)[:-2] == static_shape(right)[:-2] == batch
     return ("matmul", {}, (left, right)) if alike else None
 
 
