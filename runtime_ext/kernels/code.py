@@ -264,6 +264,13 @@ class Code:
         if remainder := count % lanes:
             write(count - remainder, remainder)
 
+    def fetch(self, buffer: Any, at: Index) -> None:
+        """Begin to read a cache line into the second-level cache; it need not be the buffer's."""
+        place = tirx.address_of(tirx.BufferLoad(buffer, element(buffer, integer(at))))
+        # For reading, of data, into the second level.
+        arguments = (tirx.IntImm("int32", n) for n in (0, 2, 1))
+        self.append(tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", place, *arguments)))
+
     def import_llvm(self, text: str) -> None:
         """Define functions for ``tirx.call_pure_extern`` by LLVM's IR; they are written out there.
 

@@ -30,7 +30,8 @@ class Worth:
     """Predicted seconds of sub-graphs on the lanes of a CPU.
 
     A layer takes the time of its arithmetic at the peak and that of its traffic, one after the
-    other: kernels prefetch nothing, and a core looks some hundred instructions ahead. What a layer
+    other: kernels prefetch no data, and a core looks some hundred instructions ahead. (Of weights
+    they prefetch the next block, where pixels are many; that is not counted.) What a layer
     reads and makes comes from where all of that has room, of all lanes together: the lanes' own
     caches, the shared one, or main memory; what a split sub-graph reads and makes lies where the
     whole tensors have room. Every lane reads all weights of a layer, and reads them again for each

@@ -27,6 +27,8 @@
     The mean of all pixels, channel by channel.
 ``normalisation.py``
     Softmax and layer normalisation over the innermost axis: a few passes over each row.
+``passes.py``
+    Weights that come into the second-level cache while those before them are multiplied.
 ``pointwise.py``
     Element-wise operators, sums, concatenations and copies: memory in, memory out.
 ``pooling.py``

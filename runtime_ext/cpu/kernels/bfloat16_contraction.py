@@ -12,6 +12,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
+from runtime_ext.cpu.kernels.passes import Fetch
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, broadcast, load
@@ -73,13 +74,20 @@ class _PairsWriter(ContractionWriter):
 class _WideningWriter(ContractionWriter):
     """Data are float32, and ``channels`` single ones."""
 
+    def _words(self) -> int:
+        return -(-self.spec.channels // 2)
+
     def _input_channels(
-        self, pixels: list[int], source: Index, step: Index, accumulators: list[Any]
+        self,
+        pixels: list[int],
+        source: Index,
+        step: Index,
+        accumulators: list[Any],
+        fetch: Fetch | None,
     ) -> None:
-        code, channels = self.code, self.spec.channels
-        width = self.spec.blocking.vectors * self.unit.lanes
-        pairs, odd = divmod(channels, 2)
-        weights = code.bind("weights", step * ((pairs + odd) * width))
+        code, width = self.code, self._width()
+        pairs, odd = divmod(self.spec.channels, 2)
+        weights = code.bind("weights", step * (self._words() * width))
         unroll = min(pairs, max(1, self._unroll(len(accumulators)) // 2))
         whole = pairs // unroll if unroll else 0
 
@@ -93,6 +101,8 @@ class _WideningWriter(ContractionWriter):
             with code.loop("pair", 0, whole) as step_of_pairs:
                 for u in range(unroll):
                     multiply(step_of_pairs * unroll + u)
+                if fetch is not None:
+                    fetch(weights + step_of_pairs * (unroll * width), unroll * width)
         for pair in range(whole * unroll, pairs):
             multiply(pair)
         if odd:

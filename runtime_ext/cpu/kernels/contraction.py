@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil
+from functools import partial
+from math import ceil, prod
 from typing import Any
 
 from tvm import tirx
 
 from runtime_ext.cpu.kernels.blocking import UNROLLED
+from runtime_ext.cpu.kernels.passes import Fetch, Passes
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.code import Index, broadcast, constant, equal, load, low_lanes, widths
+from runtime_ext.kernels.code import (
+    Index,
+    broadcast,
+    constant,
+    equal,
+    integer,
+    load,
+    low_lanes,
+    widths,
+)
 from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
@@ -124,6 +135,25 @@ class ContractionWriter:
         self.spec, self.plan, self.unit, self.code = spec, plan, unit, code
         self._shift = stored_shift
         self.buffers = code.buffers
+        self._tiles_of_row = ceil(spec.window.output[1] / spec.blocking.pixels)
+        words = self._words() * prod(spec.window.kernel) * self._width()
+        self.passes = Passes(self.buffers[spec.weight], words, self._number_of_passes())
+
+    def _number_of_passes(self) -> int:
+        """Passes over the weights of a block for which those of the next one are fetched, or 0.
+
+        A pass is a register tile. A single one reads in order; few weights stay in a cache.
+        """
+        passes = self.plan.rows * self._tiles_of_row
+        return passes if passes > 1 and self.plan.blocks_outer else 0
+
+    def _words(self) -> int:
+        """Words of 32 bits that an output channel has of weights at a place of the kernel."""
+        return self.spec.channels
+
+    def _width(self) -> int:
+        """Output channels of a block."""
+        return self.spec.blocking.vectors * self.unit.lanes
 
     def tile(self, tile: Any) -> None:
         """One block of channels for a row of pixels, or for a strip of it."""
@@ -203,20 +233,33 @@ class ContractionWriter:
             blocks = self.plan.blocks // spec.groups
             origin = origin + tirx.floordiv(place.block, blocks) * (spec.channels * sc)
         origin = code.bind("origin", origin)
+        fetch = self._fetch(place, x0)
         for kx in range(window.kernel[1]):
             pixels = [p for p in range(run.pixels) if (p, kx) in run.valid]
             if not pixels:
                 continue
             source = code.bind("source", origin + column(window, x0, kx) * sw)
             step = (place.block * window.kernel[0] + ky) * window.kernel[1] + kx
-            self._input_channels(pixels, source, step, accumulators)
+            self._input_channels(pixels, source, step, accumulators, fetch)
+
+    def _fetch(self, place: Place, x0: Index) -> Fetch | None:
+        """What each step of a register tile fetches of the next block's weights, if anything."""
+        if not self.passes.count:
+            return None
+        line = place.image * self.spec.window.output[0] + place.row
+        nth = line * self._tiles_of_row + tirx.floordiv(integer(x0), self.spec.blocking.pixels)
+        return partial(self.passes.fetch, self.code, place.block, nth)
 
     def _input_channels(
-        self, pixels: list[int], source: Index, step: Index, accumulators: list[Any]
+        self,
+        pixels: list[int],
+        source: Index,
+        step: Index,
+        accumulators: list[Any],
+        fetch: Fetch | None,
     ) -> None:
         """All input channels at a place of the kernel, the ``step``-th of the packed weights."""
-        code, channels = self.code, self.spec.channels
-        width = self.spec.blocking.vectors * self.unit.lanes
+        code, channels, width = self.code, self.spec.channels, self._width()
         weights = code.bind("weights", step * (channels * width))
         unroll = self._unroll(len(accumulators))
         if channels <= unroll:
@@ -226,6 +269,8 @@ class ContractionWriter:
         with code.loop("ci", 0, channels // unroll) as ci:
             for u in range(unroll):
                 self._multiply_add(ci * unroll + u, pixels, source, weights, accumulators)
+            if fetch is not None:
+                fetch(weights + ci * (unroll * width), unroll * width)
 
     def _multiply_add(
         self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
@@ -279,7 +324,7 @@ class ContractionWriter:
 
     def channels(self, block: Index, write: Callable[[Channels], None]) -> None:
         """Statements for the output channels of a block, of whichever part they are."""
-        width = self.spec.blocking.vectors * self.unit.lanes
+        width = self._width()
         blocks = self.plan.blocks
         if self.spec.groups > 1:
             blocks //= self.spec.groups
@@ -298,7 +343,7 @@ class ContractionWriter:
     def _channels_of_part(
         self, part: ChannelPart, local: Index, first: Index, write: Callable[[Channels], None]
     ) -> None:
-        width = self.spec.blocking.vectors * self.unit.lanes
+        width = self._width()
         first = self.code.bind("channel", first)
         self.code.blocks(
             local, part.count, width, lambda _, count: write(Channels(part, first, count))

@@ -106,8 +106,6 @@ class _Writer(ContractionWriter):
         self._matrices = _matrices(spec.contraction)
         self._data = _matrices_of_data(spec.contraction)
         vectors = spec.contraction.blocking.vectors
-        weights = bytes_of_weights(spec.contraction, vectors * COLUMNS)
-        self._fetches = weights >= _FETCHED_WEIGHTS
         self._sums = code.on_stack(self._data * vectors * self._rows * COLUMNS)
         registers = {
             **{i: Register(self._rows, COLUMNS) for i in range(self._data * vectors)},
@@ -116,6 +114,11 @@ class _Writer(ContractionWriter):
         }
         numbers = "bfloat16" if spec.starts is None else "int8"
         code.import_llvm(matrix_registers.functions(registers, numbers))
+
+    def _number_of_passes(self) -> int:
+        # A pass is a group of matrices of data in a tile. A single one does not read in order.
+        weights = bytes_of_weights(self.spec, self._width())
+        return self.plan.strip if weights >= _FETCHED_WEIGHTS else 0
 
     def begin(self) -> None:
         """Before the first tile."""
@@ -231,37 +234,11 @@ class _Writer(ContractionWriter):
             for v in range(vectors):
                 place = first + v * (COLUMNS * pack)
                 self._call(f"load_{_WEIGHTS + v}", weight, place, width * _BYTES)
-            if self._fetches:
-                self._fetch(block, first, nth, width * pack * self._depth)
+            if self.passes.count:
+                self.passes.fetch(code, block, nth, step * width, self._depth * width)
             for i in range(len(origins)):
                 for v in range(vectors):
                     self._call(f"multiply_{i * vectors + v}_{_DATA + i}_{_WEIGHTS + v}")
-
-    def _fetch(self, block: Index, at: Index, nth: Index, step: int) -> None:
-        """Begin to read a share of the next block's weights, while a step's are multiplied.
-
-        Each step of each group fetches some of the cache lines, for the processor does not foresee
-        in which order registers are filled from them.
-
-        Parameters
-        ----------
-        block, at
-            Of the weights that are multiplied, and where they begin.
-        nth
-            The number of the group in its tile.
-        step
-            Elements of the weights that are multiplied.
-        """
-        spec, vectors = self.spec, self.spec.blocking.vectors
-        kernel = spec.window.kernel
-        size = kernel[0] * kernel[1] * spec.channels * vectors * COLUMNS * spec.data.strides[3]
-        line = COLUMNS * spec.data.strides[3]
-        lines = step // line
-        shares = max(d for d in range(1, min(self.plan.strip, lines) + 1) if lines % d == 0)
-        ahead = (block + 1) * size + nth * (size // shares) + (at - block * size) // shares
-        ahead = self.code.bind("ahead", ahead)
-        for i in range(lines // shares):
-            self._call("fetch", self.buffers[spec.weight], ahead + i * line)
 
     def _call(self, name: str, buffer: Any = None, at: Index = 0, stride: int = 0) -> None:
         arguments = []

@@ -28,8 +28,7 @@ def functions(registers: Mapping[int, Register], numbers: str) -> str:
 
     They are ``configure()``, ``release()``, and, of a register by number ``clear_I()``,
     ``load_I(pointer, stride)``, ``store_I(pointer, stride)`` with strides in bytes, and
-    ``multiply_I_J_K()``, which adds the product of J and K to I; and ``fetch(pointer, stride)``,
-    which begins to read a cache line into the second-level cache.
+    ``multiply_I_J_K()``, which adds the product of J and K to I.
 
     Parameters
     ----------
@@ -49,9 +48,6 @@ def functions(registers: Mapping[int, Register], numbers: str) -> str:
         f"declare void @llvm.{multiply}(i8, i8, i8)",
         _defined("configure", "", "x86.ldtilecfg(ptr @configuration)"),
         _defined("release", "", "x86.tilerelease()"),
-        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
-        # For reading, into the second-level cache.
-        _defined("fetch", memory, "prefetch.p0(ptr %pointer, i32 0, i32 2, i32 1)"),
     ]
     for i in registers:
         text += [

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from tvm import tirx
 
 from runtime_ext.cpu.kernels.linear_map import CoefficientTable, Value, paired_columns
+from runtime_ext.cpu.kernels.passes import Fetch, Passes
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, constant, load
@@ -94,18 +96,32 @@ class _Writer:
         with code.loop("position", 0, tiles.positions) as position:
             data = (self.place.group * tiles.positions + position) * (tiles.block * tiles.channels)
             data = code.bind("data", data)
-            weights = self.place.block * tiles.positions + position
-            weights = code.bind("weights", weights * (tiles.channels * self.width))
+            run = code.bind("run", self.place.block * tiles.positions + position)
+            weights = code.bind("weights", run * (tiles.channels * self.width))
             target = code.bind("target", position * self.pitch)
-            begin = 0
-            for rows, number in register_tiles(count, self.spec.rows):
+            runs = register_tiles(count, self.spec.rows)
+            passes = Passes(
+                self.buffers[self.spec.weight],
+                tiles.channels * self.width,
+                sum(number for _, number in runs),
+            )
+            begin = done = 0
+            for rows, number in runs:
                 with code.loop("r", 0, number) as r:
                     row = code.bind("row", begin + r * rows)
-                    self._register_tile(data + row * tiles.channels, weights, rows, target, row)
-                begin += rows * number
+                    fetch = partial(passes.fetch, code, run, done + r)
+                    source = data + row * tiles.channels
+                    self._register_tile(source, weights, rows, target, row, fetch)
+                begin, done = begin + rows * number, done + number
 
     def _register_tile(
-        self, data: Index, weights: Index, rows: int, target: Index, row: Index
+        self,
+        data: Index,
+        weights: Index,
+        rows: int,
+        target: Index,
+        row: Index,
+        fetch: Fetch,
     ) -> None:
         """The sum over the input channels, for some tiles."""
         code, lanes, vectors = self.code, self.lanes, self.spec.vectors
@@ -119,6 +135,7 @@ class _Writer:
             for u in range(unroll):
                 ci = step * unroll + u
                 self._multiply_add(data + ci, weights + ci * self.width, rows, accumulators)
+            fetch(weights + step * (unroll * self.width), unroll * self.width)
         for p in range(rows):
             for v in range(vectors):
                 at = target + (row + p) * self.width + v * lanes
