@@ -3,7 +3,8 @@
 A program is made with everything, as `optimize` makes it, and one more without each part:
 Winograd's filtering; chains; images whose channels are innermost in memory (layout); instances;
 tiles of several units placed together (co-scheduling); all that is not one unit after another on
-all lanes (concurrency); and our kernels, so that units run TVM's own, untuned, one after another.
+all lanes (concurrency); weights that are fetched before they are multiplied (prefetching); and our
+kernels, so that units run TVM's own, untuned, one after another.
 All run in turn, in fresh processes; a ratio above one is what the program without takes longer.
 """
 
@@ -23,7 +24,9 @@ from rich.table import Table
 
 from benchmarks.report import model_of, read_figures, update_result
 from relay_passes.search_options import SearchOptions
+from runtime_ext.cpu.kernels.passes import Passes
 from runtime_ext.execution.executable import Executable
+from runtime_ext.kernels import artefact
 from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
 from runtime_ext.units import in_place, planner
@@ -49,6 +52,7 @@ WITHOUT: Mapping[str, tuple[Mapping[str, Any], set[str]]] = {
     "co-scheduling": ({}, _TILES),
     "concurrency": ({}, set(policy_names()) - {"sequential"}),
     "layout": ({}, set()),
+    "prefetching": ({}, set()),
     "kernels": ({}, set(policy_names()) - {"sequential"}),
 }
 
@@ -60,16 +64,30 @@ def _switched_off(part: str) -> AbstractContextManager[Any]:
         switched.enter_context(
             patch.object(in_place, "tensor_layouts", lambda graph, _: (AS_IS,) * len(graph.tensors))
         )
+    if part == "prefetching":
+        switched.enter_context(patch.object(Passes, "fetch", lambda *_: None))
+        # Kernels that are kept are other ones.
+        version = f"{artefact.SCHEDULE_VERSION} without prefetching"
+        switched.enter_context(patch.object(artefact, "SCHEDULE_VERSION", version))
     if part == "kernels":
         switched.enter_context(patch.object(planner, "RULES", {}))
         switched.enter_context(patch.object(planner, "element_wise_rule", lambda *_: False))
     return switched
 
 
-def measure(network: str, batch: int, folder: Path, rules: Rules, processes: int) -> dict[str, Any]:
+def measure(
+    network: str,
+    batch: int,
+    folder: Path,
+    rules: Rules,
+    processes: int,
+    parts: Sequence[str],
+) -> dict[str, Any]:
+    programs = (EVERYTHING, *parts)
     source = ModelSource(model_of(network), random_weights=0, batch=None if batch == 1 else batch)
     lanes = available_lanes()
-    for part, (options, policies) in WITHOUT.items():
+    for part in programs:
+        options, policies = WITHOUT[part]
         if (folder / part).exists():
             continue  # of a run that was stopped
         with progress_bars() as bars, _switched_off(part):
@@ -84,18 +102,18 @@ def measure(network: str, batch: int, folder: Path, rules: Rules, processes: int
                 ),
             )
     kept: dict[str, str] = {}
-    for part in WITHOUT:
+    for part in programs:
         executable = load(folder / part)
         assert isinstance(executable, Executable)
         kept[part] = executable.notes["kept"]
     runners = SideBySide(
-        {part: folder / part for part in WITHOUT}, lanes, rules.shared_by(processes)
+        {part: folder / part for part in programs}, lanes, rules.shared_by(processes)
     )
     outcomes = [run_side_by_side(runners) for _ in range(processes)]
     samples = pooled([outcome.samples for outcome in outcomes])
     ratios = {
         part: ratio_over_processes([ratio_of(o.samples, part, EVERYTHING) for o in outcomes])
-        for part in list(WITHOUT)[1:]
+        for part in parts
     }
     return {
         **{"network": Path(network).stem, "batch": batch, "lanes": lanes, "kept": kept},
@@ -105,7 +123,8 @@ def measure(network: str, batch: int, folder: Path, rules: Rules, processes: int
 
 
 def show(rows: Sequence[Mapping[str, Any]]) -> None:
-    table = Table("network", "batch", "kept", "ms", *(f"without {p}" for p in list(WITHOUT)[1:]))
+    parts = list(rows[0]["without_to_with"])
+    table = Table("network", "batch", "kept", "ms", *(f"without {part}" for part in parts))
     for row in rows:
         ratios = row["without_to_with"].values()
         table.add_row(
@@ -123,9 +142,17 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("out/shares"), help="executables")
     parser.add_argument("--seconds", type=float, default=30.0, help="of all runs of a network")
     parser.add_argument("--processes", type=int, default=6, help="fresh ones that share them")
+    parser.add_argument(
+        "--without",
+        nargs="+",
+        choices=list(WITHOUT)[1:],
+        default=list(WITHOUT)[1:],
+        help="parts to leave out, one in each program",
+    )
+    parser.add_argument("--result", default="shares", help="file in benchmarks/results")
     parser.add_argument("--again", action="store_true", help="measure what the results have")
     given = parser.parse_args()
-    done = {(row["network"], row["batch"]) for row in read_figures("shares")}
+    done = {(row["network"], row["batch"]) for row in read_figures(given.result)}
     rules = Rules(rounds=240, seconds=given.seconds, minimum=12, warm_up=1)
     for batch in given.batch:
         for network in given.networks:
@@ -133,10 +160,10 @@ def main() -> None:
                 folder = given.folder / f"{Path(network).stem}-{batch}"
                 if given.again:
                     shutil.rmtree(folder, ignore_errors=True)
-                row = measure(network, batch, folder, rules, given.processes)
+                row = measure(network, batch, folder, rules, given.processes, given.without)
                 print(json.dumps(row), flush=True)
-                update_result("shares", [row], "network", "batch")
-    show(read_figures("shares"))
+                update_result(given.result, [row], "network", "batch")
+    show(read_figures(given.result))
 
 
 if __name__ == "__main__":

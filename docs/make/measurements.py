@@ -138,8 +138,8 @@ def _steadiness() -> str:
     return _table(lines)
 
 
-def _shares() -> str:
-    rows = _read("shares")["figures"]
+def _shares(name: str) -> str:
+    rows = _read(name)["figures"]
     parts = list(rows[0]["without_to_with"])
     heads = ("network", "batch", "kept", "latency", *(f"without {part}" for part in parts))
     lines: list[tuple[str, ...]] = [heads]
@@ -184,7 +184,8 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "bench_avx2": partial(_bench, "bench_avx2"),
         "bench_avx2_batch8": partial(_bench, "bench_avx2_batch8"),
         "kept": _kept,
-        "shares": _shares,
+        "shares": partial(_shares, "shares"),
+        "shares_intel": partial(_shares, "shares_intel"),
         "steadiness": _steadiness,
         "vdevice": _vdevice,
     },
