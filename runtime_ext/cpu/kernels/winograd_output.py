@@ -99,14 +99,14 @@ class _Writer:
             run = code.bind("run", self.place.block * tiles.positions + position)
             weights = code.bind("weights", run * (tiles.channels * self.width))
             target = code.bind("target", position * self.pitch)
-            runs = register_tiles(count, self.spec.rows)
+            heights = register_tiles(count, self.spec.rows)
             passes = Passes(
                 self.buffers[self.spec.weight],
                 tiles.channels * self.width,
-                sum(number for _, number in runs),
+                sum(number for _, number in heights),
             )
             begin = done = 0
-            for rows, number in runs:
+            for rows, number in heights:
                 with code.loop("r", 0, number) as r:
                     row = code.bind("row", begin + r * rows)
                     fetch = partial(passes.fetch, code, run, done + r)
