@@ -55,6 +55,7 @@ WITHOUT: Mapping[str, tuple[Mapping[str, Any], set[str]]] = {
     "prefetching": ({}, set()),
     "kernels": ({}, set(policy_names()) - {"sequential"}),
 }
+PARTS = tuple(part for part in WITHOUT if part != EVERYTHING)
 
 
 def _switched_off(part: str) -> AbstractContextManager[Any]:
@@ -123,14 +124,17 @@ def measure(
 
 
 def show(rows: Sequence[Mapping[str, Any]]) -> None:
-    parts = list(rows[0]["without_to_with"])
+    parts = dict.fromkeys(part for row in rows for part in row["without_to_with"])
     table = Table("network", "batch", "kept", "ms", *(f"without {part}" for part in parts))
     for row in rows:
-        ratios = row["without_to_with"].values()
+        ratios = [row["without_to_with"].get(part) for part in parts]
         table.add_row(
             *(row["network"], str(row["batch"]), row["kept"][EVERYTHING]),
             f"{row['ms'][EVERYTHING]:.2f}",
-            *(f"{r['median']:.2f} ({r['low']:.2f} to {r['high']:.2f})" for r in ratios),
+            *(
+                f"{r['median']:.2f} ({r['low']:.2f} to {r['high']:.2f})" if r else ""
+                for r in ratios
+            ),
         )
     console().print(table)
 
@@ -145,8 +149,8 @@ def main() -> None:
     parser.add_argument(
         "--without",
         nargs="+",
-        choices=list(WITHOUT)[1:],
-        default=list(WITHOUT)[1:],
+        choices=PARTS,
+        default=PARTS,
         help="parts to leave out, one in each program",
     )
     parser.add_argument("--result", default="shares", help="file in benchmarks/results")

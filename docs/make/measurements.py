@@ -140,12 +140,13 @@ def _steadiness() -> str:
 
 def _shares(name: str) -> str:
     rows = _read(name)["figures"]
-    parts = list(rows[0]["without_to_with"])
+    parts = dict.fromkeys(part for row in rows for part in row["without_to_with"])
     heads = ("network", "batch", "kept", "latency", *(f"without {part}" for part in parts))
     lines: list[tuple[str, ...]] = [heads]
     for row in rows:
         begins = (f"`{row['network']}`", str(row["batch"]), row["kept"]["everything"])
-        ratios = (_interval(row["without_to_with"][part]) for part in parts)
+        measured = (row["without_to_with"].get(part) for part in parts)
+        ratios = (_interval(ratio) if ratio else "" for ratio in measured)
         lines.append((*begins, f"{row['ms']['everything']:.2f} ms", *ratios))
     return _table(lines)
 

@@ -122,22 +122,22 @@ def _matmul(last: Any) -> _Match | None:
         left, right = product
         if inner.attrs.transpose_a:
             return None
-        if constant_value(right) is None and inner.attrs.transpose_b:
+        if inner.attrs.transpose_b and not isinstance(right, relay.Constant):
             right = _transposed(right)
     elif (product := _parts(inner, "nn.dense")) is not None:
         left, right = product[0], _transposed(product[1])
-        if constant_value(right) is not None:
+        if isinstance(right, relay.Constant):
             return None
     else:
         return None
     if right is None:
         return None
     left, right = _unshaped(left, 2), _unshaped(right, 2)
-    batch = static_shape(last)[:-2]
-    if constant_value(right) is not None:
-        alike = static_shape(left)[:-2] == batch and static_shape(right)[0] == math.prod(batch)
-    else:
-        alike = static_shape(left)[:-2] == static_shape(right)[:-2] == batch
+    batch, matrices = static_shape(last)[:-2], static_shape(right)[:-2]
+    # A constant was reshaped when it was folded.
+    if isinstance(right, relay.Constant) and matrices == (math.prod(batch),):
+        matrices = batch
+    alike = static_shape(left)[:-2] == matrices == batch
     return ("matmul", {}, (left, right)) if alike else None
 
 

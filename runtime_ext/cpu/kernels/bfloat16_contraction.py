@@ -81,30 +81,17 @@ class _WideningWriter(ContractionWriter):
         self,
         pixels: list[int],
         source: Index,
-        step: Index,
+        weights: Index,
         accumulators: list[Any],
-        fetch: Fetch | None,
+        fetch: Fetch,
     ) -> None:
-        code, width = self.code, self._width()
         pairs, odd = divmod(self.spec.channels, 2)
-        weights = code.bind("weights", step * (self._words() * width))
         unroll = min(pairs, max(1, self._unroll(len(accumulators)) // 2))
-        whole = pairs // unroll if unroll else 0
 
         def multiply(pair: Index, halves: int = 2) -> None:
             self._multiply_pair(pair, halves, pixels, source, weights, accumulators)
 
-        if whole == 1:
-            for pair in range(unroll):
-                multiply(pair)
-        elif whole:
-            with code.loop("pair", 0, whole) as step_of_pairs:
-                for u in range(unroll):
-                    multiply(step_of_pairs * unroll + u)
-                if fetch is not None:
-                    fetch(weights + step_of_pairs * (unroll * width), unroll * width)
-        for pair in range(whole * unroll, pairs):
-            multiply(pair)
+        self.unrolled(pairs, unroll, weights, multiply, fetch)
         if odd:
             multiply(pairs, halves=1)
 

@@ -240,12 +240,11 @@ class ContractionWriter:
                 continue
             source = code.bind("source", origin + column(window, x0, kx) * sw)
             step = (place.block * window.kernel[0] + ky) * window.kernel[1] + kx
-            self._input_channels(pixels, source, step, accumulators, fetch)
+            weights = code.bind("weights", step * (self._words() * self._width()))
+            self._input_channels(pixels, source, weights, accumulators, fetch)
 
-    def _fetch(self, place: Place, x0: Index) -> Fetch | None:
-        """What each step of a register tile fetches of the next block's weights, if anything."""
-        if not self.passes.count:
-            return None
+    def _fetch(self, place: Place, x0: Index) -> Fetch:
+        """What each step of a register tile fetches of the next block's weights."""
         line = place.image * self.spec.window.output[0] + place.row
         nth = line * self._tiles_of_row + tirx.floordiv(integer(x0), self.spec.blocking.pixels)
         return partial(self.passes.fetch, self.code, place.block, nth)
@@ -254,23 +253,38 @@ class ContractionWriter:
         self,
         pixels: list[int],
         source: Index,
-        step: Index,
+        weights: Index,
         accumulators: list[Any],
-        fetch: Fetch | None,
+        fetch: Fetch,
     ) -> None:
-        """All input channels at a place of the kernel, the ``step``-th of the packed weights."""
-        code, channels, width = self.code, self.spec.channels, self._width()
-        weights = code.bind("weights", step * (channels * width))
+        """All input channels at a place of the kernel, of the packed weights from there on."""
+
+        def multiply(ci: Index) -> None:
+            self._multiply_add(ci, pixels, source, weights, accumulators)
+
         unroll = self._unroll(len(accumulators))
-        if channels <= unroll:
-            for ci in range(channels):
-                self._multiply_add(ci, pixels, source, weights, accumulators)
-            return
-        with code.loop("ci", 0, channels // unroll) as ci:
-            for u in range(unroll):
-                self._multiply_add(ci * unroll + u, pixels, source, weights, accumulators)
-            if fetch is not None:
-                fetch(weights + ci * (unroll * width), unroll * width)
+        self.unrolled(self.spec.channels, unroll, weights, multiply, fetch)
+
+    def unrolled(
+        self,
+        words: int,
+        unroll: int,
+        weights: Index,
+        multiply: Callable[[Index], None],
+        fetch: Fetch,
+    ) -> None:
+        """A loop over words of weights of each output channel of a block, some of them a step."""
+        steps, size = words // unroll if unroll else 0, unroll * self._width()
+        if steps == 1:
+            for word in range(unroll):
+                multiply(word)
+        elif steps:
+            with self.code.loop("ci", 0, steps) as step:
+                for u in range(unroll):
+                    multiply(step * unroll + u)
+                fetch(weights + step * size, size)
+        for word in range(steps * unroll, words):
+            multiply(word)
 
     def _multiply_add(
         self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]

@@ -234,8 +234,7 @@ class _Writer(ContractionWriter):
             for v in range(vectors):
                 place = first + v * (COLUMNS * pack)
                 self._call(f"load_{_WEIGHTS + v}", weight, place, width * _BYTES)
-            if self.passes.count:
-                self.passes.fetch(code, block, nth, step * width, self._depth * width)
+            self.passes.fetch(code, block, nth, step * width, self._depth * width)
             for i in range(len(origins)):
                 for v in range(vectors):
                     self._call(f"multiply_{i * vectors + v}_{_DATA + i}_{_WEIGHTS + v}")

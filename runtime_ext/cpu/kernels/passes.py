@@ -37,7 +37,7 @@ class Passes:
     words
         Of 32 bits in a run: a number, or a pack of shorter ones.
     count
-        How many passes there are.
+        How many passes there are; 0 if nothing is to be fetched.
     """
 
     weights: Any
@@ -56,6 +56,8 @@ class Passes:
         at, step
             The first word that is multiplied, counted from the first run, and how many there are.
         """
+        if not self.count:
+            return
         # A share is a cache line a step, or more where there are few passes. If there are more
         # passes than shares they begin again, for a lane's first pass may be any.
         shares = min(self.count, max(1, step // _LINE))
