@@ -109,14 +109,21 @@ class Bars:
             console=stderr_console(),
         )
         self._tasks: dict[str, TaskID] = {}
+        self._current: str | None = None
 
     def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
-        """Show how much of a piece of work is done."""
+        """Show how much of a piece of work is done; the clock of all others stands still."""
         interrupts.raise_if_received()
         if not self._tasks:
             self._bars.start()
         if what not in self._tasks:
             self._tasks[what] = self._bars.add_task(what, total=total, note=note)
+        if what != self._current:
+            if self._current is not None:
+                # It may have ended early, as a contest does that is decided.
+                self._bars.stop_task(self._tasks[self._current])
+            self._bars.tasks[self._tasks[what]].stop_time = None
+            self._current = what
         self._bars.update(self._tasks[what], completed=done, total=total, note=note)
 
     def tell(self, line: str) -> None:
