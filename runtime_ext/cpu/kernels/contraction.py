@@ -13,7 +13,7 @@ from tvm import tirx
 from runtime_ext.cpu.kernels.blocking import UNROLLED
 from runtime_ext.cpu.kernels.passes import Fetch, Passes
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
-from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.tile_code import TileCode, regions
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import (
     Index,
@@ -32,11 +32,13 @@ from runtime_ext.kernels.statements import Store, activate, divide, store_vector
 
 #: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
 _RESIDENT_WEIGHTS = 384 * 1024
+#: With so many pixels a core multiplies a weight twice as long as memory takes to bring the next.
+_BUSY_PIXELS = 96
 
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """How tile numbers map to the grid."""
+    """How tile numbers map to the grid; see :meth:`TileCode.block_and_group`."""
 
     runs: tuple[TileRun, ...]
     parts: tuple[ChannelPart, ...]
@@ -46,6 +48,7 @@ class TilePlan:
     strip: int
     borderless: bool
     blocks_outer: bool
+    regions: int
 
     @property
     def tiles(self) -> int:
@@ -80,7 +83,9 @@ def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
     outer = spec.blocking.blocks_outer
     if outer is None:
         outer = bytes_of_weights(spec, width) > _RESIDENT_WEIGHTS
-    return TilePlan(runs, parts, blocks, rows, strips, strip, borderless, outer)
+    groups = rows * strips
+    many = regions(rows * spec.window.output[1] / _BUSY_PIXELS, groups) if outer else groups
+    return TilePlan(runs, parts, blocks, rows, strips, strip, borderless, outer, many)
 
 
 def bytes_of_weights(spec: Contraction, width: int) -> int:
@@ -144,7 +149,7 @@ class ContractionWriter:
 
         A pass is a register tile. A single one reads in order; few weights stay in a cache.
         """
-        passes = self.plan.rows * self._tiles_of_row
+        passes = self.plan.rows * self._tiles_of_row // self.plan.regions
         return passes if passes > 1 and self.plan.blocks_outer else 0
 
     def _words(self) -> int:
@@ -158,10 +163,8 @@ class ContractionWriter:
     def tile(self, tile: Any) -> None:
         """One block of channels for a row of pixels, or for a strip of it."""
         plan, code = self.plan, self.code
-        if plan.blocks_outer:
-            block, tile_of_block = divide(code, "block", tile, plan.rows * plan.strips, plan.blocks)
-        else:
-            tile_of_block, block = divide(code, "rest", tile, plan.blocks, plan.rows * plan.strips)
+        groups = plan.rows * plan.strips
+        block, tile_of_block = code.block_and_group(tile, plan.blocks, groups, plan.regions)
         line, strip = divide(code, "line", tile_of_block, plan.strips, plan.rows)
         rows = self.spec.window.output[0]
         image, row = divide(code, "image", line, rows, self.spec.batch)

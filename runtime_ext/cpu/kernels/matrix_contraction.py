@@ -92,7 +92,9 @@ def _plan(spec: Contraction) -> TilePlan:
     groups = ceil(_matrices(spec) / _matrices_of_data(spec))
     strip = ceil(groups / min(groups, ceil(spec.blocking.tiles / blocks)))
     outer = bytes_of_weights(spec, width) > _RESIDENT_WEIGHTS
-    return TilePlan((), parts, blocks, 1, ceil(groups / strip), strip, True, outer)
+    strips = ceil(groups / strip)
+    # Products are so fast that no region could read all weights meanwhile.
+    return TilePlan((), parts, blocks, 1, strips, strip, True, outer, 1 if outer else strips)
 
 
 class _Writer(ContractionWriter):
@@ -131,10 +133,7 @@ class _Writer(ContractionWriter):
     def tile(self, tile: Any) -> None:
         """One block of channels for some groups of matrices of data."""
         plan, code = self.plan, self.code
-        if plan.blocks_outer:
-            block, strip = divide(code, "block", tile, plan.strips, plan.blocks)
-        else:
-            strip, block = divide(code, "strip", tile, plan.blocks, plan.strips)
+        block, strip = code.block_and_group(tile, plan.blocks, plan.strips, plan.regions)
         groups = ceil(self._matrices / self._data)
         if plan.strips == 1:
             begin, end = 0, groups

@@ -9,9 +9,29 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
-from runtime_ext.kernels.code import Code, EncodedBuffer
+from runtime_ext.kernels.code import Code, EncodedBuffer, Index
 from runtime_ext.kernels.spec import Encoded, PhysicalShape
 from runtime_ext.kernels.statements import divide
+
+#: More regions than lanes gain nothing.
+_REGIONS = 16
+
+
+def regions(worth: float, groups: int) -> int:
+    """Into how many regions to divide data that are multiplied with large weights.
+
+    All blocks of weights meet a region before the next one. A lane then reads of the step before
+    what it wrote itself, and not what another core has in its caches, which is the slowest to come
+    by; but each region reads all weights.
+
+    Parameters
+    ----------
+    worth
+        So many are worth it. They are a power of two, that lanes seldom share one.
+    groups
+        In so many groups the data are tiles of a kernel.
+    """
+    return min(groups, 1 << (max(1, min(_REGIONS, int(worth))).bit_length() - 1))
 
 
 class TileCode(Code):
@@ -53,6 +73,24 @@ class TileCode(Code):
         self._count = count
         with self.loop("tile", self._begin, self._end) as tile:
             yield tile
+
+    def block_and_group(
+        self, tile: Index, blocks: int, groups: int, regions: int
+    ) -> tuple[Index, Index]:
+        """Which block of weights a tile multiplies with which group of data.
+
+        In the order of tiles a region of the groups meets all blocks before the next region does,
+        and all its groups meet a block before the next block.
+        """
+        most = -(-groups // regions)
+        region, rest = divide(self, "region", tile, blocks * most, -(-groups // most))
+        if groups % most == 0:
+            block, group = divide(self, "block", rest, most, blocks)
+        else:
+            here = self.bind("here", tirx.min(most, groups - region * most))
+            block = self.bind("block", tirx.truncdiv(rest, here))
+            group = rest - block * here
+        return block, self.bind("group", group + region * most)
 
     @contextmanager
     def pixels(self, grid: tuple[int, int, int], strip: int) -> Any:

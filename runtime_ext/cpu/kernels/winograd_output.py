@@ -11,7 +11,7 @@ from tvm import tirx
 
 from runtime_ext.cpu.kernels.linear_map import CoefficientTable, Value, paired_columns
 from runtime_ext.cpu.kernels.passes import Fetch, Passes
-from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.cpu.kernels.tile_code import TileCode, regions
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.cut import ChannelPart, channel_parts
@@ -22,6 +22,8 @@ from runtime_ext.kernels.winograd_convolution import WinogradOutput
 _UNROLLED = 32
 #: Elements between the products of one position and those of the next that no two share cache sets.
 _APART = 16
+#: What another core has just transformed takes so many times as long to read as a weight.
+_FAR = 4
 
 
 def winograd_output(spec: WinogradOutput, unit: VectorUnit) -> tuple[Any, int]:
@@ -35,20 +37,21 @@ def winograd_output(spec: WinogradOutput, unit: VectorUnit) -> tuple[Any, int]:
     blocks = sum(part.blocks for part in parts)
     code = TileCode(spec.buffers, unit)
     with code.tiles(blocks * spec.tiles.blocks) as tile:
-        if _weights_stay(spec, blocks, width):
-            group, block = divide(code, "group", tile, blocks, spec.tiles.blocks)
-        else:
-            block, group = divide(code, "block", tile, spec.tiles.blocks, blocks)
+        block, group = code.block_and_group(
+            tile, blocks, spec.tiles.blocks, _regions(spec, blocks, width)
+        )
         writer = _Writer(spec, parts, unit, code, _Place(group, block))
         writer.tile()
     return code.kernel()
 
 
-def _weights_stay(spec: WinogradOutput, blocks: int, width: int) -> bool:
-    """Whether all weights pass for a block of tiles before the next one: if that reads less."""
+def _regions(spec: WinogradOutput, blocks: int, width: int) -> int:
+    """Regions of the convolution's tiles; each block of them is one if that reads less."""
     tiles = spec.tiles
     data, weights = tiles.blocks * tiles.block, blocks * width
-    return data + tiles.blocks * weights <= blocks * data + weights
+    if data + tiles.blocks * weights <= blocks * data + weights:
+        return tiles.blocks
+    return regions(_FAR * tiles.tiles / weights, tiles.blocks)
 
 
 @dataclass(frozen=True, slots=True)
