@@ -61,23 +61,26 @@ class MeasurementLog:
         self._disturbed: set[str] = set()
         #: What this run need not measure: it did, or one that was cut short did before.
         self._fresh: set[str] = set()
+        self._once = False
         self._read = 0
         self._lines = 0
         self.refresh()
 
-    def wants(self, key: str) -> bool:
-        """Whether a measurement should be taken now.
+    def wants(self, key: str, *, again: bool = False) -> bool:
+        """Whether a measurement should be taken now, or ``again`` in this run.
 
         A run goes on where one was that was cut short. After one that came to its end everything
         is measured again, up to three times: one time that a machine was busy would otherwise
         count for ever. What other work disturbed is measured until it is not, up to nine times.
         """
         most = DISTURBED_MEASUREMENTS if key in self._disturbed else MEASUREMENTS
-        return key not in self._fresh and len(self.measurements.get(key, ())) < most
+        fresh = key in self._fresh and (self._once or not again)
+        return not fresh and len(self.measurements.get(key, ())) < most
 
     def reuse(self) -> None:
-        """Let what was ever measured do: only what was not is measured in this run."""
+        """Let what was ever measured do: only what was not is measured in this run, and once."""
         self._fresh |= self.measurements.keys()
+        self._once = True
 
     def end_run(self) -> None:
         """Say that a run has measured what it needed: the next one measures again.
@@ -167,7 +170,7 @@ class MeasurementLog:
 class ReadOnlyLog(MeasurementLog):
     """A log that says what it holds; asking for more is an error."""
 
-    def wants(self, key: str) -> bool:
+    def wants(self, key: str, *, again: bool = False) -> bool:
         """Whether the log lacks it altogether."""
         return key not in self.measurements
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from tvm_ios.measuring.device import UnsupportedError
 from tvm_ios.measuring.measured_units import MeasuredUnits
@@ -19,10 +20,18 @@ from tvm_ios.schedule.stage import Strategy
 _LOGGER = logging.getLogger(__name__)
 #: Medians of equal kernels differ by so much: what needs a name has to be faster than that.
 _MARGIN = 0.03
+#: What other work on the machine may have slowed down so much is measured so often again.
+_CLOSE, _AGAIN = 1.5, 2
 #: One unit, or several merged ones, in one of its forms.
 Piece = tuple[tuple[int, ...], CompiledUnit]
-#: Times pieces, several at once where the device can; gives what came of each, in their order.
-TimePieces = Callable[[Iterable[Piece]], Iterator[Outcome]]
+
+
+class TimePieces(Protocol):
+    """Times pieces, several at once where the device can."""
+
+    def __call__(self, pieces: Iterable[Piece], *, again: bool = False) -> Iterator[Outcome]:
+        """What came of each, in their order; ``again`` if this run has measured it."""
+        ...
 
 
 class ChosenForms:
@@ -41,8 +50,8 @@ class ChosenForms:
         self._time_pieces = time_pieces
         self._fastest: dict[tuple[int, ...], CompiledUnit] = {}
         self._generated: dict[tuple[int, ...], CompiledUnit] = {}
-        #: For units of several forms the seconds of each.
-        self._timed: dict[tuple[int, ...], list[tuple[CompiledUnit, float]]] = {}
+        #: For units of several forms each form, by its key, and its seconds.
+        self._timed: dict[tuple[int, ...], dict[str, tuple[CompiledUnit, float]]] = {}
         self._left_out: set[str] = set()
         #: Units that a kernel library does not compute: how many, by the reason.
         self.unsupported: dict[str, int] = {}
@@ -107,11 +116,12 @@ class ChosenForms:
         generated = {units: [f for f in forms[units] if not f.name] for units in forms}
         for units, (usual, *_) in generated.items():
             self._fastest[units] = self._generated[units] = usual
-        several = [units for units in forms if len(forms[units]) > 1]
-        outcomes = self._time_pieces((units, form) for units in several for form in forms[units])
+        several = {units: each for units, each in forms.items() if len(each) > 1}
+        self._time(several)
+        for _ in range(_AGAIN):
+            self._time({units: self._close(units) for units in several}, again=True)
         for units in several:
-            timed = [(form, self._seconds(next(outcomes))) for form in forms[units]]
-            self._timed[units] = timed
+            timed = self._timed[units].values()
             self._choose(units)
             self._kernels.keep(forms[units], self._generated[units])
             _LOGGER.debug(
@@ -122,9 +132,27 @@ class ChosenForms:
                 ", ".join(f"{_form_name(form)} {seconds * 1e3:.4f} ms" for form, seconds in timed),
             )
 
+    def _time(
+        self, forms: Mapping[tuple[int, ...], Sequence[CompiledUnit]], *, again: bool = False
+    ) -> None:
+        """Time forms of units, and keep the times of their others."""
+        pieces = [(units, form) for units in forms for form in forms[units]]
+        outcomes = self._time_pieces(pieces, again=again)
+        for (units, form), outcome in zip(pieces, outcomes, strict=True):
+            timed = self._timed.setdefault(units, {})
+            timed[form.key] = form, self._seconds(outcome)
+
+    def _close(self, units: tuple[int, ...]) -> list[CompiledUnit]:
+        """The forms of units of which more than one may be the fastest."""
+        timed = self._timed[units].values()
+        least = min(seconds for _, seconds in timed)
+        close = [form for form, seconds in timed if seconds < _CLOSE * least]
+        return close if len(close) > 1 else []
+
     def _choose(self, units: tuple[int, ...]) -> None:
         """The fastest form; one of a name if it is faster by more than noise."""
-        wanted = [(f, seconds) for f, seconds in self._timed[units] if f.name not in self._left_out]
+        timed = self._timed[units].values()
+        wanted = [(form, seconds) for form, seconds in timed if form.name not in self._left_out]
         usual, least = min(((f, s) for f, s in wanted if not f.name), key=lambda timed: timed[1])
         best, seconds = min(wanted, key=lambda timed: timed[1])
         self._generated[units] = usual

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from tvm_ios.costs.log import MeasurementLog, ReadOnlyLog, quietest
 from tvm_ios.costs.stage_key import stage_key
@@ -30,6 +31,10 @@ from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 #: The code of one unit, or of several merged ones.
 Forms = Callable[[tuple[int, ...]], CompiledUnit]
 
+#: What other work on the machine may have slowed down is measured so often again.
+_AGAIN = 2
+#: A part of what one more lane gains at best; who gains less may have been slowed down.
+_LITTLE = 0.25
 #: A stage without launches, such as a concatenation in place; logs hold positive numbers.
 _NOTHING_SECONDS = 1e-9
 
@@ -98,20 +103,11 @@ class StageTimer:
     def measure_units(self, progress: Progress | None = None) -> None:
         """Time every distinct unit alone on 1 to all lanes."""
         keys = {self.unit_key(self.graph, unit): unit for unit in range(len(self.graph))}
-        counts, operators = self._lane_counts(), self.graph.operators
-        outcomes = self._measurer.outcomes(
-            self._stage(
-                Stage(Strategy.CONCURRENT, ((unit,),)), lanes, f"unit {operators[unit].name}"
+        self._measure_units(keys, progress)
+        for _ in range(_AGAIN):
+            self._measure_units(
+                {k: u for k, u in keys.items() if _gains_little(self._latency[k])}, again=True
             )
-            for unit in keys.values()
-            for lanes in counts
-        )
-        for done, key in enumerate(keys):
-            if progress is not None:
-                progress("timing units", done, len(keys))
-            self._latency[key] = self._on_lanes([_seconds(next(outcomes)) for _ in counts])
-        if progress is not None:
-            progress("timing units", len(keys), len(keys))
 
     def recall_units(self) -> None:
         """Take the latencies of units from the log, where it has them on all numbers of lanes."""
@@ -190,6 +186,25 @@ class StageTimer:
         """Say in the log that all was measured; see :meth:`MeasurementLog.end_run`."""
         self._log.end_run()
 
+    def _measure_units(
+        self, keys: Mapping[str, int], progress: Progress | None = None, *, again: bool = False
+    ) -> None:
+        counts, operators = self._lane_counts(), self.graph.operators
+        measurements = (
+            self._stage(
+                Stage(Strategy.CONCURRENT, ((unit,),)), lanes, f"unit {operators[unit].name}"
+            )
+            for unit in keys.values()
+            for lanes in counts
+        )
+        outcomes = self._measurer.outcomes(replace(each, again=again) for each in measurements)
+        for done, key in enumerate(keys):
+            if progress is not None:
+                progress("timing units", done, len(keys))
+            self._latency[key] = self._on_lanes([_seconds(next(outcomes)) for _ in counts])
+        if progress is not None:
+            progress("timing units", len(keys), len(keys))
+
     def _finite_or_not(self, outcome: Outcome) -> float:
         """The seconds of an outcome; infinite, and counted, if there are none."""
         if isinstance(outcome.error, UnfusedError | UntimedError):
@@ -204,7 +219,7 @@ class StageTimer:
     def _on_lanes(self, seconds: Sequence[float]) -> tuple[float, ...]:
         return tuple(seconds) if self.device.splits else tuple(seconds) * self.lanes
 
-    def _alone(self, pieces: Iterable[Piece]) -> Iterator[Outcome]:
+    def _alone(self, pieces: Iterable[Piece], *, again: bool = False) -> Iterator[Outcome]:
         """Median seconds of units, or of merged ones, each in one of its forms on all lanes."""
 
         def measurement(units: tuple[int, ...], form: CompiledUnit) -> Measurement:
@@ -214,7 +229,8 @@ class StageTimer:
             def forms(asked: tuple[int, ...]) -> CompiledUnit:
                 return form if asked == units else self.forms(asked)
 
-            return self._stage(stage, self.lanes, _label(self.graph, stage), forms)
+            asked = self._stage(stage, self.lanes, _label(self.graph, stage), forms)
+            return replace(asked, again=again)
 
         measurements = (measurement(*piece) for piece in pieces)
         if isinstance(self._log, ReadOnlyLog):
@@ -311,6 +327,14 @@ class StageTimer:
         if not functions:
             return lambda: [[_NOTHING_SECONDS]]
         return lambda: [self.device.time_program(program, functions.__getitem__, constants)]
+
+
+def _gains_little(seconds: Sequence[float]) -> bool:
+    """Whether a unit takes hardly less time on some number of lanes than on one fewer."""
+    return seconds[0] > _NOTHING_SECONDS and any(
+        more > fewer * (1 - _LITTLE / lanes)
+        for lanes, (fewer, more) in enumerate(pairwise(seconds), 2)
+    )
 
 
 def _seconds(outcome: Outcome) -> float:
