@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.kernels.contraction import contraction
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
@@ -88,3 +89,27 @@ def test_product(rows: int, depth: int, columns: int, kernels_folder: Path) -> N
     function = make_unit([(rows, depth)], [(depth, columns), (columns,)], body)
     unit = check(str(kernels_folder), function, ("", ""))
     assert len(unit.code.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("channels", "outputs", "width", "step"),
+    [
+        # 24 accumulators, and 27: four channels a step.
+        (64, 64, 54, 4),
+        (48, 192, 27, 4),
+        # Two channels of 27 accumulators would take more registers than there are.
+        (50, 192, 27, 1),
+        # Nine divide 54, but more than eight are no faster.
+        (54, 16, 7, 6),
+    ],
+)
+def test_channels_of_a_loop_step(
+    channels: int, outputs: int, width: int, step: int, tmp_path: Path
+) -> None:
+    kernels = KernelCompiler(AVX512, 2, tmp_path)
+    function = convolution((1, channels, width, width), (outputs, channels, 1, 1))
+    unit = kernels.compile({"u": UnitSource(function, ("NHWC", "NHWC"))})["u"]
+    spec = kernels.workload(unit.code.calls[0].symbol)
+    assert isinstance(spec, Contraction)
+    code, _ = contraction(spec, VectorUnit.of(kernels.target))
+    assert f"in range({channels // step})" in code.script()
