@@ -66,16 +66,17 @@ class MeasurementLog:
         self._lines = 0
         self.refresh()
 
-    def wants(self, key: str, *, again: bool = False) -> bool:
-        """Whether a measurement should be taken now, or ``again`` in this run.
+    def wants(self, key: str, times: int = 1) -> bool:
+        """Whether a measurement should be taken now, until there are so many.
 
         A run goes on where one was that was cut short. After one that came to its end everything
         is measured again, up to three times: one time that a machine was busy would otherwise
         count for ever. What other work disturbed is measured until it is not, up to nine times.
         """
         most = DISTURBED_MEASUREMENTS if key in self._disturbed else MEASUREMENTS
-        fresh = key in self._fresh and (self._once or not again)
-        return not fresh and len(self.measurements.get(key, ())) < most
+        known = len(self.measurements.get(key, ()))
+        fresh = key in self._fresh and (self._once or known >= times)
+        return not fresh and known < most
 
     def reuse(self) -> None:
         """Let what was ever measured do: only what was not is measured in this run, and once."""
@@ -170,7 +171,7 @@ class MeasurementLog:
 class ReadOnlyLog(MeasurementLog):
     """A log that says what it holds; asking for more is an error."""
 
-    def wants(self, key: str, *, again: bool = False) -> bool:
+    def wants(self, key: str, times: int = 1) -> bool:
         """Whether the log lacks it altogether."""
         return key not in self.measurements
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from tvm_ios.costs.log import MEASUREMENTS
 from tvm_ios.measuring.device import UnsupportedError
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.measurer import Outcome
@@ -20,8 +21,8 @@ from tvm_ios.schedule.stage import Strategy
 _LOGGER = logging.getLogger(__name__)
 #: Medians of equal kernels differ by so much: what needs a name has to be faster than that.
 _MARGIN = 0.03
-#: What other work on the machine may have slowed down so much is measured so often again.
-_CLOSE, _AGAIN = 1.5, 2
+#: What other work on the machine may have slowed down so much is measured again.
+_CLOSE = 1.5
 #: One unit, or several merged ones, in one of its forms.
 Piece = tuple[tuple[int, ...], CompiledUnit]
 
@@ -29,8 +30,8 @@ Piece = tuple[tuple[int, ...], CompiledUnit]
 class TimePieces(Protocol):
     """Times pieces, several at once where the device can."""
 
-    def __call__(self, pieces: Iterable[Piece], *, again: bool = False) -> Iterator[Outcome]:
-        """What came of each, in their order; ``again`` if this run has measured it."""
+    def __call__(self, pieces: Iterable[Piece], *, times: int = 1) -> Iterator[Outcome]:
+        """What came of each, in their order, measured so many times."""
         ...
 
 
@@ -118,8 +119,8 @@ class ChosenForms:
             self._fastest[units] = self._generated[units] = usual
         several = {units: each for units, each in forms.items() if len(each) > 1}
         self._time(several)
-        for _ in range(_AGAIN):
-            self._time({units: self._close(units) for units in several}, again=True)
+        for times in range(2, MEASUREMENTS + 1):
+            self._time({units: self._close(units) for units in several}, times=times)
         for units in several:
             timed = self._timed[units].values()
             self._choose(units)
@@ -133,11 +134,11 @@ class ChosenForms:
             )
 
     def _time(
-        self, forms: Mapping[tuple[int, ...], Sequence[CompiledUnit]], *, again: bool = False
+        self, forms: Mapping[tuple[int, ...], Sequence[CompiledUnit]], *, times: int = 1
     ) -> None:
         """Time forms of units, and keep the times of their others."""
         pieces = [(units, form) for units in forms for form in forms[units]]
-        outcomes = self._time_pieces(pieces, again=again)
+        outcomes = self._time_pieces(pieces, times=times)
         for (units, form), outcome in zip(pieces, outcomes, strict=True):
             timed = self._timed.setdefault(units, {})
             timed[form.key] = form, self._seconds(outcome)

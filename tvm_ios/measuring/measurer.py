@@ -34,14 +34,14 @@ class Measurement:
         several threads do at once.
     is_profile
         Whether it times the tasks of a kernel, and no stage.
-    again
-        Whether it is taken although this run has taken it, unless it has been often enough.
+    times
+        So many are to be in the log, where this device is not exact.
     """
 
     labels: Mapping[str, str]
     prepare: Callable[[], Callable[[], Samples]]
     is_profile: bool = False
-    again: bool = False
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Measurer:
         keys = measurement.labels.keys()
         while any(keys & other.measurement.labels.keys() for other in self._running.values()):
             self._keep_ended()
-        if not any(self._log.wants(key, again=measurement.again) for key in keys):
+        if not any(self._log.wants(key, measurement.times) for key in keys):
             asked.outcome = self._logged(measurement)
             _tell("in the log", asked)
             return asked

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from tvm_ios.costs.log import MeasurementLog, ReadOnlyLog, quietest
+from tvm_ios.costs.log import MEASUREMENTS, MeasurementLog, ReadOnlyLog, quietest
 from tvm_ios.costs.stage_key import stage_key
 from tvm_ios.errors import UnfusedError
 from tvm_ios.files.array_files import Array
@@ -31,8 +31,6 @@ from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 #: The code of one unit, or of several merged ones.
 Forms = Callable[[tuple[int, ...]], CompiledUnit]
 
-#: What other work on the machine may have slowed down is measured so often again.
-_AGAIN = 2
 #: A part of what one more lane gains at best; who gains less may have been slowed down.
 _LITTLE = 0.25
 #: A stage without launches, such as a concatenation in place; logs hold positive numbers.
@@ -104,10 +102,9 @@ class StageTimer:
         """Time every distinct unit alone on 1 to all lanes."""
         keys = {self.unit_key(self.graph, unit): unit for unit in range(len(self.graph))}
         self._measure_units(keys, progress)
-        for _ in range(_AGAIN):
-            self._measure_units(
-                {k: u for k, u in keys.items() if _gains_little(self._latency[k])}, again=True
-            )
+        for times in range(2, MEASUREMENTS + 1):
+            doubtful = {k: u for k, u in keys.items() if _gains_little(self._latency[k])}
+            self._measure_units(doubtful, times=times)
 
     def recall_units(self) -> None:
         """Take the latencies of units from the log, where it has them on all numbers of lanes."""
@@ -187,7 +184,7 @@ class StageTimer:
         self._log.end_run()
 
     def _measure_units(
-        self, keys: Mapping[str, int], progress: Progress | None = None, *, again: bool = False
+        self, keys: Mapping[str, int], progress: Progress | None = None, *, times: int = 1
     ) -> None:
         counts, operators = self._lane_counts(), self.graph.operators
         measurements = (
@@ -197,7 +194,7 @@ class StageTimer:
             for unit in keys.values()
             for lanes in counts
         )
-        outcomes = self._measurer.outcomes(replace(each, again=again) for each in measurements)
+        outcomes = self._measurer.outcomes(replace(each, times=times) for each in measurements)
         for done, key in enumerate(keys):
             if progress is not None:
                 progress("timing units", done, len(keys))
@@ -219,7 +216,7 @@ class StageTimer:
     def _on_lanes(self, seconds: Sequence[float]) -> tuple[float, ...]:
         return tuple(seconds) if self.device.splits else tuple(seconds) * self.lanes
 
-    def _alone(self, pieces: Iterable[Piece], *, again: bool = False) -> Iterator[Outcome]:
+    def _alone(self, pieces: Iterable[Piece], *, times: int = 1) -> Iterator[Outcome]:
         """Median seconds of units, or of merged ones, each in one of its forms on all lanes."""
 
         def measurement(units: tuple[int, ...], form: CompiledUnit) -> Measurement:
@@ -230,7 +227,7 @@ class StageTimer:
                 return form if asked == units else self.forms(asked)
 
             asked = self._stage(stage, self.lanes, _label(self.graph, stage), forms)
-            return replace(asked, again=again)
+            return replace(asked, times=times)
 
         measurements = (measurement(*piece) for piece in pieces)
         if isinstance(self._log, ReadOnlyLog):
