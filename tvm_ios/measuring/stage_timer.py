@@ -189,12 +189,15 @@ class StageTimer:
         counts, operators = self._lane_counts(), self.graph.operators
         measurements = (
             self._stage(
-                Stage(Strategy.CONCURRENT, ((unit,),)), lanes, f"unit {operators[unit].name}"
+                Stage(Strategy.CONCURRENT, ((unit,),)),
+                lanes,
+                f"unit {operators[unit].name}",
+                times=times,
             )
             for unit in keys.values()
             for lanes in counts
         )
-        outcomes = self._measurer.outcomes(replace(each, times=times) for each in measurements)
+        outcomes = self._measurer.outcomes(measurements)
         for done, key in enumerate(keys):
             if progress is not None:
                 progress("timing units", done, len(keys))
@@ -226,8 +229,7 @@ class StageTimer:
             def forms(asked: tuple[int, ...]) -> CompiledUnit:
                 return form if asked == units else self.forms(asked)
 
-            asked = self._stage(stage, self.lanes, _label(self.graph, stage), forms)
-            return replace(asked, times=times)
+            return self._stage(stage, self.lanes, _label(self.graph, stage), forms, times=times)
 
         measurements = (measurement(*piece) for piece in pieces)
         if isinstance(self._log, ReadOnlyLog):
@@ -248,12 +250,14 @@ class StageTimer:
         return self._stage(stage, self.lanes, _label(self.graph, stage))
 
     def _stage(
-        self, stage: Stage, lanes: int, label: str, forms: Forms | None = None
+        self, stage: Stage, lanes: int, label: str, forms: Forms | None = None, *, times: int = 1
     ) -> Measurement:
         """Of a stage that is not co-scheduled."""
         chosen = forms or self.forms
         key = self._key(stage, lanes, chosen)
-        return Measurement({key: label}, lambda: self._timing(self._lowered(stage, lanes, chosen)))
+        return Measurement(
+            {key: label}, lambda: self._timing(self._lowered(stage, lanes, chosen)), times=times
+        )
 
     def _rprogram(self, program: RProgram) -> Measurement:
         first = self.graph.operators[program.units[0]].name
