@@ -183,7 +183,7 @@ def _told(found: Found) -> str:
         text += f", {len(schedule.instances.subgraphs)} sub-graphs split into instances"
     if statistics is not None:
         text += f", found in {statistics.seconds:.2f} s"
-        text += "" if statistics.complete else " (ended by its limit)"
+        text += "" if statistics.complete else " (ended before the proof)"
     return text
 
 

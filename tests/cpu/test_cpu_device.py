@@ -50,6 +50,13 @@ def test_random_buffers_hold_ordinary_numbers(dtype: str) -> None:
     assert (values == again).all()
 
 
+def test_large_buffers_repeat_their_numbers() -> None:
+    values = np.from_dlpack(random_buffers(program(BufferType((3, 15000))))[0]).reshape(-1)
+    period = 1 << 14
+    assert len(np.unique(values[:period])) > 0.99 * period
+    assert (values[period:] == values[:-period]).all()
+
+
 def test_buffers_differ_and_parts_are_their_wholes() -> None:
     one, other = BufferType((64,)), BufferType((64,), "int32")
     buffers = random_buffers(program(one, one, other, part=0))

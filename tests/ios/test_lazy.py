@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,6 +132,54 @@ def test_a_spent_budget_still_gives_a_measured_schedule(
     assert full * (1 - 1e-9) <= schedule.latency <= sequential * (1 + 1e-9)
     if statistics.complete:
         assert math.isclose(schedule.latency, full, rel_tol=1e-9)
+
+
+@given(dags(6), st.integers(0, 2**32), st.integers(0, 20), st.booleans())
+@examples(60)
+def test_a_search_without_patience_still_gives_a_measured_schedule(
+    predecessors: tuple[int, ...], seed: int, patience: int, alike: bool
+) -> None:
+    budget = Budget(patience=patience)
+    schedule, statistics, full, sequential, _ = run(predecessors, seed, alike=alike, budget=budget)
+    assert full * (1 - 1e-9) <= schedule.latency <= sequential * (1 + 1e-9)
+    if statistics.complete:
+        assert math.isclose(schedule.latency, full, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("patience", [0, 1, 10, None])
+def test_a_search_that_wins_nothing_ends_with_its_patience(patience: int | None) -> None:
+    """Six units side by side: stages of several promise a tenth, and take a tenth more."""
+    graph, strategies = graph_of([0] * 6), IOS_POLICIES["ios-parallel"].strategies
+    measured: list[int] = []
+
+    class Promise:
+        name = "promise"
+
+        def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
+            return 1.0 if len(stage.units) == 1 else 0.9 * len(stage.units)
+
+    def measure(stages: Iterable[Stage]) -> Iterator[float]:
+        for stage in stages:
+            measured.append(len(stage.units))
+            yield 1.0 if len(stage.units) == 1 else 1.1 * len(stage.units)
+
+    schedule, statistics = lazy_search(
+        graph,
+        [graph.all_operators],
+        Promise(),
+        measure,
+        lambda _, stage: str(stage.groups),
+        strategies,
+        UNPRUNED,
+        lambda *_: False,
+        budget=Budget(gap=0.01, patience=patience),
+    )
+    assert schedule.latency == 6.0
+    assert measured[:6] == [1] * 6
+    assert statistics.complete == (patience is None)
+    if patience is not None:
+        # A round, in which each unit is in one stage at most, is not broken off.
+        assert patience <= len(measured) - 6 <= patience + 3
 
 
 @given(dags(6), st.integers(0, 2**32), st.booleans())

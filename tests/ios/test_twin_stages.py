@@ -9,13 +9,14 @@ from tvm_ios.costs.stage_key import stage_key
 from tvm_ios.ios.dynamic_program import Groups
 from tvm_ios.ios.endings import enumerate_endings
 from tvm_ios.ios.twin_stages import TwinStages
-from tvm_ios.schedule.stage import Stage, Strategy
+from tvm_ios.schedule.stage import Strategy
+from tvm_ios.schedule.waves import stage_of
 
 
-@given(dags(6), st.data())
-@examples(40)
+@given(dags(6), st.sampled_from([Strategy.CONCURRENT, Strategy.CO_SCHEDULE]), st.data())
+@examples(60)
 def test_keys_and_twins_are_those_of_all_keys_made_one_by_one(
-    predecessors: tuple[int, ...], data: st.DataObject
+    predecessors: tuple[int, ...], chosen: Strategy, data: st.DataObject
 ) -> None:
     kinds = [data.draw(st.sampled_from(["conv2d", "pool"])) for _ in predecessors]
     graph = graph_of(predecessors, kinds)
@@ -23,11 +24,12 @@ def test_keys_and_twins_are_those_of_all_keys_made_one_by_one(
 
     def key_of(strategy: Strategy, groups: Groups) -> str:
         asked.append(groups)
-        return stage_key(graph, Stage(strategy, groups), lambda g, u: g.operators[u].kind, "")
+        stage = stage_of(strategy, groups, predecessors)
+        return stage_key(graph, stage, lambda g, u: g.operators[u].kind, "")
 
     groups = enumerate_endings(predecessors).groups
-    stages = [(number, Strategy.CONCURRENT, g) for number, g in enumerate(groups)]
-    expected = [key_of(Strategy.CONCURRENT, g) for g in groups]
+    stages = [(number, chosen, g) for number, g in enumerate(groups)]
+    expected = [key_of(chosen, g) for g in groups]
     asked.clear()
     twins = TwinStages(stages, len(predecessors), key_of)
     for number in data.draw(st.permutations(range(len(stages)))):

@@ -21,6 +21,7 @@ from tvm_ios.models.source import AnyModel
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from relay_passes.load import LoadedModel
     from relay_passes.search_options import SearchOptions
     from runtime_ext.peers.requests_side_by_side import Serving, Way
     from tvm_ios.api.optimized import Optimized
@@ -101,7 +102,7 @@ class OptimizedThroughput:
 
 
 def optimize_throughput(
-    model: AnyModel,
+    model: AnyModel | LoadedModel,
     output: Path,
     options: Callable[[int | None], SearchOptions],
     *,
@@ -137,12 +138,13 @@ def optimize_throughput(
     UserError
         As :func:`tvm_ios.api.optimize`.
     """
-    from relay_passes.load import load_model
+    from relay_passes.load import LoadedModel, load_model
     from runtime_ext.execution.executable import Executable, load
     from runtime_ext.peers.requests_side_by_side import Way, serve_side_by_side
 
     ExecutableOfItsOwn(output).require_writable()
-    loaded, report = load_model(model), progress or silent
+    loaded = model if isinstance(model, LoadedModel) else load_model(model)
+    report = progress or silent
 
     def program(options: SearchOptions, folder: Path, tried: Sequence[str] | None) -> Optimized:
         return optimize(

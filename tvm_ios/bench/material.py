@@ -23,6 +23,7 @@ from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
+    from relay_passes.load import LoadedModel
     from relay_passes.search_options import SearchOptions
 
 _REQUEST = "request.json"
@@ -82,11 +83,11 @@ def prepare_material(
         If the model cannot be read or scheduled, or is no ONNX model.
     """
 
-    def make() -> None:
+    def make(loaded: LoadedModel) -> None:
         # One of an earlier request would later be taken for this one's.
         (folder / TVM_BUILD).unlink(missing_ok=True)
         optimize(
-            source,
+            loaded,
             folder / "ours",
             options=options,
             policies=policies,
@@ -126,9 +127,9 @@ def prepare_served(
         As :func:`prepare_material`.
     """
 
-    def make() -> None:
+    def make(loaded: LoadedModel) -> None:
         optimize_throughput(
-            source, folder / "ours", options, policies=policies, verify=verify, progress=progress
+            loaded, folder / "ours", options, policies=policies, verify=verify, progress=progress
         )
 
     objective: dict[str, object] = {"objective": "throughput"}
@@ -141,7 +142,7 @@ def _made_once(
     options: SearchOptions,
     policies: Sequence[str] | None,
     verify: Verify,
-    make: Callable[[], None],
+    make: Callable[[LoadedModel], None],
     more: dict[str, object],
     last: str,
 ) -> Material:
@@ -152,7 +153,7 @@ def _made_once(
     source, folder, options, policies, verify
         As of :func:`prepare_material`.
     make
-        Makes the programs.
+        Makes the programs of the model as it was read.
     more
         What the programs depend on besides.
     last
@@ -173,7 +174,7 @@ def _made_once(
     if not _is_there(folder, request, last):
         # Written last again: a kill leaves nothing that would be taken for whole.
         (folder / _REQUEST).unlink(missing_ok=True)
-        make()
+        make(loaded)
         for name, content in files.items():
             write_atomically(folder / name, content)
         write_atomically(folder / _REQUEST, json.dumps(request, indent=1).encode())

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.ios.block import Block
-from tvm_ios.ios.dynamic_program import STRATEGIES, Solution, solve_space
+from tvm_ios.ios.dynamic_program import STRATEGIES, Groups, Solution, solve_space
 from tvm_ios.ios.ending_space import EndingSpace
 from tvm_ios.ios.strategies import Mergeable, candidate_stages
 from tvm_ios.ios.twin_stages import TwinStages
@@ -38,14 +38,12 @@ class BlockCosts:
         self._possible = np.isfinite(seconds)
         self._measured = np.zeros(seconds.shape, np.bool_)
         self._optimum: Solution | None = None
+        self._best: Solution | None = None
+        candidates = np.flatnonzero(self._possible).tolist()
         self._twins = TwinStages(
-            (
-                (int(candidate), stage.strategy, stage.groups)
-                for candidate in np.flatnonzero(self._possible)
-                for stage in (self._stage(int(candidate)),)
-            ),
+            ((candidate, *self._strategy_and_groups(candidate)) for candidate in candidates),
             len(block.units),
-            lambda strategy, groups: stage_key(block.stage(Stage(strategy, groups))),
+            lambda *stage: stage_key(block.stage(stage_of(*stage, space.predecessors))),
         )
 
     @staticmethod
@@ -104,7 +102,7 @@ class BlockCosts:
         candidates = self._twins.numbers(key)
         self._seconds.flat[candidates] = seconds
         self._measured.flat[candidates] = True
-        self._optimum = None
+        self._optimum = self._best = None
 
     def possible_gain(self) -> float:
         """Seconds that the optimum may save at most over one unit at a time."""
@@ -126,7 +124,9 @@ class BlockCosts:
         SearchError
             If a unit on its own has no finite latency.
         """
-        return self._solve(np.where(self._measured, self._seconds, np.inf))
+        if self._best is None:
+            self._best = self._solve(np.where(self._measured, self._seconds, np.inf))
+        return self._best
 
     def is_settled(self) -> bool:
         """Whether the best measured stages are the optimum."""
@@ -147,8 +147,12 @@ class BlockCosts:
 
     def _stage(self, candidate: int) -> Stage:
         """A candidate with the block's numbers."""
+        return stage_of(*self._strategy_and_groups(candidate), self.space.predecessors)
+
+    def _strategy_and_groups(self, candidate: int) -> tuple[Strategy, Groups]:
+        """The strategy of a candidate, and the groups of its ending."""
         row, ending = divmod(candidate, len(self.space.endings))
-        return stage_of(STRATEGIES[row], self.space.groups[ending], self.space.predecessors)
+        return STRATEGIES[row], self.space.groups[ending]
 
     def _candidate(self, stage: Stage) -> int:
         ending = self.space.index_of(mask_of(stage.units))

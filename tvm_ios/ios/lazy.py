@@ -52,12 +52,16 @@ class Budget:
     gap
         What part of the time of one unit after another may be left to gain: no more is measured to
         win so little.
+    patience
+        After how many stages in a row that win less than a tenth of the gap to measure no more, or
+        None.
     """
 
     max_measurements: int | None = None
     time_limit: float | None = None
     everything: bool = False
     gap: float = 0.0
+    patience: int | None = None
 
     def is_spent(self, measured: int, seconds: float) -> bool:
         """Whether so many measurements, or seconds from the start of the search, are enough."""
@@ -143,10 +147,15 @@ def lazy_search(
         measuring.settle([(each, c) for each in searched for c in each.unmeasured()])
 
     rounds = 0
+    counts = Counter(keys)
+    gains = _Gains(budget, sum(costs[key].alone() * count for key, count in counts.items()))
     # A block with much to gain and many twins first: the budget may end the search.
     pending = sorted(costs, key=lambda key: -costs[key].possible_gain() * keys.count(key))
     pending = [key for key in pending if not costs[key].is_settled()]
     while pending and (worth := _worth_measuring(costs, keys, budget.gap)):
+        best = sum(costs[key].best_measured().cost * count for key, count in counts.items())
+        if gains.have_ended(len(measuring.seconds), best):
+            break
         rounds += 1
         asked = [key for key in pending if key in worth]
         optima = [(costs[key], c) for key in asked for c in costs[key].unmeasured_of_optimum()]
@@ -192,6 +201,29 @@ def _worth_measuring(
             break
         del left[key]
     return frozenset(left)
+
+
+class _Gains:
+    """Whether measuring still wins something.
+
+    Parameters
+    ----------
+    budget
+        Says how much, and within how many measurements.
+    alone
+        Seconds of one unit after another.
+    """
+
+    def __init__(self, budget: Budget, alone: float) -> None:
+        self._patience = budget.patience
+        self._least = budget.gap * alone / 10
+        self._best, self._measured = math.inf, 0
+
+    def have_ended(self, measured: int, best: float) -> bool:
+        """Told how many stages were measured, and the seconds of the best ones of them."""
+        if best < self._best - self._least:
+            self._best, self._measured = best, measured
+        return self._patience is not None and measured - self._measured >= self._patience
 
 
 class _Measuring:

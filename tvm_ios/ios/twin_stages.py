@@ -15,9 +15,9 @@ KeyOf = Callable[[Strategy, Groups], str]
 class TwinStages:
     """Stages by their keys; a key is made only for stages that may share one asked for.
 
-    Stages with one key are made of units that have one key each alone, group by group. So the
-    stages fall into classes by the keys of their units alone, and the keys of a class are made
-    when the first of its stages is asked for.
+    Stages with one key are made of units that have one key each alone, group by group: those of
+    the ending, for co-scheduled ones too. So the stages fall into classes by the keys of their
+    units alone, and the keys of a class are made when the first of its stages is asked for.
 
     Parameters
     ----------
@@ -53,7 +53,9 @@ class TwinStages:
 
     def _class(self, strategy: Strategy, groups: Groups) -> tuple[object, ...]:
         kinds = self._kinds
-        return strategy, *sorted([tuple([kinds[unit] for unit in group]) for group in groups])
+        # In the keys of co-scheduled units they stand wave by wave, whatever their numbers.
+        order = sorted if strategy is Strategy.CO_SCHEDULE else iter
+        return strategy, *sorted([tuple(order([kinds[u] for u in group])) for group in groups])
 
     @cached_property
     def _classes(self) -> dict[tuple[object, ...], list[int]]:

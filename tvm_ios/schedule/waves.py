@@ -28,10 +28,12 @@ def waves(predecessors: Sequence[int], units: Iterable[int]) -> tuple[tuple[int,
     depth: dict[int, int] = {}
     by_depth: list[list[int]] = []
     for unit in ordered:
-        depth[unit] = 1 + max((depth[p] for p in bits(predecessors[unit] & inside)), default=-1)
-        if depth[unit] == len(by_depth):
+        before = predecessors[unit] & inside
+        deepest = 1 + max([depth[p] for p in bits(before)]) if before else 0
+        if deepest == len(by_depth):
             by_depth.append([])
-        by_depth[depth[unit]].append(unit)
+        by_depth[deepest].append(unit)
+        depth[unit] = deepest
     return tuple(map(tuple, by_depth))
 
 

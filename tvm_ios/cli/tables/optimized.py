@@ -28,10 +28,10 @@ def print_optimized(done: Optimized, as_json: bool, fleet: dict[str, Any]) -> No
         f"[bold]{escape(done.model)}[/bold]: {done.operators} operators in {done.units} units, "
         f"{done.blocks} blocks ({done.blocks_searched} different)"
     )
-    spent = "" if done.complete else " (the budget was spent before the proof)"
+    ended = "" if done.complete else " (ended before the proof)"
     out.print(
         f"search {done.seconds['search']:.1f} s: {done.stages_measured} stages measured now, "
-        f"{done.candidates} would be in a full search{spent}; "
+        f"{done.candidates} would be in a full search{ended}; "
         f"build {done.seconds['build']:.1f} s, "
         f"TVM's own {done.seconds['tvm']:.1f} s"
     )
