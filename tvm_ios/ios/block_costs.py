@@ -43,7 +43,9 @@ class BlockCosts:
         self._twins = TwinStages(
             ((candidate, *self._strategy_and_groups(candidate)) for candidate in candidates),
             len(block.units),
-            lambda *stage: stage_key(block.stage(stage_of(*stage, space.predecessors))),
+            lambda strategy, groups: stage_key(
+                block.stage(stage_of(strategy, groups, space.predecessors))
+            ),
         )
 
     @staticmethod
