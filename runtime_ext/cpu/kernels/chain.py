@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -59,12 +60,22 @@ class _WindowThenProduct:
         target = Access(self.handed, 0, (height * row, row, self.channels, 1))
         (statement,) = self.first.statements
         first = replace(self.first, statements=(replace(statement, target=target),))
-        chunk = channels_a_tile(first, finer=False)
-        for begin in range(0, self.channels, chunk):
+        lanes = self.unit.lanes
+        vectors, rest = divmod(self.channels, lanes)
+        chunk = max(1, channels_a_tile(first, finer=False) // lanes)
+
+        def of_rows(write: Callable[[PoolingWriter], None]) -> None:
             with code.loop("y", 0, rows) as y:
                 image, at = divide(code, "image", line + y, height, first.batch)
-                writer = PoolingWriter(first, self.unit, code, image, at, 0, -line * row)
-                writer.channels(begin, min(chunk, self.channels - begin))
+                write(PoolingWriter(first, self.unit, code, image, at, 0, -line * row))
+
+        # One code for the vectors of all chunks: these kernels are large, and compile for long.
+        with code.loop("chunk", 0, -(-vectors // chunk)) as number:
+            begin = code.bind("begin", number * chunk)
+            end = begin + chunk if vectors % chunk == 0 else tirx.min(begin + chunk, vectors)
+            of_rows(lambda writer: writer.vectors(begin, end))
+        if rest:
+            of_rows(lambda writer: writer.channels(self.channels - rest, rest))
 
     def _multiply(self, tile: Index, rows: int) -> None:
         """The product of the rows, which are one to the contraction: that of the tile's number."""

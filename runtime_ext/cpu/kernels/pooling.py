@@ -80,6 +80,13 @@ class PoolingWriter:
 
         code.vectors(count, self._lanes, write)
 
+    def vectors(self, begin: Index, end: Index) -> None:
+        """Whole vectors of channels, from one to before another, of which there are the numbers."""
+        code = self.code
+        self.rows = kernel_rows(code, self.spec.window, self.row)
+        with code.loop("c", begin, end) as c:
+            self._row(code.bind("channel", c * self._lanes), self._lanes)
+
     def _row(self, channel: Index, lanes: int) -> None:
         for run in row_runs(self.spec.window, self.pixels):
             if run.tiles == 1:
