@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
     from relay_passes.search_options import SearchOptions
 
-#: After so many stages in a row that win next to nothing a search measures no more: of NASNet-A,
-#: RandWire and Inception v3 none won as much as a thousandth later.
+#: After so many stages in a row that win next to nothing a search measures no more: on four networks
+#: none of ours won more than 0.4 % later, though it measured up to twice as many.
 _PATIENCE = 64
 
 
