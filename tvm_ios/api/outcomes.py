@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
     from relay_passes.search_options import SearchOptions
 
-#: After so many stages in a row that win next to nothing a search measures no more: on four networks
-#: none of ours won more than 0.4 % later, though it measured up to twice as many.
+#: After so many stages in a row that win next to nothing a search measures no more. Of four
+#: networks none won more than 0.4 % later, though twice as many were measured.
 _PATIENCE = 64
 
 
