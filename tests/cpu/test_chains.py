@@ -96,7 +96,9 @@ def outputs(
 
 CASES = {
     "depthwise, product": chain((1, 20, 13, 11), 24),
+    "few channels": chain((1, 5, 13, 11), 24),
     "by rows": chain((1, 64, 40, 40), 24),
+    "several chunks": chain((1, 117, 40, 40), 24),
     "strides": chain((2, 18, 14, 15), 40, strides=2),
     "5x5": chain((1, 16, 9, 9), 33, kernel=5, padding=2),
     "no padding": chain((1, 16, 9, 10), 8, padding=0),
