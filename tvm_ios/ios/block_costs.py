@@ -43,9 +43,7 @@ class BlockCosts:
         self._twins = TwinStages(
             ((candidate, *self._strategy_and_groups(candidate)) for candidate in candidates),
             len(block.units),
-            lambda strategy, groups: stage_key(
-                block.stage(stage_of(strategy, groups, space.predecessors))
-            ),
+            lambda strategy, groups: stage_key(self._stage(strategy, groups)),
         )
 
     @staticmethod
@@ -73,7 +71,7 @@ class BlockCosts:
 
     def stage(self, candidate: int) -> Stage:
         """A candidate as a stage with the graph's unit numbers."""
-        return self._block.stage(self._stage(candidate))
+        return self._stage(*self._strategy_and_groups(candidate))
 
     def single_units(self) -> list[int]:
         """The candidates of the sequential schedule, in its order."""
@@ -147,9 +145,9 @@ class BlockCosts:
         # Of equal strategies the first, which is the simplest.
         return solve_space(self.space, seconds.min(axis=0), seconds.argmin(axis=0))
 
-    def _stage(self, candidate: int) -> Stage:
-        """A candidate with the block's numbers."""
-        return stage_of(*self._strategy_and_groups(candidate), self.space.predecessors)
+    def _stage(self, strategy: Strategy, groups: Groups) -> Stage:
+        """The stage that an ending becomes, with the graph's unit numbers."""
+        return self._block.stage(stage_of(strategy, groups, self.space.predecessors))
 
     def _strategy_and_groups(self, candidate: int) -> tuple[Strategy, Groups]:
         """The strategy of a candidate, and the groups of its ending."""

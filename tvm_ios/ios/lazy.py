@@ -148,11 +148,12 @@ def lazy_search(
 
     rounds = 0
     counts = Counter(keys)
-    gains = _Gains(budget, sum(costs[key].alone() * count for key, count in counts.items()))
+    alone = sum(costs[key].alone() * count for key, count in counts.items())
+    gains, gap = _Gains(budget, alone), budget.gap * alone
     # A block with much to gain and many twins first: the budget may end the search.
-    pending = sorted(costs, key=lambda key: -costs[key].possible_gain() * keys.count(key))
+    pending = sorted(costs, key=lambda key: -costs[key].possible_gain() * counts[key])
     pending = [key for key in pending if not costs[key].is_settled()]
-    while pending and (worth := _worth_measuring(costs, keys, budget.gap)):
+    while pending and (worth := _worth_measuring(costs, counts, gap)):
         best = sum(costs[key].best_measured().cost * count for key, count in counts.items())
         if gains.have_ended(len(measuring.seconds), best):
             break
@@ -178,7 +179,7 @@ def lazy_search(
         candidates=sum(block_costs.candidates for block_costs in costs.values()),
         stages_measured=len(measuring.seconds),
         rounds=rounds,
-        complete=all_searched and not _worth_measuring(costs, keys, budget.gap),
+        complete=all_searched and not _worth_measuring(costs, counts, gap),
         lower_bound=sum(costs[key].lower_bound() for key in keys) if all_searched else None,
         blocks=len(parts),
         blocks_searched=len(costs),
@@ -186,18 +187,19 @@ def lazy_search(
 
 
 def _worth_measuring(
-    costs: Mapping[str, BlockCosts], keys: Sequence[str], gap: float
+    costs: Mapping[str, BlockCosts], counts: Mapping[str, int], gap: float
 ) -> frozenset[str]:
-    """The blocks that are not settled, without some that gain no more than a gap together."""
-    counts = Counter(keys)
-    alone = sum(costs[key].alone() * count for key, count in counts.items())
+    """The blocks that are not settled, without some that gain no more than a gap together.
+
+    Blocks are given with how many are equal, the gap in seconds.
+    """
     left = {
         key: costs[key].left_to_gain() * counts[key] for key in costs if not costs[key].is_settled()
     }
     small = 0.0
     for key in sorted(left, key=left.__getitem__) if gap else ():
         small += left[key]
-        if small > gap * alone:
+        if small > gap:
             break
         del left[key]
     return frozenset(left)
