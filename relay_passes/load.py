@@ -47,14 +47,18 @@ class LoadedModel:
     whole: onnx.ModelProto | None = None
 
 
-def load_model(model: AnyModel) -> LoadedModel:
+def load_model(model: AnyModel | LoadedModel) -> LoadedModel:
     """Read a zoo network or a file: ``.onnx``, ``.pt2``, a module saved as ``.json``.
+
+    What was read stays as it is.
 
     Raises
     ------
     UserError
         If there is no such model or it cannot be scheduled; one sentence says why.
     """
+    if isinstance(model, LoadedModel):
+        return model
     source = ModelSource.of(model)
     form, dialect = source.form, named_dialect(source.dialect)
     if source.is_onnx:

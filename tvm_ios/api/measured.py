@@ -109,7 +109,7 @@ def optimize(
         If no program fits into the memory budget.
     """
     from relay_passes.checks import left_out_of, require_numpy_types, without_elements
-    from relay_passes.load import LoadedModel, load_model
+    from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
     from relay_passes.search_options import SearchOptions
@@ -121,7 +121,7 @@ def optimize(
     if memory_budget is None:
         options = leaving_out_little(options)
     report = progress or silent
-    loaded = model if isinstance(model, LoadedModel) else load_model(model)
+    loaded = load_model(model)
     if ONNXRUNTIME in fallback:
         require_onnxruntime(loaded)
     prepared = prepare(loaded.module, loaded.name)

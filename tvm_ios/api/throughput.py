@@ -138,13 +138,12 @@ def optimize_throughput(
     UserError
         As :func:`tvm_ios.api.optimize`.
     """
-    from relay_passes.load import LoadedModel, load_model
+    from relay_passes.load import load_model
     from runtime_ext.execution.executable import Executable, load
     from runtime_ext.peers.requests_side_by_side import Way, serve_side_by_side
 
     ExecutableOfItsOwn(output).require_writable()
-    loaded = model if isinstance(model, LoadedModel) else load_model(model)
-    report = progress or silent
+    loaded, report = load_model(model), progress or silent
 
     def program(options: SearchOptions, folder: Path, tried: Sequence[str] | None) -> Optimized:
         return optimize(

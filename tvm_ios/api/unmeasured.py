@@ -58,7 +58,7 @@ def compile_unmeasured(
         If no program fits into the memory budget.
     """
     from relay_passes.checks import left_out_of, require_numpy_types, without_elements
-    from relay_passes.load import LoadedModel, load_model
+    from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
     from runtime_ext.target_architecture import cuda_arch
@@ -66,7 +66,7 @@ def compile_unmeasured(
     destination = destination_of(output)
     destination.require_writable()
     report = progress or silent
-    loaded = model if isinstance(model, LoadedModel) else load_model(model)
+    loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_numpy_types(prepared)
     module = measured_module(prepared, options, progress)
