@@ -12,7 +12,7 @@ from runtime_ext.kernels.chain import Chained
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from runtime_ext.kernels.packed_contraction import PackedKernel
-from runtime_ext.kernels.spec import Encoding, Spec
+from runtime_ext.kernels.spec import Encoding, Spec, extents
 from runtime_ext.kernels.winograd_convolution import WinogradKernel
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.values import Layout, SliceLayout
@@ -77,6 +77,12 @@ class UnitPlan:
 
     ``tuned`` names what of it a tuning log has; ``name`` is the rKernel that a schedule has to name
     for it, see :class:`tvm_ios.program.compiled_unit.CompiledUnit`.
+
+    Raises
+    ------
+    ValueError
+        If a kernel of ours takes a buffer of another shape than the unit has: its code does not
+        check.
     """
 
     inputs: tuple[BufferType, ...]
@@ -87,3 +93,13 @@ class UnitPlan:
     kernels: tuple[PlannedKernel, ...]
     tuned: frozenset[str] = frozenset()
     name: str = ""
+
+    def __post_init__(self) -> None:
+        given = (*self.inputs, *self.constant_types, *self.outputs, *self.scratch)
+        for kernel in self.kernels:
+            if isinstance(kernel.spec, (Generic, Scheduled, LibraryConvolution)):
+                continue
+            shapes = [extents(shape) for shape in kernel.spec.buffers]
+            if shapes != (of_unit := [given[b].shape for b in kernel.buffers]):
+                name = type(kernel.spec).__name__
+                raise ValueError(f"{name} takes buffers of {shapes}, and is given {of_unit}")

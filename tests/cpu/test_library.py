@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -31,6 +32,7 @@ from tests.kernels.kernel_harness import (
 )
 from tests.refusals import refused
 from tvm_ios.errors import UserError
+from tvm_ios.program.program import BufferType
 
 op = relax.op
 NHWC2 = ("NHWC", "NHWC")
@@ -191,13 +193,11 @@ np.save({str(tmp_path / "out.npy")!r}, tensors[-1].numpy())
         kernels.export(tmp_path / "other.so", ["kmissing_0"])
 
 
-def test_a_kernel_error_names_the_argument(tmp_path: Path) -> None:
-    kernels = KernelCompiler(host_target(), 2, tmp_path)
-    unit = kernels.compile({"a": UnitSource(convolution(), NHWC2)})["a"]
-    (call,) = unit.code.calls
-    wrong = [tvm.runtime.tensor(np.zeros(3, "float32")) for _ in call.arguments]
-    with pytest.raises((TypeError, ValueError), match="b0"):
-        kernels.function(call.symbol)(*wrong, 0, call.tiles)
+def test_a_plan_refuses_buffers_that_are_not_its_kernels() -> None:
+    space = VectorSpace(VectorUnit.of(tvm.target.Target(host_target())))
+    plan = plan_unit(UnitSource(convolution(), NHWC2), space)
+    with pytest.raises(ValueError, match=r"^Contraction takes buffers of .*\(1, 2, 3\)"):
+        replace(plan, inputs=(BufferType((1, 2, 3)),))
 
 
 @pytest.mark.parametrize(("target", "register"), [(AVX2, "ymm"), (AVX512, "zmm")])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tvm
+from tvm import tirx
 
 from runtime_ext.cpu.kernels.attention import attention
 from runtime_ext.cpu.kernels.bfloat16_contraction import bfloat16_contraction
@@ -70,6 +71,25 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
 }
 
 
+@tvm.transform.module_pass(opt_level=0)
+def _lower(module: Any, _: Any) -> Any:
+    """The few of TVM's passes that loops over flat buffers need.
+
+    With all of them compiling takes twice as long: to flatten indices of one dimension, to look
+    for common expressions, which LLVM does as well, and for the checks of each buffer's shape and
+    type at every call. These are compared once instead, in each
+    :class:`~runtime_ext.units.unit.UnitPlan`.
+    """
+    of = tirx.transform
+    passes = [of.StmtSimplify(), of.MakePackedAPI(), of.SkipAssert()]
+    return tvm.transform.Sequential(passes)(module)
+
+
+_, _finalize_host, _finalize_device = tirx.get_tir_pipeline("tirx")
+_OF_TILES = "tvm_ios.tiles"
+tirx.register_tir_pipeline(_OF_TILES, lambda: (_lower, _finalize_host, _finalize_device))
+
+
 def build_kernel(spec: _Kernel, key: str, target: Any, unit: VectorUnit) -> tuple[Artefact, Any]:
     """Compile a kernel.
 
@@ -86,9 +106,8 @@ def build_kernel(spec: _Kernel, key: str, target: Any, unit: VectorUnit) -> tupl
             for name, phase in zip(names, phases.phases, strict=True)
         }
     )
-    # TVM's other pipeline is for schedules of blocks; it would take four times as long on ours.
-    pipeline = "s_tir" if isinstance(spec, (Generic, Scheduled)) else "tirx"
-    compiled = tvm.tirx.build(module, target=target, pipeline=pipeline)
+    pipeline = "s_tir" if isinstance(spec, (Generic, Scheduled)) else _OF_TILES
+    compiled = tirx.build(module, target=target, pipeline=pipeline)
     artefact = Artefact(
         key=key,
         phases=tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 from tvm import tirx
@@ -49,7 +50,7 @@ class TileCode(Code):
     Attributes
     ----------
     buffers
-        The kernel's parameters, before the first and the last tile.
+        The elements of the kernel's parameters, one after another.
     """
 
     def __init__(
@@ -60,8 +61,9 @@ class TileCode(Code):
     ) -> None:
         super().__init__(rounds=unit.rounds, fuses=unit.fuses, estimates=unit.estimates)
         types = dtypes or ["float32"] * len(shapes)
+        self._parameters: list[Any] = []
         self.buffers = [
-            _buffer(shape, dtype, f"b{i}")
+            self._parameter(shape, dtype, f"b{i}")
             for i, (shape, dtype) in enumerate(zip(shapes, types, strict=True))
         ]
         self._begin, self._end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
@@ -115,12 +117,15 @@ class TileCode(Code):
 
     def kernel(self) -> tuple[Any, int]:
         """The statements as a PrimFunc, and its number of tiles."""
-        parameters = [b.buffer if isinstance(b, EncodedBuffer) else b for b in self.buffers]
-        return self.function(parameters, self._begin, self._end), self._count
+        return self.function(self._parameters, self._begin, self._end), self._count
 
-
-def _buffer(shape: PhysicalShape, dtype: str, name: str) -> Any:
-    if isinstance(shape, Encoded):
-        of = shape.encoding
-        return EncodedBuffer(tirx.decl_buffer(shape.shape, of.dtype, name), of)
-    return tirx.decl_buffer(shape, dtype, name)
+    def _parameter(self, shape: PhysicalShape, dtype: str, name: str) -> Any:
+        """Add a parameter; its elements as a buffer of one dimension, as code generators need."""
+        if isinstance(shape, Encoded):
+            elements = self._parameter(shape.shape, shape.encoding.dtype, name)
+            return EncodedBuffer(elements, shape.encoding)
+        parameter = tirx.decl_buffer(shape, dtype, name)
+        self._parameters.append(parameter)
+        elements = tirx.decl_buffer((prod(shape),), dtype, name, data=parameter.data)
+        self.append(tirx.DeclBuffer(elements, data=parameter.data))
+        return elements
