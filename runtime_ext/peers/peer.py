@@ -124,6 +124,9 @@ class Peer:
         ``module:function``; the function makes a :class:`PeerModel` ready for many requests on a
         CPU, as its settings for that say: given the model, how many requests are in flight, and
         what is closed in the end, :data:`Submit` by name of each way. Empty where there are none.
+    starts_in_thread
+        Whether it may start in another thread than it runs in, while others start: not where it
+        keeps settings by thread, as PyTorch does with how many threads it uses.
     """
 
     name: str
@@ -137,6 +140,7 @@ class Peer:
     reads_tvm_build: bool = True
     in_bfloat16: bool = False
     server: str = ""
+    starts_in_thread: bool = False
 
     @property
     def module(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 GROUP = "tvm_ios.peers"
 
 _LIBRARY = partial(Peer, reads_tvm_build=False)
-_ONNXRUNTIME = partial(_LIBRARY, library="onnxruntime", install="tvm-ios[bench]")
+_ONNXRUNTIME = partial(
+    _LIBRARY, library="onnxruntime", install="tvm-ios[bench]", starts_in_thread=True
+)
 _TORCH = partial(_LIBRARY, library="torch", install="tvm-ios[torch]", in_bfloat16=True)
 _GPU = ("cuda",)
 
@@ -44,6 +47,7 @@ OURS: Mapping[str, Peer] = {
             devices=("cpu",),
             in_bfloat16=True,
             server="runtime_ext.peers.openvino_peer:serve",
+            starts_in_thread=True,
         ),
         _TORCH("torch", "runtime_ext.peers.torch_peer:start"),
         _TORCH("torch-nhwc", "runtime_ext.peers.torch_peer:start_nhwc"),
@@ -191,7 +195,7 @@ def serve_peers(
 def start_peers(
     names: Iterable[str], network: PeerModel, progress: Progress
 ) -> tuple[dict[str, BoundModel], dict[str, list[Array]], dict[str, str]]:
-    """Start peers and run each once.
+    """Start peers and run each once; those that can in threads of their own, side by side.
 
     Returns
     -------
@@ -202,17 +206,26 @@ def start_peers(
     started: dict[str, BoundModel] = {}
     outputs: dict[str, list[Array]] = {}
     failed: dict[str, str] = {}
+
+    def ready(name: str) -> tuple[BoundModel, list[Array]]:
+        peer = peer_named(name).start(network)
+        return peer, peer.outputs(peer.run())
+
     distinct = tuple(dict.fromkeys(names))
-    for done, name in enumerate(distinct):
-        progress("starting peers", done, len(distinct))
-        try:
-            peer = peer_named(name).start(network)
-            outputs[name] = peer.outputs(peer.run())
-            started[name] = peer
-        except ImportError as error:
-            failed[name] = f"not installed: {error}"
-        # Compilers and exporters of others raise anything; the rest is compared all the same.
-        except Exception as error:
-            failed[name] = " ".join(str(error).split())[:300] or repr(error)
+    # On a GPU one would launch kernels while another one captures its graph.
+    can = (name for name in distinct if name in OURS and OURS[name].starts_in_thread)
+    in_threads = () if network.gpu else tuple(can)
+    with ThreadPoolExecutor(max(1, len(in_threads))) as pool:
+        futures = {name: pool.submit(ready, name) for name in in_threads}
+        for done, name in enumerate(distinct):
+            progress("starting peers", done, len(distinct))
+            try:
+                future = futures.get(name)
+                started[name], outputs[name] = future.result() if future else ready(name)
+            except ImportError as error:
+                failed[name] = f"not installed: {error}"
+            # Compilers and exporters of others raise anything; the rest is compared all the same.
+            except Exception as error:
+                failed[name] = " ".join(str(error).split())[:300] or repr(error)
     progress("starting peers", len(distinct), len(distinct))
     return started, outputs, failed

@@ -85,9 +85,9 @@ def _lower(module: Any, _: Any) -> Any:
     return tvm.transform.Sequential(passes)(module)
 
 
-_, _finalize_host, _finalize_device = tirx.get_tir_pipeline("tirx")
+_OF_TVM: Any = tirx.get_tir_pipeline("tirx")
 _OF_TILES = "tvm_ios.tiles"
-tirx.register_tir_pipeline(_OF_TILES, lambda: (_lower, _finalize_host, _finalize_device))
+tirx.register_tir_pipeline(_OF_TILES, lambda: (_lower, *_OF_TVM[1:]))
 
 
 def build_kernel(spec: _Kernel, key: str, target: Any, unit: VectorUnit) -> tuple[Artefact, Any]:
