@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.model_program import ModelUnits, lower_units
+from runtime_ext.execution.packed_constants import PackedConstants
 from runtime_ext.execution.ports import ports
 from runtime_ext.scheduled_units import ScheduledUnits, require_lanes
 from runtime_ext.units.in_place import arrange
@@ -22,7 +25,11 @@ if TYPE_CHECKING:
 
 
 def build_units(
-    units: ScheduledUnits, compiler: UnitCompiler, lanes: int, progress: Steps | None = None
+    units: ScheduledUnits,
+    compiler: UnitCompiler,
+    lanes: int,
+    progress: Steps | None = None,
+    packed: PackedConstants | None = None,
 ) -> BuiltModel:
     """Compile the units of a schedule, and lower it.
 
@@ -36,6 +43,8 @@ def build_units(
         Threads, or streams.
     progress
         Called with kernels compiled and all of them.
+    packed
+        What was packed for other programs of these constants.
 
     Raises
     ------
@@ -56,11 +65,14 @@ def build_units(
         return memory.source(units.functions[first], op.inputs, op.outputs, units.constants[first])
 
     def weights(members: tuple[int, ...]) -> list[Array]:
-        return [constant.value.numpy() for constant in units.constants[members[0]]]
+        # Not copied, so that what was packed before is known by where it lies.
+        return [np.from_dlpack(constant.value) for constant in units.constants[members[0]]]
 
     constant_outputs = {t: value.value.numpy() for t, value in units.constant_outputs.items()}
     lowered = lower_units(
-        ModelUnits(graph, memory.parts, source, weights, constant_outputs),
+        ModelUnits(
+            graph, memory.parts, source, weights, constant_outputs, packed or PackedConstants()
+        ),
         units,
         compiler,
         lanes=lanes,

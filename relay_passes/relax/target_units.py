@@ -7,6 +7,7 @@ from relay_passes.prepared import Prepared
 from relay_passes.relax.scheduled import scheduled_units
 from relay_passes.search_options import SearchOptions
 from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.execution.packed_constants import PackedConstants
 from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.targets import target_backend
 from runtime_ext.tuning_log.use import LogUse
@@ -39,6 +40,7 @@ class RelaxUnits:
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
         self._memory = arrange(prepared.units, functions, self.backend.compiler.encodings)
         self.parts = self._memory.parts
+        self._packed = PackedConstants()
 
     def source(self, units: tuple[int, ...]) -> UnitSource:
         """The function and layouts of a unit, of a chain or of merged units."""
@@ -51,7 +53,8 @@ class RelaxUnits:
         names = schedule.kernels.values()
         require_precision(schedule.policy, names, self.options.precision)
         units = scheduled_units(applied(self.prepared, schedule))
-        return build_units(units, self.backend.compiler, self.options.lanes, progress)
+        options, compiler = self.options, self.backend.compiler
+        return build_units(units, compiler, options.lanes, progress, self._packed)
 
     def log_use(self) -> LogUse | None:
         """How much the tuning log had of the kernels compiled so far."""

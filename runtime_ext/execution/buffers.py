@@ -97,6 +97,11 @@ def share_constant(array: Array, key: str | None = None) -> Array:
         return constant
 
 
+def shared_constant(key: str) -> Array | None:
+    """The array of a :func:`content_key` that somebody shares; None if nobody does."""
+    return _shared.get(key)
+
+
 def adopt_constant(array: Array, key: str) -> Array:
     """As :func:`share_constant`, but an aligned array that nobody shares yet is not copied."""
     if not array.flags.writeable:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runtime_ext.execution.buffers import content_key
+from runtime_ext.execution.packed_constants import PackedConstants
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import Session
 from tvm_ios.errors import UserError
@@ -88,6 +88,8 @@ class ModelUnits:
         Gives the values of their function's parameters after the data.
     constant_outputs
         For each output of the graph that is a constant its value.
+    packed
+        The weights as kernels want them.
     """
 
     graph: OpGraph
@@ -95,6 +97,7 @@ class ModelUnits:
     source: Callable[[Units], Any]
     weights: Callable[[Units], Sequence[Array]]
     constant_outputs: Mapping[int, Array]
+    packed: PackedConstants = field(default_factory=PackedConstants)
 
 
 class Stages(Protocol):
@@ -203,9 +206,8 @@ def lower_units(
         weights = units.weights(members) if unit.constants else ()
         data = len(unit.code.parameters) - unit.code.outputs - len(unit.constants)
         for place, use in enumerate(unit.constants, data):
-            packed = use.transform.apply(weights[use.parameter - data])
-            key = content_key(packed)
-            constants[key] = packed
+            key, array = units.packed.packed(weights[use.parameter - data], use.transform)
+            constants[key] = array
             names[members, place] = key
 
     def own_constant(members: Units, parameter: int) -> str:
