@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -167,6 +167,7 @@ def rebuild(
     module: tvm.IRModule,
     name: str,
     emit: Callable[[relax.BlockBuilder, relax.VarBinding, dict[Any, Any]], Any],
+    operators: Container[str] | None = None,
 ) -> tvm.IRModule:
     """A copy of the module with one function rebuilt binding by binding.
 
@@ -179,8 +180,14 @@ def rebuild(
     emit
         Called with the builder, each old binding and the map from old variables to new
         expressions; returns the new variable or constant. What it emits has the old name.
+    operators
+        Names of those that it changes: without any of them the module is returned as it is.
     """
     old = module[name]
+    if operators is not None and not any(
+        operator_name(binding.value) in operators for binding in bindings_of(old)
+    ):
+        return module
     builder = FunctionBuilder(module)
     parameters = [relax.Var(p.name, p.ty) for p in old.params]
     new: dict[Any, Any] = dict(zip(old.params, parameters, strict=True))

@@ -100,4 +100,4 @@ class RemoveDropout:
             field = first_field(value, inputs)
             return builder.emit(substitute(value, new)) if field is None else field
 
-        return rebuild(mod, "main", emit)
+        return rebuild(mod, "main", emit, ["relax.nn.dropout"])

@@ -49,7 +49,7 @@ class FoldBatchNorm:
             field = first_field(value, folded)
             return builder.emit(substitute(value, new)) if field is None else field
 
-        return rebuild(mod, "main", emit)
+        return rebuild(mod, "main", emit, ["relax.nn.batch_norm"])
 
 
 def _affine(call: relax.Call, new: dict[Any, Any]) -> tuple[Array, Array] | None:

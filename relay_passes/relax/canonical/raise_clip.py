@@ -59,7 +59,7 @@ class RaiseClip:
                 data = builder.emit(relax.op.maximum(*lower[data]))
             return builder.emit(relax.op.minimum(data, number))
 
-        return rebuild(mod, "main", emit)
+        return rebuild(mod, "main", emit, ["relax.call_tir"])
 
 
 def _bound(function: Any, arguments: list[Any], result: relax.Var) -> tuple[Any, float] | None:

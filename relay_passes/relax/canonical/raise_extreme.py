@@ -44,7 +44,7 @@ class RaiseExtreme:
             terms = [new.get(term, term) for term in terms]
             return reduce(lambda a, b: builder.emit(binary(a, b)), terms)
 
-        return rebuild(mod, "main", emit)
+        return rebuild(mod, "main", emit, _BINARY)
 
 
 def _stacked(call: Any, values: dict[Any, Any]) -> list[Any] | None:

@@ -46,7 +46,7 @@ class RaiseGather:
             mode = "wrap" if mode == "fast" else mode
             return builder.emit(relax.op.take(data, indices, int(value.attrs.axis), mode=mode))
 
-        return rebuild(mod, "main", emit)
+        return rebuild(mod, "main", emit, ["relax.take"])
 
 
 def unguarded(indices: Any, extents: Any, defined: Mapping[Any, Any]) -> Any:

@@ -31,7 +31,7 @@ class RaisePad:
                     return builder.emit(relax.op.nn.pad(data, widths, "constant", fill))
             return builder.emit(value)
 
-        return rebuild(mod, "main", emit)
+        return rebuild(mod, "main", emit, ["relax.call_tir"])
 
 
 def _padding(function: Any, data: Any, result: Any) -> tuple[list[int], float] | None:

@@ -7,7 +7,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from relay_passes.relax.expressions import rebuild, substitute
+from relay_passes.relax.expressions import bindings_of, rebuild, substitute
 
 
 @tvm.transform.module_pass(opt_level=0, name="TakeFields")
@@ -28,11 +28,16 @@ class TakeFields:
             if isinstance(value, relax.TupleGetItem) and value.tuple_value in fields:
                 return fields[value.tuple_value][value.index]
             result = builder.emit(substitute(value, new))
-            if isinstance(value, relax.Call) and isinstance(binding.var.ty, relax.TupleType):
+            if _returns_tuple(binding):
                 fields[binding.var] = [
                     builder.emit(relax.TupleGetItem(result, place))
                     for place in range(len(binding.var.ty.fields))
                 ]
             return result
 
-        return rebuild(mod, "main", emit)
+        changes = any(map(_returns_tuple, bindings_of(mod["main"])))
+        return rebuild(mod, "main", emit) if changes else mod
+
+
+def _returns_tuple(binding: relax.VarBinding) -> bool:
+    return isinstance(binding.value, relax.Call) and isinstance(binding.var.ty, relax.TupleType)

@@ -21,6 +21,10 @@ from relay_passes.relax.expressions import (
 )
 from tvm_ios.files.array_files import Array
 
+#: Operators whose indices are of one axis, and of several.
+_OF_AN_AXIS = ("relax.gather_elements", "relax.scatter_elements")
+_OF_LEADING_AXES = ("relax.gather_nd", "relax.scatter_nd")
+
 
 @tvm.transform.module_pass(opt_level=0, name="WrapIndices")
 class WrapIndices:
@@ -54,7 +58,7 @@ class WrapIndices:
                 relax.Call(value.op, [first, wrapped, *others], value.attrs, value.ty_args)
             )
 
-        return rebuild(mod, "main", emit)
+        return rebuild(mod, "main", emit, (*_OF_AN_AXIS, *_OF_LEADING_AXES))
 
 
 def _wrapped(indices: Any, extents: Any) -> bool:
@@ -67,14 +71,11 @@ def _wrapped(indices: Any, extents: Any) -> bool:
 
 def _indexed(value: Any) -> Array | None:
     """The extent of the axis, or of each axis, that a call's indices are of; None without any."""
-    match operator_name(value):
-        case "relax.gather_elements" | "relax.scatter_elements":
-            return np.asarray(static_shape(value.args[0])[int(value.attrs.axis)])
-        case "relax.gather_nd":
-            first = int(value.attrs.batch_dims)
-        case "relax.scatter_nd":
-            first = 0
-        case _:
-            return None
+    name = operator_name(value)
+    if name in _OF_AN_AXIS:
+        return np.asarray(static_shape(value.args[0])[int(value.attrs.axis)])
+    if name not in _OF_LEADING_AXES:
+        return None
+    first = int(value.attrs.batch_dims) if name == "relax.gather_nd" else 0
     axes = static_shape(value.args[1])[-1]
     return np.asarray(static_shape(value.args[0])[first : first + axes])
