@@ -31,6 +31,7 @@ _BENCHES = (
     "bench_intel_exponentials",
     "bench_xeon6",
     "bench_xeon6_batch8",
+    "bench_cascade_lake",
     "bench_avx2",
     "bench_avx2_batch8",
 )

@@ -72,10 +72,10 @@ THROUGHPUT = Rules(rounds=20, seconds=8.0)
 CONFIRMING_PROCESSES = 3
 #: What a policy that measures whole programs chooses among; and its choice beside the sequential
 #: program, for of the best of several some luck is a part.
-CHOICE = Rules(rounds=15, seconds=8.0, minimum=5, warm_up=1, margin=WORTHWHILE)
+CHOICE = Rules(rounds=15, seconds=8.0, minimum=3, warm_up=1, margin=WORTHWHILE)
 SECOND_CHOICE = Rules(rounds=30, seconds=8.0, minimum=9, warm_up=1, margin=WORTHWHILE)
 #: Profiled runs of whole programs.
-PROFILE = Rules(rounds=12, seconds=8.0, minimum=5)
+PROFILE = Rules(rounds=12, seconds=8.0, minimum=3)
 #: A bundle's programs beside peers.
 BUNDLE_PEERS = Rules(rounds=60, seconds=15.0, warm_up=3)
 #: What ``bench`` times unless it is told otherwise, and in how many fresh processes.
