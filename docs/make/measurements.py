@@ -32,6 +32,7 @@ _BENCHES = (
     "bench_xeon6",
     "bench_xeon6_batch8",
     "bench_cascade_lake",
+    "bench_cascade_lake_batch8",
     "bench_avx2",
     "bench_avx2_batch8",
 )
