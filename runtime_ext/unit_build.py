@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from runtime_ext.execution.buffers import PackedConstants
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.execution.model_program import ModelUnits, lower_units
-from runtime_ext.execution.packed_constants import PackedConstants
 from runtime_ext.execution.ports import ports
 from runtime_ext.scheduled_units import ScheduledUnits, require_lanes
 from runtime_ext.units.in_place import arrange

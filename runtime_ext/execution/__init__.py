@@ -6,8 +6,7 @@
   after the program; session_pool: many requests at once, each on a session of a worker;
   request_load: so many requests always in flight
 - ports: inputs and outputs by the names that users know
-- model_program: from a schedule and units' code to a program with its weights, which
-  packed_constants packs once for many programs
+- model_program: from a schedule and units' code to a program with its weights
 - built_model: what was built, to run here or save; first_wrong_unit: where it goes wrong
 - package: sealed folders and tars; executable: programs in them, of program_files and kernel_files;
   runtime_module: as TVM's modules

@@ -1,4 +1,4 @@
-"""Memory of buffers: aligned for the kernels, and constants held once a process."""
+"""Memory of buffers: aligned for the kernels, and constants packed and held once a process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
+from tvm_ios.program.constant_transform import ParamTransform
 from tvm_ios.program.program import ALIGNMENT, BufferType
 
 _lock = threading.Lock()
@@ -97,11 +98,6 @@ def share_constant(array: Array, key: str | None = None) -> Array:
         return constant
 
 
-def shared_constant(key: str) -> Array | None:
-    """The array of a :func:`content_key` that somebody shares; None if nobody does."""
-    return _shared.get(key)
-
-
 def adopt_constant(array: Array, key: str) -> Array:
     """As :func:`share_constant`, but an aligned array that nobody shares yet is not copied."""
     if not array.flags.writeable:
@@ -125,3 +121,31 @@ def content_key(array: Array) -> str:
     digest = hashlib.sha256(f"{array.dtype}{list(array.shape)}".encode())
     digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
+
+
+class PackedConstants:
+    """Packs constants, and knows what it has packed.
+
+    A search builds many programs of the same constants, of which most are packed alike: packing
+    and the digest of its content would take longer than anything else of a build.
+    """
+
+    def __init__(self) -> None:
+        #: By where a constant lies, and how it is packed: the constant, which so stays there, and
+        #: the key of what it became.
+        self._keys: dict[tuple[object, ...], tuple[Array, str]] = {}
+
+    def packed(self, constant: Array, transform: ParamTransform) -> tuple[str, Array]:
+        """The key of a packed constant's content, and the constant, which all programs share.
+
+        The constant must not be written to after that.
+        """
+        place = constant.ctypes.data, constant.dtype, constant.shape, constant.strides, transform
+        if place in self._keys:
+            _, key = self._keys[place]
+            if (shared := _shared.get(key)) is not None:
+                return key, shared
+        array = transform.apply(constant)
+        key = content_key(array)
+        self._keys[place] = constant, key
+        return key, share_constant(array, key)

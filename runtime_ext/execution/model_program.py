@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runtime_ext.execution.packed_constants import PackedConstants
+from runtime_ext.execution.buffers import PackedConstants
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import Session
 from tvm_ios.errors import UserError

@@ -215,7 +215,7 @@ def start_peers(
     # On a GPU one would launch kernels while another one captures its graph.
     can = (name for name in distinct if name in OURS and OURS[name].starts_in_thread)
     in_threads = () if network.gpu else tuple(can)
-    with ThreadPoolExecutor(max(1, len(in_threads))) as pool:
+    with ThreadPoolExecutor() as pool:
         futures = {name: pool.submit(ready, name) for name in in_threads}
         for done, name in enumerate(distinct):
             progress("starting peers", done, len(distinct))

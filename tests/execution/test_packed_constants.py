@@ -7,8 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from runtime_ext.execution.buffers import content_key
-from runtime_ext.execution.packed_constants import PackedConstants
+from runtime_ext.execution.buffers import PackedConstants, content_key
 from tvm_ios.program.constant_transform import ParamTransform
 
 _TRANSPOSED = ParamTransform((("transpose", (1, 0)),))
