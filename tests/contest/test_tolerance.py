@@ -69,3 +69,11 @@ def test_each_output_by_its_type() -> None:
     assert "shapes" in difference([numbers, indices[:1]], [numbers, indices], limit)
     # What is reported is of both.
     assert output_errors([numbers, indices + 1], [numbers, indices]) == (1.0, 1 / 8)
+
+
+def test_outputs_near_zero_may_differ_by_a_step_of_one() -> None:
+    limit = tolerance("float32", [np.zeros(1, np.float32)], quantised=False)
+    small = np.array([1e-9, 2e-7], np.float32)
+    # As a sigmoid does that is computed by tanh.
+    assert difference([small + np.float32(6e-8)], [small], limit) == ""
+    assert "largest output" in difference([small + np.float32(3e-7)], [small], limit)

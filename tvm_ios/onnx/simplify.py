@@ -43,6 +43,7 @@ from tvm_ios.onnx.rewrites.layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx.rewrites.layer_norm import fuse_layer_norms
 from tvm_ios.onnx.rewrites.modernise import modernise
 from tvm_ios.onnx.rewrites.node_names import name_by_type
+from tvm_ios.onnx.rewrites.one_row import one_row_images
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
@@ -218,6 +219,8 @@ def steps() -> tuple[ModelStep, ...]:
         _name_all,
         # Operators that pass their input on.
         _each(remove_if_nothing),
+        # Of images alone, where there is one axis.
+        one_row_images,
         # Other spellings of operators that have kernels.
         _each(
             expand_hard_activation,

@@ -14,6 +14,7 @@
 - einsum: ``Einsum`` as matrix products
 - control: control flow and sequences that are known beforehand
 - pads: paddings as numbers, and pads that copy elements as gathers
+- one_row: convolutions and pools along one axis, as those of images of one row
 - pass_through: operators that only pass their input on
 - resize: one form of ``Resize``, or sums of pixels
 - resample: which pixels each pixel is a sum of, with exact weights
