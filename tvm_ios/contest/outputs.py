@@ -178,7 +178,8 @@ def _wrong_integers(ours: Array, theirs: Array, limit: Tolerance) -> int:
 def output_errors(outputs: Sequence[Array], reference: Sequence[Array]) -> Errors:
     """Largest absolute error, and largest error relative to an output's largest value.
 
-    Where that is below 1e-4, relative to 1e-4, and to 1 where all are zero. Infinities and NaN agree with the same in the same places, as masks and logarithms make them;
+    Where that is below 1e-4, relative to 1e-4, and to 1 where all are zero.
+    Infinities and NaN agree with the same in the same places, as masks and logarithms make them;
     elsewhere they, and other shapes, are an infinite error.
     """
     if [a.shape for a in outputs] != [b.shape for b in reference]:
