@@ -26,7 +26,7 @@ from tvm_ios.program import bfloat16, winograd
 from tvm_ios.program.program import Program
 from tvm_ios.program.winograd import share_of_products
 from tvm_ios.schedule.computed_units import computed_units
-from tvm_ios.schedule.first_difference import has_contraction
+from tvm_ios.schedule.first_difference import filter_extents, has_contraction
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Strategy
 
@@ -250,7 +250,7 @@ def _units(
     def counted(unit: int, flops: int) -> int:
         form = forms.get(unit, "")
         if form.startswith(winograd.FORM):
-            return round(flops * share_of_products(form, described[unit]["kernel"]))
+            return round(flops * share_of_products(form, filter_extents(described[unit])))
         return flops // _PRODUCTS_AT_ONCE.get(form, 1)
 
     flops = [counted(*each) for each in enumerate(schedule["flops"])]

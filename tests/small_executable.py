@@ -12,11 +12,15 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
 
-def save_small_executable(path: Path, form: str = "") -> Path:
-    """Two merged convolutions, their sum, and a third, in a form that the schedule may name."""
+def save_small_executable(path: Path, form: str = "", *, residual: bool = False) -> Path:
+    """Two merged convolutions, their sum, and a third, in a form that the schedule may name.
+
+    With a residual something is added to the third.
+    """
     sketch = Sketch(1, 8, 12, 12)
     left, right = (sketch.op("Relu", sketch.conv("x", 8, 16)) for _ in range(2))
-    last = sketch.conv(sketch.op("Add", left, right), 16, 4)
+    last = sketch.conv(sketch.op("Add", left, right), 16, 16 if residual else 4)
+    last = sketch.op("Add", last, left) if residual else last
     prepared = prepare(import_onnx(sketch.model(last)), "small")
     stages = (
         Stage(Strategy.MERGE, ((0,), (1,))),

@@ -57,9 +57,12 @@ def test_json(executable: Path) -> None:
         assert len(row["kernels"]) >= 1
 
 
-def test_forms_are_named_and_compute_what_they_multiply(executable: Path, tmp_path: Path) -> None:
-    filtered = save_small_executable(tmp_path / "filtered", "winograd-4")
-    (direct, _), (less, kind) = (_flops_and_kind(path) for path in (executable, filtered))
+@pytest.mark.parametrize("residual", [False, True])
+def test_forms_are_named_and_compute_what_they_multiply(tmp_path: Path, residual: bool) -> None:
+    (direct, _), (less, kind) = (
+        _flops_and_kind(save_small_executable(tmp_path / f"m{form}", form, residual=residual))
+        for form in ("", "winograd-4")
+    )
     assert "winograd-4" in kind
     assert less == pytest.approx(direct / 4)
 

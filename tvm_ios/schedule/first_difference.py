@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,11 +46,32 @@ def has_contraction(unit: Mapping[str, Any]) -> bool:
     if kinds & (ANCHORS - {"conv2d"}):
         return True
     constants = (
-        t for r, t in zip(unit["reads"], unit["input types"], strict=True) if r == _CONSTANT
+        place
+        for place, read in enumerate(unit["reads"])
+        if kinds & {"conv2d"} and read == _CONSTANT
     )
-    shapes = (json.loads(text[text.index("[") :]) for text in constants)
+    shapes = (_shape(unit, place) for place in constants)
     # Depthwise weights have one channel.
-    return "conv2d" in kinds and any(len(shape) == 4 and shape[1] > 1 for shape in shapes)
+    return any(len(shape) == 4 and shape[1] > 1 for shape in shapes)
+
+
+def filter_extents(unit: Mapping[str, Any]) -> tuple[int, ...]:
+    """Rows and columns of the filters of a described unit's convolution; of several the largest."""
+    if "kernel" in unit:
+        return tuple(unit["kernel"])
+    members, _ = unit["body"]
+    weights = (
+        [place for source, place in wires if source == 0][-1]
+        for kind, _, wires in members
+        if kind == "conv2d"
+    )
+    return max((_shape(unit, place)[2:] for place in weights), key=math.prod)
+
+
+def _shape(unit: Mapping[str, Any], place: int) -> tuple[int, ...]:
+    """The shape of one of a described unit's inputs, of a type such as ``float32[4, 8, 3, 3]``."""
+    text = unit["input types"][place]
+    return tuple(json.loads(text[text.index("[") :]))
 
 
 def predecessors(described: Mapping[str, Any]) -> list[int]:
