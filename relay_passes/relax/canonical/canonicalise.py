@@ -12,6 +12,7 @@ from relay_passes.relax.canonical.casts import without_casts
 from relay_passes.relax.canonical.fold_batch_norm import FoldBatchNorm
 from relay_passes.relax.canonical.fold_constants import FoldSmallConstants
 from relay_passes.relax.canonical.fold_empty import FoldEmpty
+from relay_passes.relax.canonical.one_row import OneRowImages
 from relay_passes.relax.canonical.raise_clip import RaiseClip
 from relay_passes.relax.canonical.raise_extreme import RaiseExtreme
 from relay_passes.relax.canonical.raise_gather import RaiseGather
@@ -48,6 +49,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         relax.transform.Normalize(),
         FoldEmpty(),
         FoldSmallConstants(),
+        OneRowImages(),
         FoldBatchNorm(),
         relax.transform.DecomposeOpsForInference("main"),
         RemoveDropout(),
