@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,25 @@ def test_what_is_saved_can_be_resumed(tmp_path: Path) -> None:
     second.add(result("c", 8.0))
     assert [name for name in "abcd" if second.has(name)] == ["a", "b", "c"]
     assert second.to_json()["geomean"] == pytest.approx({"torch": 2.0})
+
+
+def test_networks_have_shapes_each(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    # Once they were one setting of all.
+    before = BenchDocument(MACHINE, SETTINGS | {"shapes": {"x": [1, 2]}})
+    before.add(result("a", 0.5))
+    (row,) = before.to_json()["networks"]
+    del row["shapes"]
+    path.write_text(json.dumps({**before.to_json(), "networks": [row]}))
+    for shapes, measured in (({"x": (1, 2)}, True), ({"x": (1, 3)}, False), ({}, False)):
+        later = BenchDocument(MACHINE, SETTINGS, shapes)
+        later.resume(path)
+        assert later.has("a") is measured
+        later.add(result("b", 2.0))
+        assert [row["shapes"] for row in later.to_json()["networks"]] == [
+            {"x": [1, 2]},
+            {name: list(extents) for name, extents in shapes.items()},
+        ]
 
 
 def test_nothing_to_resume_is_a_beginning(tmp_path: Path) -> None:

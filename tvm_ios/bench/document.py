@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tvm_ios.bench.bench import NetworkResult, geometric_means
@@ -22,11 +23,19 @@ class BenchDocument:
         What :func:`runtime_ext.cpu.machine_description.describe_machine` gave.
     settings
         The options that measurements depend on, as plain data.
+    shapes
+        Those of inputs with dynamic dimensions, by name, of what is added now.
     """
 
-    def __init__(self, machine: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        machine: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        shapes: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
         self.machine = machine
         self.settings = settings
+        self._shapes = {name: list(extents) for name, extents in shapes.items()}
         #: Of each model or runner that failed, a sentence.
         self.failed: list[dict[str, str | None]] = []
         self._networks: dict[str, dict[str, Any]] = {}
@@ -42,7 +51,9 @@ class BenchDocument:
         try:
             data = json.loads(path.read_text())
             earlier, networks = data["machine"], {n["model"]: n for n in data["networks"]}
-            settings = data["settings"]
+            settings = dict(data["settings"])
+            # Once they were one setting of all networks.
+            shapes = settings.pop("shapes", {})
         except FileNotFoundError:
             return
         except (ValueError, KeyError, TypeError) as error:
@@ -53,15 +64,15 @@ class BenchDocument:
                 f"{path} was measured with other options or on another machine: choose another "
                 "--output, or leave out --resume to measure all again"
             )
-        self._networks = networks
+        self._networks = {name: {"shapes": shapes, **row} for name, row in networks.items()}
 
     def has(self, model: str) -> bool:
-        """Whether a model was measured."""
-        return model in self._networks
+        """Whether a model was measured with these shapes."""
+        return model in self._networks and self._networks[model]["shapes"] == self._shapes
 
     def add(self, result: NetworkResult | ServedResult) -> None:
         """Add what a model came to."""
-        self._networks[result.model] = result.to_json()
+        self._networks[result.model] = {**result.to_json(), "shapes": self._shapes}
         for runner, error in result.failed.items():
             self.add_failure(result.model, runner, error)
 

@@ -217,7 +217,6 @@ def bench(
         "policies": None if policies is None else list(policies),
         "dialect": dialect.value,
         "random_weights": random_weights,
-        "shapes": {name: list(extents) for name, extents in shapes.items()},
         **({} if batch is None else {"batch": batch}),
         "rounds": rounds,
         "seconds": seconds,
@@ -247,7 +246,7 @@ def bench(
     )
     with progress_bars() as update, temporary_folder() as folder:
         update("measuring the machine", 0, 1)
-        document = BenchDocument(describe_machine(options.lanes, libraries), settings)
+        document = BenchDocument(describe_machine(options.lanes, libraries), settings, shapes)
         update("measuring the machine", 1, 1)
         if resume and output is not None:
             document.resume(output)
