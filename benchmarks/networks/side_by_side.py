@@ -1,7 +1,8 @@
 """Where we stand: ten networks beside ONNX Runtime and torch, as ``tvm-ios bench`` measures it.
 
-Networks that the results have already are not measured again, so it can be stopped and started at
-will. Options of ``tvm-ios bench`` are passed on, for instance ``--lanes=16``.
+``packaged`` stands for all trained networks of :mod:`benchmarks.networks.packaged`; others have
+random weights. Networks that the results have already are not measured again, so it can be stopped
+and started at will. Options of ``tvm-ios bench`` are passed on, for instance ``--lanes=16``.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from benchmarks.networks.packaged import PACKAGED
 from benchmarks.report import LIGHT, RESULTS, model_of
 from runtime_ext.fresh_process import end_with_parent
+from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.zoo import names
 
 ZOO = ("squeezenet", "inception_v3", "nasnet_a", "randwire")
@@ -26,20 +29,32 @@ def main() -> None:
     parser.add_argument("--against", default="onnxruntime,torch")
     parser.add_argument("--output", default=str(RESULTS / "bench.json"))
     given, options = parser.parse_known_args()
-    options += ["--against", given.against, "--random-weights", "0"]
-    options += ["--output", given.output, "--resume"]
+    options += ["--against", given.against, "--output", given.output, "--resume"]
+    networks = [
+        name for each in given.networks for name in (PACKAGED if each == "packaged" else [each])
+    ]
     codes: list[int] = []
     end = partial(end_with_parent, os.getpid())
-    for network in given.networks:
+    for network in networks:
         # A process each: none suffers from what another one left in memory, or from its end. What
         # went on measuring after this one's end would make every other measurement slower.
-        command = [sys.executable, "-m", "tvm_ios", "bench", model_of(network), *options]
-        codes.append(subprocess.run(command, preexec_fn=end).returncode)
+        with temporary_folder() as folder:
+            command = [sys.executable, "-m", "tvm_ios", "bench", *_model(network, folder), *options]
+            codes.append(subprocess.run(command, preexec_fn=end).returncode)
     sys.exit(max(map(abs, codes)))
 
 
+def _model(network: str, folder: Path) -> list[str]:
+    """The model, by a file of the network's name where it is a package's, and its options."""
+    if network not in PACKAGED:
+        return [model_of(network), "--random-weights=0"]
+    link = folder / f"{network}.onnx"
+    link.symlink_to(PACKAGED[network].required_path())
+    return [str(link), *PACKAGED[network].options]
+
+
 def _network(name: str) -> str:
-    if name in names() or Path(model_of(name)).exists():
+    if name in (*names(), *PACKAGED, "packaged") or Path(model_of(name)).exists():
         return name
     raise argparse.ArgumentTypeError(
         f"{name} is no network; give options of bench their values as --seconds={name}"

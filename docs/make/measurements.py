@@ -33,6 +33,7 @@ _BENCHES = (
     "bench_xeon6_batch8",
     "bench_cascade_lake",
     "bench_cascade_lake_batch8",
+    "bench_cascade_lake_packaged",
     "bench_avx2",
     "bench_avx2_batch8",
 )
