@@ -106,11 +106,12 @@ def _window(call: Any, image: Any) -> Any:
     begin, *end = map(int, attributes.padding)
     widths["padding"] = (0, begin, 0, *(end or [begin]))
     others = {name: getattr(attributes, name) for name in _STAY if hasattr(attributes, name)}
-    if "conv1d" not in call.op.name:
+    weight = constant_value(call.args[1]) if len(call.args) > 1 else None
+    if weight is None:
         return _WINDOWS[call.op.name](image, **widths, **others)
-    weight = constant(np.expand_dims(constant_value(call.args[1]), 2))
     others["out_dtype"] = attributes.out_dtype
-    return _WINDOWS[call.op.name](image, weight, **widths, **others)
+    image_of_weight = constant(np.expand_dims(weight, 2))
+    return _WINDOWS[call.op.name](image, image_of_weight, **widths, **others)
 
 
 def _with_data(call: Any, image: Any) -> Any:
