@@ -13,6 +13,7 @@ from tvm import tirx
 
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
 from runtime_ext.cpu.kernels.passes import Fetch
+from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, broadcast, load
@@ -77,16 +78,21 @@ class _WideningWriter(ContractionWriter):
     def _words(self) -> int:
         return -(-self.spec.channels // 2)
 
+    def _words_of_row(self, run: TileRun) -> int:
+        # Of an odd number of channels each column has a half of a word left.
+        return 0
+
     def _input_channels(
         self,
+        words: int,
         pixels: list[int],
         source: Index,
         weights: Index,
         accumulators: list[Any],
         fetch: Fetch,
     ) -> None:
-        pairs, odd = divmod(self.spec.channels, 2)
-        unroll = min(pairs, max(1, self._unroll(len(accumulators)) // 2))
+        pairs, odd = divmod(words, 2)
+        unroll = min(pairs, max(1, self._unroll(words, len(accumulators)) // 2))
 
         def multiply(pair: Index, halves: int = 2) -> None:
             self._multiply_pair(pair, halves, pixels, source, weights, accumulators)

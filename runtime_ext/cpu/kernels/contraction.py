@@ -36,6 +36,8 @@ _RESIDENT_WEIGHTS = 384 * 1024
 _BUSY_PIXELS = 96
 #: Input channels a loop step, where each has more multiply-adds than a few.
 _MOST_UNROLLED = 8
+#: Rows of a filter with so many columns are loops, where they can be.
+_LONG_ROW = 32
 #: With so many accumulators the weights of two channels still have registers.
 _ROOM = 24
 
@@ -241,14 +243,29 @@ class ContractionWriter:
             origin = origin + tirx.floordiv(place.block, blocks) * (spec.channels * sc)
         origin = code.bind("origin", origin)
         fetch = self._fetch(place, x0)
-        for kx in range(window.kernel[1]):
+        row = self._words_of_row(run)
+        for kx in range(1 if row else window.kernel[1]):
             pixels = [p for p in range(run.pixels) if (p, kx) in run.valid]
             if not pixels:
                 continue
             source = code.bind("source", origin + column(window, x0, kx) * sw)
             step = (place.block * window.kernel[0] + ky) * window.kernel[1] + kx
             weights = code.bind("weights", step * (self._words() * self._width()))
-            self._input_channels(pixels, source, weights, accumulators, fetch)
+            words = row or spec.channels
+            self._input_channels(words, pixels, source, weights, accumulators, fetch)
+
+    def _words_of_row(self, run: TileRun) -> int:
+        """Of a long row of the filter that is one run of the data, how many numbers; or else 0.
+
+        Column by column it would be too much code: spectra have filters of hundreds.
+        """
+        spec, window = self.spec, self.spec.window
+        _, _, sw, sc = spec.data.strides
+        is_one_run = sw == spec.channels and 1 in (sc, spec.channels) and window.dilations[1] == 1
+        is_inside = len(run.valid) == run.pixels * window.kernel[1]
+        if window.kernel[1] < _LONG_ROW or spec.groups > 1 or not (is_one_run and is_inside):
+            return 0
+        return window.kernel[1] * spec.channels
 
     def _fetch(self, place: Place, x0: Index) -> Fetch:
         """What each step of a register tile fetches of the next block's weights."""
@@ -258,19 +275,20 @@ class ContractionWriter:
 
     def _input_channels(
         self,
+        words: int,
         pixels: list[int],
         source: Index,
         weights: Index,
         accumulators: list[Any],
         fetch: Fetch,
     ) -> None:
-        """All input channels at a place of the kernel, of the packed weights from there on."""
+        """All input channels at places of the kernel, of the packed weights from there on."""
 
         def multiply(ci: Index) -> None:
             self._multiply_add(ci, pixels, source, weights, accumulators)
 
-        unroll = self._unroll(len(accumulators))
-        self.unrolled(self.spec.channels, unroll, weights, multiply, fetch)
+        unroll = self._unroll(words, len(accumulators))
+        self.unrolled(words, unroll, weights, multiply, fetch)
 
     def unrolled(
         self,
@@ -300,6 +318,8 @@ class ContractionWriter:
         spec, code, lanes = self.spec, self.code, self.unit.lanes
         vectors = spec.blocking.vectors
         _, _, sw, sc = spec.data.strides
+        # Of one channel a step is to the next column, if there is one.
+        sc = sw if spec.channels == 1 else sc
         weight = self.buffers[spec.weight]
         row = [
             code.bind("w", load(weight, weights + ci * (vectors * lanes) + v * lanes, lanes))
@@ -321,18 +341,18 @@ class ContractionWriter:
             value = broadcast(activate(code, self.spec.prologue, load(data, at, 1), 1), lanes)
         return code.bind("x", value)
 
-    def _unroll(self, accumulators: int) -> int:
-        """Input channels a loop step: some 100 multiply-adds, faster than 30 by a tenth.
+    def _unroll(self, words: int, accumulators: int) -> int:
+        """Words of so many in a loop step: some 100 multiply-adds, faster than 30 by a tenth.
 
         Of two channels LLVM loads all weights at once, for which many accumulators leave too few
         registers; with some of these in memory, a kernel takes twice as long.
         """
-        if self.spec.channels <= UNROLLED:
-            return self.spec.channels
+        if words <= UNROLLED:
+            return words
         if self.spec.blocking.unroll is not None:
             return self.spec.blocking.unroll
         limit = max(1, 32 // accumulators, min(_MOST_UNROLLED, 128 // accumulators))
-        unroll = max(u for u in range(1, limit + 1) if self.spec.channels % u == 0)
+        unroll = max(u for u in range(1, limit + 1) if words % u == 0)
         return 1 if unroll == 2 and accumulators > _ROOM else unroll
 
     def _store(self, place: Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:
