@@ -45,11 +45,9 @@ def has_contraction(unit: Mapping[str, Any]) -> bool:
     kinds = set(str(unit["kind"]).split("+"))
     if kinds & (ANCHORS - {"conv2d"}):
         return True
-    constants = (
-        place
-        for place, read in enumerate(unit["reads"])
-        if kinds & {"conv2d"} and read == _CONSTANT
-    )
+    if "conv2d" not in kinds:
+        return False
+    constants = (place for place, read in enumerate(unit["reads"]) if read == _CONSTANT)
     shapes = (_shape(unit, place) for place in constants)
     # Depthwise weights have one channel.
     return any(len(shape) == 4 and shape[1] > 1 for shape in shapes)

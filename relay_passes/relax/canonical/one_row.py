@@ -12,6 +12,7 @@ from tvm import relax
 from relay_passes.relax.expressions import (
     constant,
     constant_value,
+    first_field,
     operator_name,
     rebuild,
     substitute,
@@ -69,10 +70,8 @@ class OneRowImages:
                 result = builder.emit(value)
                 images[result] = builder.emit(_with_data(value, images[value.args[0]]))
                 return result
-            elif isinstance(value, relax.TupleGetItem) and value.tuple_value in images:
-                if value.index:
-                    return builder.emit(value)
-                image = builder.emit(relax.TupleGetItem(images[value.tuple_value], 0))
+            elif (normalised := first_field(value, images)) is not None:
+                image = builder.emit(relax.TupleGetItem(normalised, 0))
             else:
                 widened = _widened(value, images)
                 if widened is None:

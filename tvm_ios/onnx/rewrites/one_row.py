@@ -11,7 +11,7 @@ import onnx_ir as ir
 from tvm_ios.onnx.edit import constant, is_of_onnx, new_constant
 from tvm_ios.onnx.rewrites.steps import Steps
 
-#: What the row is moved into: attributes of windows, by what they are along the new axis.
+#: Attributes of windows, and what each is along the new axis.
 _ALONG_ROWS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0}
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 _POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"})
