@@ -94,11 +94,11 @@ def test_product(rows: int, depth: int, columns: int, kernels_folder: Path) -> N
 @pytest.mark.parametrize(
     ("channels", "outputs", "width", "step"),
     [
-        # 24 accumulators, and 27: four channels a step.
+        # 24 accumulators, and 28: four channels a step.
         (64, 64, 54, 4),
-        (48, 192, 27, 4),
-        # Two channels of 27 accumulators would take more registers than there are.
-        (50, 192, 27, 1),
+        (48, 32, 28, 4),
+        # Two channels of 28 accumulators would take more registers than there are.
+        (50, 32, 28, 1),
         # Nine divide 54, but more than eight are no faster.
         (54, 16, 7, 6),
     ],

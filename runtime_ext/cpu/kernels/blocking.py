@@ -12,9 +12,13 @@ from runtime_ext.kernels.spec import Contraction
 _IN_FLIGHT = 8
 #: Packed weights of a block that stay in a second-level cache of 1 MiB beside the input.
 _BLOCK_BYTES = 640 * 1024
-#: Packed weights of a block that stay in a first-level cache of 48 KiB beside the input; others
-#: come from the second level, a vector in two cycles.
-_NEAR_BYTES, _FAR_CYCLES = 40 * 1024, 2.0
+#: Packed weights of a block that stay in a first-level cache of 48 KiB beside the input.
+_NEAR_BYTES = 40 * 1024
+#: Others come from the second level: cycles for a vector of so many lanes.
+_FAR_CYCLES = {4: 2.0, 8: 2.0, 16: 2.5}
+#: A tile with the weights of so many vectors of 16 that leaves fewer than so many of 32 registers
+#: takes so much longer: LLVM loads weights of the next channel where it can.
+_MANY, _SPARE, _CROWDED = 3, 3, 1.05
 #: So few input channels (a first layer's) are unrolled together with the kernel's columns; the
 #: code of a larger tile would then no longer fit the cache of decoded instructions.
 UNROLLED, _SHORT = 4, 12
@@ -54,11 +58,14 @@ def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
         blocks = sum(ceil(part / (tile.vectors * unit.lanes)) for part in spec.parts)
         whole_tiles, remainder = divmod(width, tile.pixels)
         weights = depth * tile.vectors * unit.lanes * 4
-        waiting = _FAR_CYCLES * tile.vectors if weights > _NEAR_BYTES else 0.0
+        waiting = _FAR_CYCLES[unit.lanes] * tile.vectors if weights > _NEAR_BYTES else 0.0
         row = whole_tiles * max(waiting, _tile_cycles(tile.pixels, tile.vectors))
         row += max(waiting, _tile_cycles(remainder, tile.vectors)) if remainder else 0.0
         if weights > _BLOCK_BYTES:
             row *= 1.4
+        spare = unit.registers - _used(tile)
+        if unit.lanes == 16 and tile.vectors >= _MANY and spare < _SPARE:
+            row *= _CROWDED
         if _lines_a_set(min(width, tile.pixels), pixel_bytes) > _WAYS:
             row *= 1.2
         return round(row * blocks, 3)
@@ -67,17 +74,22 @@ def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
         Blocking(pixels, vectors)
         for vectors in range(1, 7)
         for pixels in range(1, 29)
-        if vectors * pixels + vectors + 1 <= unit.registers
+        if _used(Blocking(pixels, vectors)) <= unit.registers
         and (spec.channels > UNROLLED or vectors * pixels <= _SHORT)
     ]
     return {tile: cycles(tile) for tile in tiles}
 
 
+def _used(tile: Blocking) -> int:
+    """Registers of a tile: accumulators, weights, and the input."""
+    return tile.vectors * tile.pixels + tile.vectors + 1
+
+
 def _tile_cycles(pixels: int, vectors: int) -> float:
-    """Cycles for one input channel: two multiply-adds or two loads a cycle, and some latency."""
+    """Cycles for one input channel: two multiply-adds or not quite two loads, and some latency."""
     work = max(pixels * vectors, _IN_FLIGHT) / 2
     loads = (pixels + vectors) / 2
-    return max(work, loads) + 0.1 * loads + 0.5
+    return max(work, 1.1 * loads) + 0.1 * loads + 0.5
 
 
 def _lines_a_set(pixels: int, pixel_bytes: int) -> int:

@@ -31,7 +31,7 @@ from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import Store, activate, divide, store_vectors
 
 #: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
-_RESIDENT_WEIGHTS = 384 * 1024
+_RESIDENT_WEIGHTS = 320 * 1024
 #: With so many pixels a core multiplies a weight twice as long as memory takes to bring the next.
 _BUSY_PIXELS = 96
 #: Input channels a loop step, where each has more multiply-adds than a few.
