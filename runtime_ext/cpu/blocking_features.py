@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, log2, prod
 
+from runtime_ext.cpu.kernels.blocking import spare_registers
 from runtime_ext.cpu.kernels.contraction import plan_tiles
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.cut import Blocking
@@ -35,7 +36,7 @@ def blocking_features(spec: Contraction, unit: VectorUnit, blocking: Blocking) -
         float(vectors),
         float(pixels * vectors),
         (pixels + vectors) / (pixels * vectors),
-        float(unit.registers - pixels * vectors - vectors - 1),
+        float(spare_registers(blocking, unit)),
         float(unroll),
         float(unroll * pixels * vectors * window.kernel[1]),
         float(plan.blocks_outer),

@@ -63,7 +63,7 @@ def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
         row += max(waiting, _tile_cycles(remainder, tile.vectors)) if remainder else 0.0
         if weights > _BLOCK_BYTES:
             row *= 1.4
-        spare = unit.registers - _used(tile)
+        spare = spare_registers(tile, unit)
         if unit.lanes == 16 and tile.vectors >= _MANY and spare < _SPARE:
             row *= _CROWDED
         if _lines_a_set(min(width, tile.pixels), pixel_bytes) > _WAYS:
@@ -74,15 +74,15 @@ def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
         Blocking(pixels, vectors)
         for vectors in range(1, 7)
         for pixels in range(1, 29)
-        if _used(Blocking(pixels, vectors)) <= unit.registers
+        if spare_registers(Blocking(pixels, vectors), unit) >= 0
         and (spec.channels > UNROLLED or vectors * pixels <= _SHORT)
     ]
     return {tile: cycles(tile) for tile in tiles}
 
 
-def _used(tile: Blocking) -> int:
-    """Registers of a tile: accumulators, weights, and the input."""
-    return tile.vectors * tile.pixels + tile.vectors + 1
+def spare_registers(tile: Blocking, unit: VectorUnit) -> int:
+    """Registers that a tile's accumulators, its weights and the input leave; or that they lack."""
+    return unit.registers - tile.pixels * tile.vectors - tile.vectors - 1
 
 
 def _tile_cycles(pixels: int, vectors: int) -> float:
