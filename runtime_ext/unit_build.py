@@ -58,7 +58,7 @@ def build_units(
     encodings = compiler.encodings
     if FORM not in units.kernels.values():
         encodings -= {FORM}
-    memory = arrange(graph, units.functions, encodings)
+    memory = arrange(graph, units.functions, encodings, compiler.line)
 
     def source(members: tuple[int, ...]) -> UnitSource:
         op, first = graph.operators[members[0]], members[0]

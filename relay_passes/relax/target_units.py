@@ -38,7 +38,8 @@ class RelaxUnits:
         )
         self.choose_forms = options.database is not None or self.backend.has_named_forms
         functions = [prepared.outliner.unit(u).function for u in range(len(prepared.units))]
-        self._memory = arrange(prepared.units, functions, self.backend.compiler.encodings)
+        compiler = self.backend.compiler
+        self._memory = arrange(prepared.units, functions, compiler.encodings, compiler.line)
         self.parts = self._memory.parts
         self._packed = PackedConstants()
 

@@ -27,6 +27,8 @@ from tvm_ios.program.program import Part
 
 #: Logical axes in the order in which memory has them.
 _PHYSICAL = {NHWC: (0, 2, 3, 1), "": (0, 1, 2, 3)}
+#: What fills the lines of an image is at most so small a part of it.
+_PADDED = 3
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Arrangement:
 
 
 def arrange(
-    graph: OpGraph, functions: Sequence[Any], encodings: Collection[str] = ()
+    graph: OpGraph, functions: Sequence[Any], encodings: Collection[str] = (), line: int = 1
 ) -> Arrangement:
     """Lay the tensors of a graph of units out.
 
@@ -94,6 +96,8 @@ def arrange(
         The Relax function of each unit.
     encodings
         The numbers in which tensors may lie, as of :class:`~runtime_ext.kernels.spec.Encoding`.
+    line
+        Elements of a cache line, at which pixels of images begin where that takes little memory.
     """
     orders = tensor_layouts(graph, functions)
     joins_by_unit = [_join(graph, *unit, orders) for unit in enumerate(functions)]
@@ -123,7 +127,19 @@ def arrange(
     in_place = {join.output: join.in_place(places) for join in joins}
     integers = integer_tensors(graph, functions)
     encoded = tensor_encodings(graph, functions, integers, parts, encodings)
+    apart = {*parts, *(part.of for part in parts.values())}
+    for tensor, order in enumerate(orders):
+        if order == NHWC and encoded[tensor] is None and tensor not in apart:
+            layouts[tensor] = _in_lines(graph.tensors[tensor].shape[1], line)
     return Arrangement(tuple(layouts), parts, in_place, integers, encoded)
+
+
+def _in_lines(channels: int, line: int) -> Layout:
+    """The layout of an image of which no vector of channels lies in two lines."""
+    missing = -channels % line
+    if not 0 < missing * _PADDED <= channels:
+        return NHWC
+    return SliceLayout(NHWC, 1, 0, channels + missing)
 
 
 def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> Join | None:

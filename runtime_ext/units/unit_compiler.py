@@ -39,6 +39,8 @@ class UnitCompiler(ABC):
     fuser: StageFuser | None = None
     #: The numbers in which tensors may lie between units, read and written as float32.
     encodings: frozenset[str] = frozenset()
+    #: Elements of a cache line, at which pixels of images begin; 1 if that would gain nothing.
+    line = 1
 
     def __init__(self, target: str, log: TuningLog | None = None) -> None:
         self._target_name = target
