@@ -179,7 +179,8 @@ def rebuild(
         The function to rebuild; its parameters, attributes and result stay.
     emit
         Called with the builder, each old binding and the map from old variables to new
-        expressions; returns the new variable or constant. What it emits has the old name.
+        expressions; returns the new variable or constant, or None where the binding stays as it
+        is. What it emits has the old name.
     operators
         Names of those that it changes: without any of them the module is returned as it is.
     """
@@ -198,7 +199,10 @@ def rebuild(
         with builder.dataflow():
             for binding in bindings_of(old):
                 builder.name = binding.var.name
-                new[binding.var] = emit(builder, binding, new)
+                emitted = emit(builder, binding, new)
+                if emitted is None:
+                    emitted = builder.emit(substitute(binding.value, new))
+                new[binding.var] = emitted
             result = builder.emit_result(substitute(old.body.body, new))
         rebuilt = builder.emit_func_output(result)
     built = builder.finalize()

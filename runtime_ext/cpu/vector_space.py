@@ -12,7 +12,7 @@ import numpy as np
 from tvm import s_tir
 
 from runtime_ext.cpu.blocking_features import blocking_features
-from runtime_ext.cpu.kernels.blocking import UNROLLED, choose_blocking
+from runtime_ext.cpu.kernels.blocking import UNROLLED, choose_blocking, most_pixels
 from runtime_ext.cpu.kernels.contraction import plan_tiles
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.cut import Blocking
@@ -74,7 +74,7 @@ class VectorSpace:
         tiles = tuple(sorted({*_TILES, blocking.tiles})) if one_row else (blocking.tiles,)
         choices: list[BlockingChoices] = []
         for vectors in range(1, widest + 1):
-            most = min(width, (self.unit.registers - 1 - vectors) // vectors)
+            most = min(width, most_pixels(vectors, self.unit))
             pixels = {p for p in range(1, most + 1) if p * vectors >= min(_IN_FLIGHT, width)}
             if vectors == blocking.vectors:
                 pixels.add(blocking.pixels)

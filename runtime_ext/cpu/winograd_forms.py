@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, prod
 
+from runtime_ext.cpu.kernels.blocking import most_pixels
 from runtime_ext.cpu.kernels.linear_map import operations
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
@@ -108,7 +109,7 @@ def winograd_cut(spec: Contraction, outputs: int, unit: VectorUnit) -> WinogradC
     block = ceil(tiles / blocks)
 
     def cycles(vectors: int) -> float:
-        rows = _rows(vectors, unit)
+        rows = most_pixels(vectors, unit)
         width = vectors * unit.lanes
         columns = sum(ceil(part / width) for part in spec.parts)
         number = ceil(block / rows)
@@ -117,15 +118,10 @@ def winograd_cut(spec: Contraction, outputs: int, unit: VectorUnit) -> WinogradC
         return columns * number * max(height * vectors / 2, loads, 4.0) + 0.1 * columns
 
     vectors = min(range(1, 5), key=lambda v: (cycles(v), v))
-    rows = _rows(vectors, unit)
+    rows = most_pixels(vectors, unit)
     if blocks > 1:
         block = ceil(block / rows) * rows
     return WinogradCut(outputs, block, rows, vectors, vectors * unit.lanes)
-
-
-def _rows(vectors: int, unit: VectorUnit) -> int:
-    """One vector is the input, as many as there are in a row the weights, the rest accumulate."""
-    return (unit.registers - 1 - vectors) // vectors
 
 
 def direct_cycles(spec: Contraction, unit: VectorUnit, rate: float) -> float:

@@ -102,6 +102,11 @@ def channel_parts(counts: Iterable[int], width: int) -> tuple[ChannelPart, ...]:
     return tuple(parts)
 
 
+def largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is not above ``most``, which is at least 1."""
+    return next(n for n in range(min(number, most), 0, -1) if number % n == 0)
+
+
 #: How a device cuts a contraction.
 ContractionCut = Blocking | GemmTile
 #: In the place of a cut of a contraction that no device has cut yet.

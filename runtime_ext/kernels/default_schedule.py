@@ -11,6 +11,8 @@ import tvm
 from tvm import s_tir
 from tvm.sym import detect_linear_equation
 
+from runtime_ext.kernels.cut import largest_divisor
+
 #: Tiles that are enough for the lanes.
 _TILES = 32
 #: Elements of the widest vectors.
@@ -66,7 +68,8 @@ def _schedule_block(schedule: Any, block: Any) -> None:
     in_rows = spatial > 1 and _is_in_rows(node, node.iter_vars[spatial - 1].var)
     if outer == spatial > 1 and (in_rows or not reductions):
         parts = -(-_TILES // prod(extents[: spatial - 1]))
-        length = _largest_divisor(extents[spatial - 1], extents[spatial - 1] // parts)
+        extent = extents[spatial - 1]
+        length = largest_divisor(extent, max(extent // parts, min(extent, _VECTOR)))
         if length > _VECTOR // 2:
             fused[-1], row = schedule.split(row, [None, length])
         else:
@@ -91,12 +94,6 @@ def _reorder(schedule: Any, reductions: Sequence[Any], row: Any) -> None:
     vectors, within = schedule.split(row, [None, vector])
     schedule.reorder(*reductions, vectors, within)
     schedule.vectorize(within)
-
-
-def _largest_divisor(number: int, most: int) -> int:
-    """The largest divisor that is not above ``most``, but of a vector's length if there is one."""
-    most = max(most, min(number, _VECTOR))
-    return next(n for n in range(most, 0, -1) if number % n == 0)
 
 
 def _is_in_rows(block: Any, variable: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from runtime_ext.kernels.cut import largest_divisor
 from runtime_ext.kernels.expression import Access, Expr
 from runtime_ext.kernels.spec import Contraction, PhysicalShape, Window
 
@@ -141,7 +142,7 @@ def run_of(window: Window, packs: int) -> int:
 
 def depth(run: int) -> int:
     """Packs of a row of a matrix: the most that divide a run of them."""
-    return max(packs for packs in range(1, PACKS + 1) if run % packs == 0)
+    return largest_divisor(run, PACKS)
 
 
 def filled_packs(window: Window, packs: int) -> int:

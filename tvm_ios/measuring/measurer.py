@@ -66,6 +66,11 @@ class Outcome:
         return self.seconds
 
 
+def logged_outcome(log: MeasurementLog, measurement: Measurement) -> Outcome:
+    """What a log that has all of a measurement's keys says."""
+    return Outcome(tuple(quietest(log.measurements[key]) for key in measurement.labels))
+
+
 @dataclass
 class _Asked:
     """A measurement that was begun; the outcome comes when it ends."""
@@ -139,7 +144,7 @@ class Measurer:
         while any(keys & other.measurement.labels.keys() for other in self._running.values()):
             self._keep_ended()
         if not any(self._log.wants(key, measurement.times) for key in keys):
-            asked.outcome = self._logged(measurement)
+            asked.outcome = logged_outcome(self._log, measurement)
             _tell("in the log", asked)
             return asked
         try:
@@ -177,12 +182,8 @@ class Measurer:
         for (key, label), of_key in zip(measurement.labels.items(), samples, strict=True):
             self._log.append(key, of_key, label)
         self.stages_measured += not measurement.is_profile
-        asked.outcome = self._logged(measurement)
+        asked.outcome = logged_outcome(self._log, measurement)
         _tell("measured", asked)
-
-    def _logged(self, measurement: Measurement) -> Outcome:
-        logged = self._log.measurements
-        return Outcome(tuple(quietest(logged[key]) for key in measurement.labels))
 
     def _abandon(self, asked: Iterable[_Asked]) -> None:
         """Keep what has ended, and begin nothing more."""

@@ -16,7 +16,7 @@ from tvm_ios.measuring.chosen_chains import ChosenChains
 from tvm_ios.measuring.chosen_forms import ChosenForms, Piece
 from tvm_ios.measuring.device import NO_CONSTANTS
 from tvm_ios.measuring.measured_units import MeasuredUnits
-from tvm_ios.measuring.measurer import Measurement, Measurer, Outcome, Samples
+from tvm_ios.measuring.measurer import Measurement, Measurer, Outcome, Samples, logged_outcome
 from tvm_ios.measuring.rkernel_profile import ProfiledRKernels
 from tvm_ios.measuring.timing_device import UntimedError
 from tvm_ios.program.compiled_unit import CompiledUnit
@@ -240,8 +240,7 @@ class StageTimer:
         """What a log says that nothing is added to."""
         if any(map(self._log.wants, measurement.labels)):
             return Outcome((), UntimedError("the log has no time of it"))
-        logged = self._log.measurements
-        return Outcome(tuple(quietest(logged[key]) for key in measurement.labels))
+        return logged_outcome(self._log, measurement)
 
     def _measurement(self, stage: Stage) -> Measurement:
         """Of a stage, whatever its strategy, on all lanes."""

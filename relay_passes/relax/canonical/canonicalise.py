@@ -99,7 +99,6 @@ class RemoveDropout:
             value = binding.value
             if operator_name(value) == "relax.nn.dropout":
                 inputs[binding.var] = substitute(value.args[0], new)
-            field = first_field(value, inputs)
-            return builder.emit(substitute(value, new)) if field is None else field
+            return first_field(value, inputs)
 
         return rebuild(mod, "main", emit, ["relax.nn.dropout"])

@@ -46,8 +46,7 @@ class FoldBatchNorm:
                 scaled = _scale(builder, value.args[0], *affine, defined, uses, new)
                 if scaled is not None:
                     folded[binding.var] = scaled
-            field = first_field(value, folded)
-            return builder.emit(substitute(value, new)) if field is None else field
+            return first_field(value, folded)
 
         return rebuild(mod, "main", emit, ["relax.nn.batch_norm"])
 

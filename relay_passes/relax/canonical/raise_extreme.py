@@ -15,7 +15,6 @@ from relay_passes.relax.expressions import (
     data_type,
     operator_name,
     rebuild,
-    substitute,
 )
 
 _BINARY = {"relax.max": relax.op.maximum, "relax.min": relax.op.minimum}
@@ -39,7 +38,7 @@ class RaiseExtreme:
             call = binding.value
             terms = _stacked(call, values)
             if terms is None:
-                return builder.emit(substitute(call, new))
+                return None
             binary = _BINARY[operator_name(call)]
             terms = [new.get(term, term) for term in terms]
             return reduce(lambda a, b: builder.emit(binary(a, b)), terms)

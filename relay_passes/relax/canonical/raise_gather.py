@@ -35,7 +35,7 @@ class RaiseGather:
         ) -> Any:
             value = binding.value
             if operator_name(value) != "relax.take" or value.attrs.axis is None:
-                return builder.emit(substitute(value, new))
+                return None
             extent = static_shape(value.args[0])[int(value.attrs.axis)]
             indices = unguarded(value.args[1], extent, defined)
             mode = str(value.attrs.mode) if indices is None else "wrap"

@@ -44,7 +44,7 @@ class WrapIndices:
             value = binding.value
             extents = _indexed(value)
             if extents is None or _wrapped(defined.get(value.args[1]), extents):
-                return builder.emit(substitute(value, new))
+                return None
             indices = unguarded(value.args[1], extents, defined)
             indices = value.args[1] if indices is None else indices
             numbers, fixed = extents.astype(data_type(indices)), constant_value(indices)

@@ -73,9 +73,8 @@ def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
     tiles = [
         Blocking(pixels, vectors)
         for vectors in range(1, 7)
-        for pixels in range(1, 29)
-        if spare_registers(Blocking(pixels, vectors), unit) >= 0
-        and (spec.channels > UNROLLED or vectors * pixels <= _SHORT)
+        for pixels in range(1, min(28, most_pixels(vectors, unit)) + 1)
+        if (spec.channels > UNROLLED or vectors * pixels <= _SHORT)
     ]
     return {tile: cycles(tile) for tile in tiles}
 
@@ -83,6 +82,11 @@ def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
 def spare_registers(tile: Blocking, unit: VectorUnit) -> int:
     """Registers that a tile's accumulators, its weights and the input leave; or that they lack."""
     return unit.registers - tile.pixels * tile.vectors - tile.vectors - 1
+
+
+def most_pixels(vectors: int, unit: VectorUnit) -> int:
+    """Pixels of the largest tile of so many vectors that fits the registers."""
+    return (unit.registers - 1 - vectors) // vectors
 
 
 def _tile_cycles(pixels: int, vectors: int) -> float:

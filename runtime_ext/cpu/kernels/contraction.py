@@ -25,7 +25,7 @@ from runtime_ext.kernels.code import (
     low_lanes,
     widths,
 )
-from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts
+from runtime_ext.kernels.cut import USUAL_TILES, ChannelPart, channel_parts, largest_divisor
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import Store, activate, divide, store_vectors
@@ -352,7 +352,7 @@ class ContractionWriter:
         if self.spec.blocking.unroll is not None:
             return self.spec.blocking.unroll
         limit = max(1, 32 // accumulators, min(_MOST_UNROLLED, 128 // accumulators))
-        unroll = max(u for u in range(1, limit + 1) if words % u == 0)
+        unroll = largest_divisor(words, limit)
         return 1 if unroll == 2 and accumulators > _ROOM else unroll
 
     def _store(self, place: Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:

@@ -14,7 +14,7 @@ from runtime_ext.cpu.kernels.passes import Fetch, Passes
 from runtime_ext.cpu.kernels.tile_code import TileCode, regions
 from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, constant, load
-from runtime_ext.kernels.cut import ChannelPart, channel_parts
+from runtime_ext.kernels.cut import ChannelPart, channel_parts, largest_divisor
 from runtime_ext.kernels.statements import Store, divide, store_vectors
 from runtime_ext.kernels.winograd_convolution import WinogradOutput
 
@@ -133,7 +133,7 @@ class _Writer:
         accumulators = code.accumulators(rows * vectors, lanes)
         for acc in accumulators:
             code.store(acc, 0, constant(0.0, lanes), lanes)
-        unroll = _unroll(channels, rows * vectors)
+        unroll = largest_divisor(channels, max(1, _UNROLLED // (rows * vectors)))
         with code.loop("ci", 0, channels // unroll) as step:
             for u in range(unroll):
                 ci = step * unroll + u
@@ -247,8 +247,3 @@ def register_tiles(count: int, rows: int) -> list[tuple[int, int]]:
     low, more = divmod(count, number)
     heights = [(low + 1, more), (low, number - more)]
     return [(height, times) for height, times in heights if times]
-
-
-def _unroll(channels: int, accumulators: int) -> int:
-    limit = max(1, _UNROLLED // accumulators)
-    return max(u for u in range(1, limit + 1) if channels % u == 0)
