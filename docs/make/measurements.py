@@ -28,6 +28,7 @@ _BENCHES = (
     "bench_zen4_batch8",
     "bench_zen4_batch32",
     "bench_intel",
+    "bench_intel_batch8",
     "bench_intel_exponentials",
     "bench_xeon6",
     "bench_xeon6_batch8",
