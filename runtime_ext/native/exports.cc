@@ -153,10 +153,10 @@ ffi::String Facts() { return MachineFacts(); }
 
 // What only tests ask for.
 ffi::Tuple<ffi::Array<double>, bool> SampledUndisturbed(std::int64_t samples, std::int64_t tries,
-                                                        ffi::Function sample,
+                                                        std::int64_t allowed, ffi::Function sample,
                                                         ffi::Function interruptions) {
   return AsTuple(Undisturbed(
-      samples, tries, [&] { return sample().cast<double>(); },
+      samples, tries, allowed, [&] { return sample().cast<double>(); },
       [&] { return interruptions().cast<std::int64_t>(); }));
 }
 ffi::String Digest(ffi::Bytes bytes, bool portably) {

@@ -14,6 +14,8 @@ constexpr double kWarmUpSeconds = 2e-3;
 // A long program needs no more samples than take so long, and these are enough for a median.
 constexpr double kSamplesSeconds = 1.2e-2;
 constexpr std::int64_t kFewestSamples = 5;
+// An idle system stops a thread every so often, for a hundredth of that time; busy ones much more.
+constexpr double kUsualSeconds = 1e-2;
 // Rounds of a profile: enough for a median, and no more than take so many seconds.
 constexpr double kRounds = 15, kFewestRounds = 5, kProfileSeconds = 5e-3;
 // No clock is finer.
@@ -45,14 +47,15 @@ void Fill(const ffi::Tensor& tensor, Draw draw) {
 
 }  // namespace
 
-Sampled Undisturbed(std::int64_t samples, std::int64_t tries, const std::function<double()>& sample,
+Sampled Undisturbed(std::int64_t samples, std::int64_t tries, std::int64_t allowed,
+                    const std::function<double()>& sample,
                     const std::function<std::int64_t()>& interruptions) {
   const auto wanted = static_cast<std::size_t>(samples);
   Samples undisturbed, all;
   while (undisturbed.size() < wanted && all.size() < wanted * static_cast<std::size_t>(tries)) {
     const std::int64_t before = interruptions();
     all.push_back(sample());
-    if (interruptions() == before) undisturbed.push_back(all.back());
+    if (interruptions() - before <= allowed) undisturbed.push_back(all.back());
   }
   if (tries == 1) return {all};
   if (2 * undisturbed.size() >= wanted) return {undisturbed};
@@ -69,7 +72,8 @@ Sampled TimeProgram(Executor* executor, const Sampling& sampling) {
   const auto enough = static_cast<std::int64_t>(kSamplesSeconds / seconds);
   const std::int64_t samples = std::clamp(enough, kFewestSamples, sampling.samples);
   return Undisturbed(
-      samples, sampling.tries, [&] { return executor->Benchmark(runs, 1).front(); }, Interruptions);
+      samples, sampling.tries, static_cast<std::int64_t>(seconds / kUsualSeconds),
+      [&] { return executor->Benchmark(runs, 1).front(); }, Interruptions);
 }
 
 std::vector<Samples> ProfileLaunches(Executor* executor) {

@@ -38,12 +38,13 @@ Sampled TimeProgram(Executor* executor, const Sampling& sampling);
 // Executor::Profile.
 std::vector<Samples> ProfileLaunches(Executor* executor);
 
-// So many samples during which the system stopped no thread of the process, or half as many, if
-// there are no more among `tries` times as many; else the least of all, which are disturbed. A lane
-// that is stopped makes the others wait, so on a busy machine kernels seem to gain nothing by more
-// lanes. With one try samples are taken as they come. `interruptions` counts how often threads were
-// stopped.
-Sampled Undisturbed(std::int64_t samples, std::int64_t tries, const std::function<double()>& sample,
+// So many samples during which the system stopped threads of the process no more than `allowed`
+// times, or half as many, if there are no more among `tries` times as many; else the least of all,
+// which are disturbed. A lane that is stopped makes the others wait, so on a busy machine kernels
+// seem to gain nothing by more lanes. With one try samples are taken as they come. `interruptions`
+// counts how often threads were stopped.
+Sampled Undisturbed(std::int64_t samples, std::int64_t tries, std::int64_t allowed,
+                    const std::function<double()>& sample,
                     const std::function<std::int64_t()>& interruptions);
 
 // Writes numbers that neither overflow nor become denormal, the same ones in every run and on every
