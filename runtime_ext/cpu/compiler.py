@@ -25,7 +25,7 @@ from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.program.bfloat16 import FORM
-from tvm_ios.program.program import ALIGNMENT
+from tvm_ios.program.program import LINE
 
 #: Gives what gives the symbols of some object files.
 Opened = Callable[[Sequence[Path]], Callable[[str], Any]]
@@ -57,7 +57,7 @@ class KernelCompiler(UnitCompiler):
         If the target is no CPU, or the database was made for another target.
     """
 
-    line = ALIGNMENT // 4
+    line = LINE
 
     def __init__(
         self,

@@ -15,13 +15,12 @@ from tvm import tirx
 
 from runtime_ext.kernels.spec import Encoding
 from runtime_ext.kernels.transcendental import ROUNDING, Arithmetic, dividing
+from tvm_ios.program.program import LINE
 
 #: A Python int or an int32 expression of TIR.
 Index = Any
 #: The least float32, with which a maximum begins.
 LOWEST = -3.4028234663852886e38
-#: Floats in a cache line.
-_LINE = 16
 #: LLVM's names of instructions that estimate reciprocals to 11 bits or more, by how many at once;
 #: AVX-512's have two more operands: what masked lanes become, and which are not masked.
 _RECIPROCALS: Mapping[int, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
@@ -128,9 +127,9 @@ class Code:
         """
         # Only what consists of such vectors is placed at more than 16 bytes: a vector that lies in
         # two lines takes twice as long.
-        lines = ceil(elements / _LINE)
-        memory = tirx.decl_buffer((lines,), f"float32x{_LINE}", "tile_memory")
-        buffer = tirx.decl_buffer((lines * _LINE,), "float32", "tile_memory", data=memory.data)
+        lines = ceil(elements / LINE)
+        memory = tirx.decl_buffer((lines,), f"float32x{LINE}", "tile_memory")
+        buffer = tirx.decl_buffer((lines * LINE,), "float32", "tile_memory", data=memory.data)
         self.append(tirx.AllocBuffer(memory, {"disable_lower_builtin": tirx.IntImm("bool", 1)}))
         self.append(tirx.DeclBuffer(buffer, data=memory.data))
         return buffer

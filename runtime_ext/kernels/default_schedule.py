@@ -69,6 +69,7 @@ def _schedule_block(schedule: Any, block: Any) -> None:
     if outer == spatial > 1 and (in_rows or not reductions):
         parts = -(-_TILES // prod(extents[: spatial - 1]))
         extent = extents[spatial - 1]
+        # Of a vector's length rather than shorter, if it is a divisor.
         length = largest_divisor(extent, max(extent // parts, min(extent, _VECTOR)))
         if length > _VECTOR // 2:
             fused[-1], row = schedule.split(row, [None, length])

@@ -7,13 +7,12 @@ theirs to choose.
 from __future__ import annotations
 
 from runtime_ext.kernels.spec import Finer, Pointwise, Pooling, Spec
+from tvm_ios.program.program import LINE
 
 #: Elements a tile: long against a call, short enough to balance lanes; and to balance many.
 _ELEMENTS, _FINER = 4096, 1024
 #: Bytes of input rows that stay in the first-level cache from one row of results to the next.
 _RESIDENT = 32 * 1024
-#: Channels of a cache line, which no chunk should share.
-_LINE = 16
 
 
 def finer(spec: Spec) -> Spec:
@@ -29,10 +28,10 @@ def finer(spec: Spec) -> Spec:
 
 def channels_a_tile(spec: Pooling, finer: bool) -> int:
     """Channels of a tile: as many as stay in the cache, or a third, in whole cache lines."""
-    row_bytes = spec.window.input[1] * _LINE * 4
+    row_bytes = spec.window.input[1] * LINE * 4
     lines = max(1, _RESIDENT // (row_bytes * (spec.window.kernel[0] + 1)))
-    lines = min(lines, -(-spec.channels // _LINE))
-    return min(spec.channels, (-(-lines // 3) if finer else lines) * _LINE)
+    lines = min(lines, -(-spec.channels // LINE))
+    return min(spec.channels, (-(-lines // 3) if finer else lines) * LINE)
 
 
 def work_a_tile(spec: Pointwise, finer: bool) -> int:

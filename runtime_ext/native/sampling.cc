@@ -14,7 +14,7 @@ constexpr double kWarmUpSeconds = 2e-3;
 // A long program needs no more samples than take so long, and these are enough for a median.
 constexpr double kSamplesSeconds = 1.2e-2;
 constexpr std::int64_t kFewestSamples = 5;
-// An idle system stops a thread every so often, for a hundredth of that time; busy ones much more.
+// An idle system stops a thread every 30 ms or so, and soon lets it go on; a busy one more often.
 constexpr double kUsualSeconds = 1e-2;
 // Rounds of a profile: enough for a median, and no more than take so many seconds.
 constexpr double kRounds = 15, kFewestRounds = 5, kProfileSeconds = 5e-3;

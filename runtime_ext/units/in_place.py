@@ -135,7 +135,7 @@ def arrange(
 
 
 def _in_lines(channels: int, line: int) -> Layout:
-    """The layout of an image of which no vector of channels lies in two lines."""
+    """The layout of an image: each pixel at the begin of a line, if that takes little memory."""
     missing = -channels % line
     if not 0 < missing * _PADDED <= channels:
         return NHWC

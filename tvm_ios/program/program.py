@@ -17,6 +17,8 @@ from tvm_ios.errors import UserError
 
 #: Kernels are compiled for vectors of this many bytes; it is a cache line too.
 ALIGNMENT = 64
+#: Words of 32 bits in a cache line.
+LINE = ALIGNMENT // 4
 
 
 class ProgramError(UserError):

@@ -52,15 +52,15 @@ class FoldSmallConstants:
 
 
 def _emit(
-    _builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
-) -> relax.Var | GenericConst | relax.ShapeExpr | None:
+    builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
+) -> relax.Var | GenericConst | relax.ShapeExpr:
     value = substitute(binding.value, new)
     if isinstance(value, GenericConst | relax.Var | relax.ShapeExpr):
         return value
     if operator_name(value) == "relax.shape_of" and _is_static(value.args[0]):
         return relax.ShapeExpr(static_shape(value.args[0]))
     folded = _fold(value, binding)
-    return None if folded is None else constant(folded)
+    return builder.emit(value) if folded is None else constant(folded)
 
 
 def _is_static(tensor: Any) -> bool:

@@ -75,7 +75,7 @@ class OneRowImages:
             else:
                 widened = _widened(value, images)
                 if widened is None:
-                    return None
+                    return builder.emit(value)
                 image = builder.emit(widened)
             row = builder.emit(relax.op.squeeze(image, 2))
             images[row] = image

@@ -44,7 +44,7 @@ class RaiseClip:
             if operator_name(value) == "relax.call_tir":
                 limit = _bound(mod[value.args[0]], list(value.args[1].fields), binding.var)
             if limit is None:
-                return None
+                return builder.emit(value)
             kind, bound = limit
             data = value.args[1].fields[0]
             if math.isinf(bound):

@@ -29,7 +29,7 @@ class RaisePad:
                 if padding is not None:
                     widths, fill = padding
                     return builder.emit(relax.op.nn.pad(data, widths, "constant", fill))
-            return None
+            return builder.emit(value)
 
         return rebuild(mod, "main", emit, ["relax.call_tir"])
 

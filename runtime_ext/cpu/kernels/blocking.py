@@ -86,7 +86,7 @@ def spare_registers(tile: Blocking, unit: VectorUnit) -> int:
 
 def most_pixels(vectors: int, unit: VectorUnit) -> int:
     """Pixels of the largest tile of so many vectors that fits the registers."""
-    return (unit.registers - 1 - vectors) // vectors
+    return spare_registers(Blocking(0, vectors), unit) // vectors
 
 
 def _tile_cycles(pixels: int, vectors: int) -> float:

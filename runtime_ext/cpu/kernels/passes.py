@@ -10,9 +10,7 @@ import tvm
 from tvm import tirx
 
 from runtime_ext.kernels.code import Code, Index, integer
-
-#: Words of a cache line.
-_LINE = 16
+from tvm_ios.program.program import LINE
 
 
 class Fetch(Protocol):
@@ -60,10 +58,10 @@ class Passes:
             return
         # A share is a cache line a step, or more where there are few passes. If there are more
         # passes than shares they begin again, for a lane's first pass may be any.
-        shares = min(self.count, max(1, step // _LINE))
+        shares = min(self.count, max(1, step // LINE))
         share = tirx.floormod(integer(nth), shares) * (self.words // shares)
         done = tirx.floordiv(at - run * self.words, shares)
         ahead = code.bind("ahead", (run + 1) * self.words + share + done)
         elements = 32 // tvm.DataType(str(self.weights.ty.dtype)).bits
-        for line in range(ceil(step / (_LINE * shares))):
-            code.fetch(self.weights, (ahead + line * _LINE) * elements)
+        for line in range(ceil(step / (LINE * shares))):
+            code.fetch(self.weights, (ahead + line * LINE) * elements)
