@@ -21,23 +21,24 @@ _NAMES = {
     "torch": "torch",
     "torch-compile": "torch.compile",
 }
-#: Results of ``tvm-ios bench``, by machine and batch.
-_BENCHES = (
-    "bench",
-    "bench_zen4",
-    "bench_zen4_batch8",
-    "bench_zen4_batch32",
-    "bench_intel",
-    "bench_intel_batch8",
-    "bench_intel_exponentials",
-    "bench_xeon6",
-    "bench_xeon6_batch8",
-    "bench_cascade_lake",
-    "bench_cascade_lake_batch8",
-    "bench_cascade_lake_packaged",
-    "bench_avx2",
-    "bench_avx2_batch8",
-)
+_ONE, _EIGHT, _MANY = "1 image", "8 images", "32 images"
+#: Results of ``tvm-ios bench``: on which machine, and of what.
+_BENCHES = {
+    "bench_zen4": ("Zen 4", _ONE),
+    "bench_zen4_batch8": ("Zen 4", _EIGHT),
+    "bench_zen4_batch32": ("Zen 4", _MANY),
+    "bench_intel": ("Emerald Rapids", _ONE),
+    "bench_intel_batch8": ("Emerald Rapids", _EIGHT),
+    "bench_intel_exponentials": ("Emerald Rapids", "many exponentials"),
+    "bench_xeon6": ("Granite Rapids", _ONE),
+    "bench_xeon6_batch8": ("Granite Rapids", _EIGHT),
+    "bench_cascade_lake": ("Cascade Lake", _ONE),
+    "bench_cascade_lake_batch8": ("Cascade Lake", _EIGHT),
+    "bench_cascade_lake_packaged": ("Cascade Lake", "trained networks"),
+    "bench": ("Zen 5", _ONE),
+    "bench_avx2": ("AVX2", _ONE),
+    "bench_avx2_batch8": ("AVX2", _EIGHT),
+}
 _POLICIES = ("sequential", "ios-both", "rammer", "ios-holistic")
 
 
@@ -72,9 +73,28 @@ def _bench(name: str) -> str:
         lines.append((f"`{row['model']}`", latency, kept, *(_interval(ratio[p]) for p in peers)))
     mean = (f"{results['geomean'][peer]:.2f}" for peer in peers)
     table = _table([*lines, ("geometric mean", "", "", *mean)])
-    nearest = [max(row["ratio"][p]["median"] for p in peers) for row in results["networks"]]
-    to_fastest = f"{geometric_mean(nearest):.2f}"
+    to_fastest = f"{geometric_mean(_to_fastest(results)):.2f}"
     return f"{table}\nGeometric mean to the fastest other one of each network: {to_fastest}.\n"
+
+
+def _overview() -> str:
+    lines: list[tuple[str, ...]] = [
+        ("machine", "", "networks", "measured", "geometric mean", "smallest", "largest")
+    ]
+    for name, (machine, what) in _BENCHES.items():
+        results = _read(name)
+        ratios = _to_fastest(results)
+        figures = (geometric_mean(ratios), min(ratios), max(ratios))
+        about = (str(len(ratios)), results["machine"]["date"])
+        link = f"[{machine}](#{machine.lower().replace(' ', '-')})"
+        lines.append((link, what, *about, *(f"{figure:.2f}" for figure in figures)))
+    return _table(lines)
+
+
+def _to_fastest(results: Any) -> list[float]:
+    """For each network the ratio to the fastest of the others."""
+    peers = [name for name in results["geomean"] if name != "sequential"]
+    return [max(row["ratio"][p]["median"] for p in peers) for row in results["networks"]]
 
 
 def _kept() -> str:
@@ -197,6 +217,7 @@ def _table(lines: list[tuple[str, ...]]) -> str:
 #: Of each page its tables.
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "measurements.md": {
+        "overview": _overview,
         **{name: partial(_bench, name) for name in _BENCHES},
         "kept": _kept,
         "shares": partial(_shares, "shares"),
