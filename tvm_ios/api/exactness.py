@@ -16,6 +16,7 @@ from tvm_ios.contest.outputs import (
 )
 from tvm_ios.program import bfloat16, winograd
 from tvm_ios.progress import Progress
+from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
@@ -70,7 +71,7 @@ def exact_enough(
     taken: list[str] = []
     first = 0.0
     for name in names:
-        if not _uses(candidates, names):
+        if not any(_uses(schedule, names) for schedule in candidates.schedules.values()):
             break
         error = _largest_error(candidates, reference, names)
         if reference.source is None and name != INEXACT[0]:
@@ -93,8 +94,8 @@ def exact_enough(
     return candidates, (f"{', '.join(taken)} left out: {why}",)
 
 
-def _uses(candidates: Candidates, names: tuple[str, ...]) -> bool:
-    return any(name in names for s in candidates.schedules.values() for name in s.kernels.values())
+def _uses(schedule: Schedule, names: tuple[str, ...]) -> bool:
+    return not set(names).isdisjoint(schedule.kernels.values())
 
 
 def _largest_error(candidates: Candidates, reference: Reference, names: tuple[str, ...]) -> float:
@@ -104,7 +105,7 @@ def _largest_error(candidates: Candidates, reference: Reference, names: tuple[st
     built = {
         id(model): model
         for policy, model in candidates.built.items()
-        if set(candidates.schedules[policy].kernels.values()) & set(names)
+        if _uses(candidates.schedules[policy], names)
     }
     return max(_error(model, reference) for model in built.values())
 
@@ -118,8 +119,7 @@ def _direct_error(
     """Of the outputs of one of these programs without such forms; 0 if it cannot do without."""
     schedules = candidates.schedules.values()
     # Where rTasks have places, these are of the form's kernels.
-    named = (s for s in schedules if not s.placements and set(s.kernels.values()) & set(names))
-    schedule = next(named, None)
+    schedule = next((s for s in schedules if not s.placements and _uses(s, names)), None)
     if schedule is None:
         return 0.0
     others = {unit: name for unit, name in schedule.kernels.items() if name not in names}
@@ -151,9 +151,9 @@ def _without(
     forms = module.timer.forms
     forms.leave_out(name)
     schedules = {
-        policy: schedule if name not in schedule.kernels.values() else forms.named(schedule)
+        policy: forms.named(schedule) if _uses(schedule, (name,)) else schedule
         for policy, schedule in candidates.schedules.items()
         # Where rTasks have places, these are of the form's kernels.
-        if name not in schedule.kernels.values() or not schedule.placements
+        if not (schedule.placements and _uses(schedule, (name,)))
     }
     return build_candidates(module, schedules, report)
