@@ -63,7 +63,7 @@ def _read(name: str) -> Any:
 
 def _bench(name: str) -> str:
     results = _read(name)
-    peers = [name for name in results["geomean"] if name != "sequential"]
+    peers = _peers(results)
     lines = [
         ("network", "ours", "kept (to sequential)", *(f"to {_NAMES.get(p, p)}" for p in peers))
     ]
@@ -94,8 +94,12 @@ def _overview() -> str:
 
 def _to_fastest(results: Any) -> list[float]:
     """For each network the ratio to the fastest of the others."""
-    peers = [name for name in results["geomean"] if name != "sequential"]
+    peers = _peers(results)
     return [max(row["ratio"][p]["median"] for p in peers) for row in results["networks"]]
+
+
+def _peers(results: Any) -> list[str]:
+    return [name for name in results["geomean"] if name != "sequential"]
 
 
 def _kept() -> str:

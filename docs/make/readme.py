@@ -12,9 +12,17 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
-_PEERS = ("onnxruntime", "openvino")
-#: Of each result of ``tvm-ios bench``, whom its columns compare with.
-_COLUMNS = {"bench_zen4": _PEERS, "bench_zen4_batch8": ("sequential", *_PEERS)}
+#: Whom columns compare with, and how they name them.
+_NAMES = {
+    "sequential": "one after another",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+}
+#: Of each result of ``tvm-ios bench`` what it is of, and whom it is compared with.
+_COLUMNS = {
+    "bench_zen4": ("1 image", ("onnxruntime", "openvino")),
+    "bench_zen4_batch8": ("8 images", tuple(_NAMES)),
+}
 _BEGIN, _END = "<!-- table: python docs/make/readme.py -->\n", "<!-- end of the table -->"
 
 _CAPTION = """
@@ -24,8 +32,6 @@ another take (`python -m benchmarks.networks.side_by_side`). Networks named `lig
 `onnx` package; weights are random.
 
 """
-_NAMES = ("ONNX Runtime", "OpenVINO")
-_HEADS = ("1 image", *_NAMES, "8 images", "one after another", *_NAMES)
 
 
 def page() -> str:
@@ -41,24 +47,26 @@ def _table() -> str:
     first, *others = networks
     both = [name for name in first if all(name in other for other in others)]
     both.sort(key=lambda name: first[name]["latency_ms"]["ours"])
+
+    def line(head: str, models: Sequence[str]) -> str:
+        return _line(head, _cells([[rows[model] for model in models] for rows in networks]))
+
+    heads = [
+        cell for what, to in _COLUMNS.values() for cell in (what, *(_NAMES[name] for name in to))
+    ]
     lines = [
-        _line("network", _HEADS),
-        "|" + "---|" * (1 + len(_HEADS)) + "\n",
-        *(_line(f"`{name}`", _of([rows[name] for rows in networks])) for name in both),
-        _line("geometric mean", _means([[rows[name] for name in both] for rows in networks])),
+        _line("network", heads),
+        "|" + "---|" * (1 + len(heads)) + "\n",
+        *(line(f"`{name}`", [name]) for name in both),
+        line("geometric mean", both),
     ]
     return _CAPTION.format(**results[0]["machine"]) + "".join(lines) + "\n"
 
 
-def _of(rows: Sequence[Any]) -> Iterator[str]:
-    for row, compared in zip(rows, _COLUMNS.values(), strict=True):
-        yield f"{row['latency_ms']['ours']:.1f} ms"
-        yield from (f"{1 / row['ratio'][name]['median']:.2f}" for name in compared)
-
-
-def _means(columns: Sequence[Sequence[Any]]) -> Iterator[str]:
-    for rows, compared in zip(columns, _COLUMNS.values(), strict=True):
-        yield ""
+def _cells(columns: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """Of a network, or the means of several, which have no latency; the rows of each result."""
+    for rows, (_, compared) in zip(columns, _COLUMNS.values(), strict=True):
+        yield f"{rows[0]['latency_ms']['ours']:.1f} ms" if len(rows) == 1 else ""
         for name in compared:
             yield f"{geometric_mean(1 / row['ratio'][name]['median'] for row in rows):.2f}"
 
