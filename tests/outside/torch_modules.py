@@ -45,6 +45,13 @@ def _promoted(rng: Generator) -> Case:
     return Case(_module(operator), {"x": (x > 2 if dtype == "bool" else x).astype(dtype)})
 
 
+def _sampled(x: Any) -> Any:
+    """Return an image's pixels at places that two of its channels say."""
+    from torch.nn import functional as F
+
+    return F.grid_sample(x, x[:, :2].permute(0, 2, 3, 1).tanh(), align_corners=False)
+
+
 @kind("modules of torch")
 def _modules(rng: Generator) -> Case:
     import torch
