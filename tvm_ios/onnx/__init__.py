@@ -3,6 +3,7 @@
 - file: reads files that may be anything; supported: what a simplified model must not hold
 - batch: another batch size for a model of fixed shapes; join: several models as one
 - tail: the end of a model whose shapes depend on the data, cut off
+- shape_inference: shapes and types of all values of a model
 - simplify: the list of steps that a model goes through, which lie in rewrites/
 - edit: small edits of a graph of ``onnx_ir``, and questions about nodes, which many steps share
 - inputs: a model's inputs; edge_inputs: values of them that find mistakes

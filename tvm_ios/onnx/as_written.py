@@ -10,12 +10,12 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes import common as passes
 
 from tvm_ios.onnx.cut import names_read
 from tvm_ios.onnx.edit import free_weights_from_inputs
 from tvm_ios.onnx.inputs import free_inputs
 from tvm_ios.onnx.rewrites.fix_inputs import fix_inputs
+from tvm_ios.onnx.shape_inference import infer_shapes
 
 #: The library's own types are incomplete.
 _onnx: Any = onnx
@@ -44,7 +44,7 @@ def with_static_inputs(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     work.ir_version = max(work.ir_version, 4)
     free_weights_from_inputs(work.graph)
     fix_inputs(work.graph, shapes)
-    passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
+    infer_shapes(work)
     return ir.serde.serialize_model(work)
 
 

@@ -51,6 +51,7 @@ from tvm_ios.onnx.rewrites.quantised.operators import PRODUCTS, write_quantised
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
 from tvm_ios.onnx.rewrites.resize import explicit_sizes
 from tvm_ios.onnx.rewrites.split_constants import split_constants
+from tvm_ios.onnx.shape_inference import infer_shapes
 from tvm_ios.onnx.tail import CONTROL_FLOW, Tail, cut_tail
 
 #: Operators that hold graphs, and that read what holds tensors.
@@ -125,7 +126,7 @@ def before_tail(
     """
     with _own_errors():
         work = _folded(model, shapes or {})
-        passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
+        infer_shapes(work)
         tail = cut_tail(work)
         if tail is None:
             return None
@@ -185,7 +186,6 @@ def _unroll(model: Any) -> bool:
     written out and folded.
     """
     lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
-    infer_shapes = passes.ShapeInferencePass(check_type=False, strict_mode=False)
     unrolled = False
     while {node.op_type for node in model.graph} & _HOLD_OTHERS:
         # Folding comes last: of some sequences it makes operators that no opset has.
@@ -207,7 +207,6 @@ def _unroll(model: Any) -> bool:
 
 def steps() -> tuple[ModelStep, ...]:
     """What is done to a model whose constants are folded, in order."""
-    infer_shapes = passes.ShapeInferencePass(check_type=False, strict_mode=False)
     return (
         # One operator one meaning: what TVM misreads, recurrent layers as cells, sums of products.
         _each(write_plainly, unroll_recurrent, expand_einsum),

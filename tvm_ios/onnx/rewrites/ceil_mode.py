@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import onnx_ir as ir
-from onnx_ir.passes import common as passes
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
+from tvm_ios.onnx.shape_inference import infer_shapes
 
 
 def leave_out_windows_of_padding(model: Any) -> None:
@@ -20,7 +20,6 @@ def leave_out_windows_of_padding(model: Any) -> None:
     graph, opset = model.graph, model.opset_imports.get("", 0)
     if not any(map(_rounds_up, graph)):
         return
-    infer_shapes = passes.ShapeInferencePass(check_type=False, strict_mode=False)
     infer_shapes(model)
     nodes = list(graph)
     for place, node in enumerate(nodes):

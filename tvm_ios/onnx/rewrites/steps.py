@@ -154,7 +154,7 @@ class Steps:
                 new = self.op("Identity", new)
             if new.shape is None:
                 new.shape = old.shape
-            if new.dtype is None:
+            if new.dtype is None and old.dtype is not None:
                 new.dtype = old.dtype
             redirect(self.graph, old, new)
             if old.name:

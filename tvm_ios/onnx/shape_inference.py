@@ -1,0 +1,70 @@
+"""Shapes and types of all values of a model of ``onnx_ir``, by ONNX's own inference."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+#: The libraries' own types are incomplete.
+_serde: Any = ir.serde
+_onnx: Any = onnx
+
+_log = logging.getLogger(__name__)
+
+
+def infer_shapes(model: Any) -> None:
+    """Give values the shapes and types that ONNX infers, as far as it does.
+
+    Inference reads a copy without the weights that no shape depends on: only lists of integers and
+    single numbers say how large something is.
+    """
+    graph = model.graph
+    inputs, initializers = list(graph.inputs), list(graph.initializers.values())
+    weights = [v for v in initializers if v not in inputs and not _may_tell_a_shape(v)]
+    try:
+        graph.inputs.extend(weights)
+        for value in weights:
+            del graph.initializers[value.name]
+        copy = _serde.serialize_model(model)
+    finally:
+        graph.inputs[:] = inputs
+        graph.initializers.clear()
+        for value in initializers:
+            graph.initializers.add(value)
+    try:
+        inferred = _onnx.shape_inference.infer_shapes(copy, data_prop=True)
+    except Exception as error:  # its own error types are private; a model may do without shapes
+        _log.info("ONNX infers no shapes: %s", error)
+        return
+    _take_over(graph, inferred.graph)
+
+
+def _may_tell_a_shape(value: Any) -> bool:
+    tensor = value.const_value
+    if tensor is None or tensor.size <= 1:
+        return True
+    # Scales of a resize are numbers with fractions, one an axis.
+    return len(tensor.shape) == 1 and (tensor.dtype.is_integer() or tensor.size <= _MOST_AXES)
+
+
+#: No tensor has more axes.
+_MOST_AXES = 64
+
+
+def _take_over(graph: Any, inferred: Any) -> None:
+    found = {value.name: value.type for value in (*inferred.value_info, *inferred.output)}
+    for node, proto in zip(graph, inferred.node, strict=True):
+        for value in node.outputs:
+            kind = found.get(value.name)
+            if kind is None:
+                continue
+            if (shape := _serde.deserialize_type_proto_for_shape(kind)) is not None:
+                value.shape = shape
+            if (type_ := _serde.deserialize_type_proto_for_type(kind)) is not None:
+                value.type = type_
+        for attribute in proto.attribute:
+            if attribute.HasField("g"):
+                _take_over(node.attributes[attribute.name].as_graph(), attribute.g)
