@@ -250,10 +250,3 @@ def test_operators_of_onnx_runtime(
     assert np.abs(result.astype(np.float32) - expected).max() <= (
         1 if result.dtype == np.uint8 else 1e-4
     )
-
-
-def test_channels_last_are_refused() -> None:
-    inputs = [*quantised(1, 6, 6, 3), *RESULT]
-    model, _ = one("QLinearGlobalAveragePool", inputs, domain="com.microsoft", channels_last=1)
-    with refused(GraphError, "one", "channels last"):
-        simplify(model)

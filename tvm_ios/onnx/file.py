@@ -12,6 +12,7 @@ from onnx import external_data_helper
 
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.edit import node_text
+from tvm_ios.onnx.rewrites.onnxruntime.registry import is_contrib
 from tvm_ios.onnx.rewrites.quantised.operators import QUANTISED
 
 #: What one protobuf message can hold, and with it TVM's importer.
@@ -106,6 +107,8 @@ def _require_known_operators(path: Path, model: Any) -> None:
         for node in graph.node:
             domain = node.domain or "ai.onnx"
             if (node.domain, node.op_type) in local or node.op_type in QUANTISED.get(domain, ()):
+                continue
+            if is_contrib(node, opset):
                 continue
             what = f"{node_text(node)} of {path}"
             if domain != "ai.onnx":

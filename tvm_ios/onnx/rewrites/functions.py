@@ -71,7 +71,7 @@ def _give_defaults(model: Any) -> None:
     """Say what nodes leave to their defaults, which the inliner does not know."""
     (opset,) = (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     for node in model.graph.node:
-        if node.op_type not in _WRITTEN_OUT:
+        if node.op_type not in _WRITTEN_OUT or not is_of_onnx(node):
             continue
         stated = {attribute.name for attribute in node.attribute}
         for attribute in onnx.defs.get_schema(node.op_type, opset).attributes.values():

@@ -147,6 +147,11 @@ class Steps:
             return self.op("Clip", value, self.number(least), self.number(most))
         return self.op("Clip", value, min=least, max=most)
 
+    def withdraw(self) -> None:
+        """Take the operators away again that were put before the node."""
+        self.graph.remove(self._nodes, safe=True)
+        self._nodes.clear()
+
     def stand_for(self, *results: Any) -> None:
         """Let these be read in the place of the node's results, and remove the node."""
         for old, new in zip(self.node.outputs, results, strict=False):

@@ -35,14 +35,6 @@ def _type(steps: Steps) -> Any:
     return next(v.dtype for v in steps.node.inputs if v is not None and v.dtype in LIMITS)
 
 
-def _refuse_channels_last(steps: Steps) -> None:
-    if steps.node.attributes.get_int("channels_last", 0):
-        raise GraphError(
-            f"operator {steps.node.name!r} ({steps.node.op_type}) lays channels last, as ONNX "
-            "Runtime does when it optimises a model: give the model from before that"
-        )
-
-
 def _binary(kind: str) -> Callable[[Steps], None]:
     def write(steps: Steps) -> None:
         inputs = [*steps.node.inputs, None][:8]
@@ -56,7 +48,6 @@ def _unary(kind: str, *attributes: str) -> Callable[[Steps], None]:
     """An operator of one tensor; ``attributes`` are those that it has in ONNX."""
 
     def write(steps: Steps) -> None:
-        _refuse_channels_last(steps)
         inputs, of_node = [*steps.node.inputs, None][:5], steps.node.attributes
         attributes_of_onnx = {name: of_node[name] for name in attributes if name in of_node}
         result = steps.op(kind, _dequantised(steps, *inputs[:3]), **attributes_of_onnx)

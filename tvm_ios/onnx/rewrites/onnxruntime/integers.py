@@ -1,0 +1,72 @@
+"""Products of integers that become floats, by the operators of ONNX that make the integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import onnx_ir as ir
+
+from tvm_ios.onnx.rewrites.onnxruntime.deferred import input_of, shape_of
+from tvm_ios.onnx.rewrites.onnxruntime.fused import channels_first, channels_last
+from tvm_ios.onnx.rewrites.steps import Steps
+
+
+def as_float_product(
+    steps: Steps, left: tuple[Any, Any, Any], right: tuple[Any, Any, Any], bias: Any
+) -> Any:
+    """The product of two integer tensors, each with its scale and zero point, plus a bias."""
+    (a, a_scale, a_zero), (b, b_scale, b_zero) = left, right
+    zeros = (a_zero,) if b_zero is None else (a_zero, b_zero)
+    product = steps.op("MatMulInteger", a, b, *zeros)
+    numbers = steps.op("Cast", product, to=int(ir.DataType.FLOAT))
+    numbers.dtype = ir.DataType.FLOAT
+    result = steps.op("Mul", numbers, steps.op("Mul", a_scale, b_scale))
+    return result if bias is None else steps.op("Add", result, bias)
+
+
+def _matmul_to_float(steps: Steps) -> None:
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = (input_of(steps, place) for place in range(7))
+    steps.stand_for(as_float_product(steps, (a, a_scale, a_zero), (b, b_scale, b_zero), bias))
+
+
+def _dynamic_matmul(steps: Steps) -> None:
+    source, weight, scale, zero, bias = (input_of(steps, place) for place in range(5))
+    quantised = steps.op("DynamicQuantizeLinear", source, outputs=3)
+    for value, dtype in zip(quantised, ("UINT8", "FLOAT", "UINT8"), strict=True):
+        value.dtype = ir.DataType[dtype]
+    steps.stand_for(as_float_product(steps, tuple(quantised), (weight, scale, zero), bias))
+
+
+def _channels_first(place: int, domain: str) -> Callable[[Steps], None]:
+    """Write a node whose channels lie last as the same operator of a domain with channels first.
+
+    ``place`` is that of an input whose rank is the image's.
+    """
+
+    def write(steps: Steps) -> None:
+        node = steps.node
+        source, *others = node.inputs
+        stated = steps.attributes
+        last = stated.pop("channels_last", 0)
+        rank = len(shape_of(node.inputs[place])) if last else 0
+        first = channels_first(steps, source, rank) if last else source
+        first.dtype = source.dtype
+        result = steps.op(node.op_type, first, *others, **stated)
+        result.producer().domain, result.dtype = domain, node.outputs[0].dtype
+        steps.stand_for(channels_last(steps, result, rank) if last else result)
+
+    return write
+
+
+#: By the operators' names.
+INTEGERS: Mapping[str, Callable[[Steps], None]] = {
+    "DynamicQuantizeMatMul": _dynamic_matmul,
+    "MatMulIntegerToFloat": _matmul_to_float,
+}
+#: Those of which only what lays channels last is written in others.
+CHANNELS_LAST: Mapping[str, Callable[[Steps], None]] = {
+    "QLinearAveragePool": _channels_first(0, "com.microsoft"),
+    "QLinearConv": _channels_first(3, ""),
+    "QLinearGlobalAveragePool": _channels_first(0, "com.microsoft"),
+}

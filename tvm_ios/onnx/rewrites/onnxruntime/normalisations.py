@@ -1,0 +1,123 @@
+"""Layer norms, of sums and of embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.onnx.rewrites.onnxruntime.deferred import finish, input_of, is_read, shape_of, type_of
+from tvm_ios.onnx.rewrites.steps import Steps
+
+#: What ONNX Runtime adds to variances unless a node says otherwise.
+_EPSILON = {"EmbedLayerNormalization": 1e-12, "SkipLayerNormalization": 1e-12}
+
+
+def _epsilon(steps: Steps) -> float:
+    default = _EPSILON.get(steps.node.op_type, 1e-5)
+    return float(steps.node.attributes.get_float("epsilon", default))
+
+
+def _normalised(steps: Steps, value: Any, scale: Any, bias: Any) -> list[Any]:
+    """The layer norm of a value, and, if they are read, its mean and the inverse of its deviation."""
+    inputs = (value, scale) if bias is None else (value, scale, bias)
+    stated = {"axis": steps.integer("axis", -1), "epsilon": _epsilon(steps)}
+    moments = steps.node.op_type != "EmbedLayerNormalization"
+    if moments and (is_read(steps, 1) or is_read(steps, 2)):
+        return steps.op("LayerNormalization", *inputs, outputs=3, **stated)
+    return [steps.op("LayerNormalization", *inputs, **stated), None, None]
+
+
+def _by_root_mean_square(steps: Steps, value: Any, scale: Any) -> list[Any]:
+    """A value divided by the root of its mean square, computed in float32, and that divisor's inverse."""
+    narrow = steps.node.outputs[0].dtype
+    wide = value if narrow in (ir.DataType.FLOAT, ir.DataType.DOUBLE) else None
+    if wide is None:
+        wide = steps.op("Cast", value, to=int(ir.DataType.FLOAT))
+    dtype = np.float64 if narrow == ir.DataType.DOUBLE else np.float32
+    axis = steps.integer("axis", -1)
+    axes = [axis] if axis == -1 else list(range(axis, 0)) or None
+    if axes is None:
+        axes = list(range(axis, len(shape_of(steps.node.inputs[0]))))
+    mean = steps.reduced("ReduceMean", steps.op("Mul", wide, wide), axes, keepdims=1)
+    shifted = steps.op("Add", mean, steps.number(np.array(_epsilon(steps), dtype)))
+    inverse = steps.op("Div", steps.number(np.array(1, dtype)), steps.op("Sqrt", shifted))
+    result = steps.op("Mul", wide, inverse)
+    if wide is not value:
+        result = steps.op("Cast", result, to=int(narrow))
+    return [steps.op("Mul", result, scale), inverse]
+
+
+def _layer_norm(steps: Steps) -> None:
+    """The operator that ONNX Runtime had before ONNX; its scale may be of a wider type."""
+    value, scale, bias = (input_of(steps, place) for place in range(3))
+    if type_of(scale) == type_of(value):
+        finish(steps, *_normalised(steps, value, scale, bias))
+        return
+    wide = steps.cast(value, scale.dtype)
+    result, *rest = _normalised(steps, wide, scale, bias)
+    result = steps.op("Cast", result, to=int(value.dtype))
+    finish(steps, result, *rest)
+
+
+def _simplified_layer_norm(steps: Steps) -> None:
+    value, scale = steps.node.inputs
+    if type_of(scale) != type_of(value):
+        scale = steps.cast(scale, value.dtype)
+    finish(steps, *_by_root_mean_square(steps, value, scale))
+
+
+def _total(steps: Steps, bias: Any) -> Any:
+    """The sum of the first two inputs, and of a bias."""
+    total = steps.op("Add", *steps.node.inputs[:2])
+    return total if bias is None else steps.op("Add", total, bias)
+
+
+def _skip_layer_norm(steps: Steps) -> None:
+    scale, shift, bias = (input_of(steps, place) for place in (2, 3, 4))
+    total = _total(steps, bias)
+    finish(steps, *_normalised(steps, total, scale, shift), total)
+
+
+def _skip_simplified_layer_norm(steps: Steps) -> None:
+    total = _total(steps, input_of(steps, 3))
+    result, inverse = _by_root_mean_square(steps, total, input_of(steps, 2))
+    finish(steps, result, None, inverse, total)
+
+
+def _embedded(steps: Steps) -> None:
+    """Sums of a word's, a place's and a segment's row, normalised, and how many words there are."""
+    inputs = [input_of(steps, place) for place in range(9)]
+    words, segments, word_rows, place_rows, segment_rows, scale, shift, mask, places = inputs
+    total = steps.op("Gather", word_rows, words, axis=0)
+    if places is None:
+        length = shape_of(words)[1]
+        bounds = (steps.number(numbers) for numbers in ([0], [length], [0]))
+        of_places = steps.op("Slice", place_rows, *bounds)
+    else:
+        of_places = steps.op("Gather", place_rows, places, axis=0)
+    total = steps.op("Add", total, of_places)
+    if segments is not None and segment_rows is not None:
+        total = steps.op("Add", total, steps.op("Gather", segment_rows, segments, axis=0))
+    counted = None
+    if is_read(steps, 1):
+        batch = shape_of(words)[0]
+        counted = steps.number(np.zeros(batch, np.int32))
+        if mask is not None:
+            ones = steps.op("Equal", mask, steps.number(np.array(1, type_of(mask).numpy())))
+            numbers = steps.op("Cast", ones, to=int(ir.DataType.INT32))
+            counted = steps.reduced("ReduceSum", numbers, [1], keepdims=0)
+        counted.dtype = ir.DataType.INT32
+    finish(steps, _normalised(steps, total, scale, shift)[0], counted, total)
+
+
+#: By the operators' names.
+NORMALISATIONS: Mapping[str, Callable[[Steps], None]] = {
+    "EmbedLayerNormalization": _embedded,
+    "LayerNormalization": _layer_norm,
+    "SimplifiedLayerNormalization": _simplified_layer_norm,
+    "SkipLayerNormalization": _skip_layer_norm,
+    "SkipSimplifiedLayerNormalization": _skip_simplified_layer_norm,
+}

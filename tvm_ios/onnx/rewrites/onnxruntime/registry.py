@@ -1,0 +1,154 @@
+"""Which of ONNX Runtime's own operators are written in those of ONNX, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+from onnx import version_converter
+from onnx_ir.passes import common as passes
+
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.edit import is_of_onnx, node_text
+from tvm_ios.onnx.rewrites.onnxruntime.attention import ATTENTION
+from tvm_ios.onnx.rewrites.onnxruntime.deferred import Deferred
+from tvm_ios.onnx.rewrites.onnxruntime.fused import FUSED
+from tvm_ios.onnx.rewrites.onnxruntime.grouped import GROUPED
+from tvm_ios.onnx.rewrites.onnxruntime.integers import CHANNELS_LAST, INTEGERS
+from tvm_ios.onnx.rewrites.onnxruntime.normalisations import NORMALISATIONS
+from tvm_ios.onnx.rewrites.onnxruntime.packed import PACKED
+from tvm_ios.onnx.rewrites.quantised.onnxruntime import CONTRIB_DOMAIN
+from tvm_ios.onnx.rewrites.steps import Steps
+
+_WRITERS: Mapping[str, Callable[[Steps], None]] = {
+    **ATTENTION,
+    **FUSED,
+    **GROUPED,
+    **INTEGERS,
+    **NORMALISATIONS,
+    **PACKED,
+}
+#: Operators that ONNX Runtime writes into ONNX's own domain, and the opset that has them there.
+_STRAY = {"LayerNormalization": 17, "SimplifiedLayerNormalization": 1 << 30}
+#: The opset that has ``LayerNormalization``, and the first that means the same.
+_WANTED, _SAME = 17, 13
+
+#: The library's own types are incomplete.
+_converter: Any = version_converter
+
+
+def is_contrib(node: Any, opset: int) -> bool:
+    """Whether a node of a file is one that :func:`write_contrib_out` writes in others."""
+    return __is_stray(node, opset) or (
+        node.domain == CONTRIB_DOMAIN and node.op_type in {*_WRITERS, *CHANNELS_LAST}
+    )
+
+
+def in_own_domain(model: Any) -> Any:
+    """The model with ONNX Runtime's operators in its domain, in an opset to write them with.
+
+    Parameters
+    ----------
+    model
+        An ``onnx.ModelProto``; it is not changed, and returned where it holds none.
+
+    Raises
+    ------
+    GraphError
+        If it is of an old opset, and onnx cannot convert it.
+    """
+    (opset,) = {o.version for o in model.opset_import if o.domain in ("", "ai.onnx")} or {1}
+    nodes = list(model.graph.node)
+    strays = [place for place, node in enumerate(nodes) if _is_stray(node, opset)]
+    if not strays and not any(map(_is_written, nodes)):
+        return model
+    changed: Any = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for place in strays:
+        changed.graph.node[place].domain = CONTRIB_DOMAIN
+    if all(entry.domain != CONTRIB_DOMAIN for entry in changed.opset_import):
+        changed.opset_import.append(onnx.OperatorSetIdProto(domain=CONTRIB_DOMAIN, version=1))
+    if opset < _SAME:
+        try:
+            changed = _converter.convert_version(changed, _SAME)
+        except Exception as error:  # the converter's own error types are private
+            reason = (str(error).strip().splitlines() or [repr(error)])[0]
+            raise GraphError(
+                f"{node_text(next(n for n in nodes if _is_written(n) or _is_stray(n, opset)))} is "
+                f"one of ONNX Runtime's in a model of opset {opset}, and converting it to opset "
+                f"{_SAME} fails ({reason}): export it with opset {_SAME} or later"
+            ) from error
+    for entry in changed.opset_import:
+        if entry.domain in ("", "ai.onnx"):
+            entry.version = max(entry.version, _WANTED)
+    return changed
+
+
+def write_contrib_out(model: Any, fold: Callable[[Any], object]) -> None:
+    """Write the operators of ONNX Runtime's own in those of ONNX, as far as ONNX has the like.
+
+    Parameters
+    ----------
+    model
+        A model of ``onnx_ir`` with static inputs, which is changed.
+    fold
+        Folds its constants, of which some operators read a number.
+
+    Raises
+    ------
+    GraphError
+        If a node has a part that ONNX has not, or nothing tells the shapes that it needs.
+    """
+    folded = False
+    while nodes := [n for n in ir.traversal.RecursiveGraphIterator(model.graph) if _is_written(n)]:
+        passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+        passes.ShapeInferencePass(check_type=False, strict_mode=False)(model)
+        reasons = [_write(node, model.opset_imports.get("", 1)) for node in nodes]
+        if None in reasons:
+            folded = False
+        elif folded:
+            raise GraphError(
+                f"{node_text(nodes[0])} of ONNX Runtime's own operators cannot be written in "
+                f"ONNX's, since {reasons[0]} is not known: export the model with fixed shapes"
+            )
+        else:
+            fold(model)
+            folded = True
+
+
+def _is_stray(node: Any, opset: int) -> bool:
+    """Whether a node is one of ONNX Runtime's operators in ONNX's domain."""
+    return is_of_onnx(node) and opset < _STRAY.get(node.op_type, 0)
+
+
+def _is_written(node: Any) -> bool:
+    if node.domain != CONTRIB_DOMAIN:
+        return False
+    if node.op_type in CHANNELS_LAST:
+        return node.op_type == "QLinearConv" or _states_channels_last(node)
+    return node.op_type in _WRITERS
+
+
+def _states_channels_last(node: Any) -> bool:
+    if isinstance(node, ir.Node):
+        return bool(node.attributes.get_int("channels_last", 0))
+    return any(a.name == "channels_last" and a.i for a in node.attribute)
+
+
+def _write(node: Any, opset: int) -> str | None:
+    """Write a node in others; or say what of it is not known yet."""
+    types = [value.dtype for value in node.inputs if value is not None and value.dtype is not None]
+    floats = [dtype for dtype in types if dtype.is_floating_point()]
+    steps = Steps(node.graph, node, opset)
+    writers = CHANNELS_LAST if node.op_type in CHANNELS_LAST else _WRITERS
+    try:
+        if not types:
+            raise Deferred(f"the type of {node.inputs[0].name!r}")
+        node.outputs[0].dtype = node.outputs[0].dtype or (floats or types)[0]
+        writers[node.op_type](steps)
+    except Deferred as deferred:
+        steps.withdraw()
+        return str(deferred)
+    return None
