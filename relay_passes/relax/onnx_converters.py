@@ -1,4 +1,4 @@
-"""Operators that TVM's ONNX importer lacks and that no others of ONNX compute."""
+"""Operators that TVM's ONNX importer lacks, or folds away, and that no others of ONNX compute."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ class _BitCast(onnx_frontend.OnnxOpConverter):
         return bb.emit_te(topi.reinterpret, inputs[0], dtype)
 
 
+class _BitShift(onnx_frontend.OnnxOpConverter):
+    """Shifts of constants too are left to the program: they unpack weights, which stay packed."""
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        left = attr["direction"] == b"LEFT"
+        return (relax.op.left_shift if left else relax.op.right_shift)(*inputs)
+
+
 class _CumProd(onnx_frontend.OnnxOpConverter):
     @classmethod
     def _impl_v26(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
@@ -34,7 +43,7 @@ class _CumProd(onnx_frontend.OnnxOpConverter):
         return bb.emit_te(topi.flip, product, axis) if turned else product
 
 
-_CONVERTERS = {"BitCast": _BitCast, "CumProd": _CumProd}
+_CONVERTERS = {"BitCast": _BitCast, "BitShift": _BitShift, "CumProd": _CumProd}
 
 
 def converters() -> dict[str, Any]:

@@ -21,7 +21,12 @@ from tvm_ios.onnx.inputs import free_inputs
 from tvm_ios.onnx.tail import NEWEST_FORMAT
 
 #: Operators that multiply integers of eight bits.
-_EIGHT_BITS = frozenset({"ConvInteger", "MatMulInteger", "QGemm", "QLinearConv", "QLinearMatMul"})
+_EIGHT_BITS = frozenset(
+    {
+        *("ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat"),
+        *("QAttention", "QGemm", "QLinearConv", "QLinearMatMul"),
+    }
+)
 #: How long ``onnx.reference`` may take: it computes in NumPy, a convolution in seconds.
 EVALUATOR_SECONDS = 30.0
 
@@ -75,7 +80,7 @@ def reference_session(model: onnx.ModelProto) -> Any:
     """
     import onnxruntime
 
-    text = _in_known_format(model).SerializeToString()
+    text = _in_float32(_in_known_format(model)).SerializeToString()
 
     def session(level: str) -> Any:
         options: Any = onnxruntime.SessionOptions()
@@ -167,6 +172,19 @@ def _in_known_format(model: onnx.ModelProto) -> onnx.ModelProto:
     older.CopyFrom(model)
     older.ir_version = NEWEST_FORMAT
     return older
+
+
+def _in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without leave to round data to eight bits for weights of a few bits."""
+    if all(node.op_type != "MatMulNBits" for node in model.graph.node):
+        return model
+    exact = onnx.ModelProto()
+    exact.CopyFrom(model)
+    for node in exact.graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "MatMulNBits" and attribute.name == "accuracy_level":
+                attribute.i = 1
+    return exact
 
 
 def _numbers(outputs: Iterable[Any]) -> list[Array]:

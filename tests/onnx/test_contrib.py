@@ -275,8 +275,10 @@ ATTENTION: dict[str, tuple[str, list[Any], int | list[bool], dict[str, Any]]] = 
     ),
     "a cache": (
         "MultiHeadAttention",
-        [*(normal(2, 2, D) for _ in range(3)), None, None, None]
-        + [normal(2, N, 3, H), normal(2, N, 3, H)],
+        [
+            *(normal(2, 2, D) for _ in range(3)),
+            *(None, None, None, normal(2, N, 3, H), normal(2, N, 3, H)),
+        ],
         3,
         {"unidirectional": 1},
     ),
@@ -334,9 +336,7 @@ def test_rotary_embedding(
     source: Array, places: Array, tables: list[Array], attributes: dict[str, Any], interleaved: int
 ) -> None:
     inputs = [source, places, *tables]
-    require_same(
-        *one("RotaryEmbedding", inputs, variable=2, interleaved=interleaved, **attributes)
-    )
+    require_same(*one("RotaryEmbedding", inputs, variable=2, interleaved=interleaved, **attributes))
 
 
 WIDE = 16
@@ -430,21 +430,27 @@ INTEGERS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
     ),
     "to floats, all inputs": (
         "MatMulIntegerToFloat",
-        [ints(256, 5, 8, dtype=np.uint8), near(8, 3), np.float32([0.1]), np.float32([1, 2, 3])]
-        + [np.uint8(3), np.int8([1, 2, 0]), normal(3)],
+        [
+            *(ints(256, 5, 8, dtype=np.uint8), near(8, 3), np.float32([0.1])),
+            *(np.float32([1, 2, 3]), np.uint8(3), np.int8([1, 2, 0]), normal(3)),
+        ],
         {},
     ),
     "attention": (
         "QAttention",
-        [ints(256, 2, 5, 6, dtype=np.uint8), near(6, 3 * D), normal(3 * D), np.float32(0.01)]
-        + [np.float32(0.02), MASK, np.uint8(128), np.int8(0)],
+        [
+            *(ints(256, 2, 5, 6, dtype=np.uint8), near(6, 3 * D), normal(3 * D)),
+            *(np.float32(0.01), np.float32(0.02), MASK, np.uint8(128), np.int8(0)),
+        ],
         {"num_heads": N},
     ),
     "attention that remembers": (
         "QAttention",
-        [ints(256, 2, 5, 6, dtype=np.uint8), near(6, 3 * D), normal(3 * D), np.float32(0.01)]
-        + [RNG.uniform(0.01, 0.02, 3 * D).astype(np.float32), None, np.uint8(128)]
-        + [np.zeros(3 * D, np.int8), normal(2, 2, N, 3, H)],
+        [
+            *(ints(256, 2, 5, 6, dtype=np.uint8), near(6, 3 * D), normal(3 * D)),
+            *(np.float32(0.01), RNG.uniform(0.01, 0.02, 3 * D).astype(np.float32), None),
+            *(np.uint8(128), np.zeros(3 * D, np.int8), normal(2, 2, N, 3, H)),
+        ],
         {"num_heads": N, "unidirectional": 1},
     ),
 }
@@ -472,8 +478,10 @@ def test_products_of_integers_in_floats(case: str) -> None:
         ),
         (
             "QLinearConv",
-            [*quantised(1, 6, 6, 3), near(4, 3, 3, 3), np.float32(0.1), np.int8(0)]
-            + [np.float32(2), np.uint8(99), ints(999, 4)],
+            [
+                *(*quantised(1, 6, 6, 3), near(4, 3, 3, 3), np.float32(0.1), np.int8(0)),
+                *(np.float32(2), np.uint8(99), ints(999, 4)),
+            ],
             {"pads": [1, 1, 1, 1]},
         ),
     ],
@@ -489,3 +497,32 @@ def test_eight_bits_with_channels_last(
     assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
     assert np.abs(result.astype(int) - expected).max() <= (kind != "QLinearConv")
     assert len(np.unique(result)) > 2
+
+
+def packed(bits: int, rows: int, columns: int, block: int) -> tuple[list[Any], dict[str, int]]:
+    """Weights, scales and zero points of ``MatMulNBits``, and its attributes."""
+    blocks = -(-rows // block)
+    weight = ints(256, columns, blocks, block * bits // 8, dtype=np.uint8)
+    scales = RNG.uniform(0.01, 0.1, (columns, blocks)).astype(np.float32)
+    zeros = ints(256, columns, -(-blocks * bits // 8), dtype=np.uint8)
+    return [weight, scales, zeros], {"bits": bits, "K": rows, "N": columns, "block_size": block}
+
+
+@pytest.mark.parametrize("extra", ["none", "zeros", "zeros and a bias", "zeros with fractions"])
+@pytest.mark.parametrize(("bits", "rows", "block"), [(4, 64, 32), (4, 40, 16), (8, 64, 32)])
+def test_packed_weights(bits: int, rows: int, block: int, extra: str) -> None:
+    (weight, scales, zeros), attributes = packed(bits, rows, 6, block)
+    if (bits, extra) == (8, "zeros with fractions"):
+        pytest.skip("ONNX Runtime has none of these")
+    inputs: list[Any] = [normal(2, 3, rows), weight, scales]
+    if extra == "zeros with fractions":
+        inputs.append(RNG.uniform(0, 2**bits, scales.shape).astype(np.float32))
+    elif extra != "none":
+        inputs.append(zeros)
+    if "bias" in extra:
+        inputs += [None, normal(6)]
+    simple = require_same(*one("MatMulNBits", inputs, **attributes))
+    # The weights stay in bytes.
+    counts = {w.data_type: np.prod(w.dims) for w in simple.graph.initializer}
+    assert counts[onnx.TensorProto.UINT8] <= weight.size
+    assert counts.get(onnx.TensorProto.FLOAT, 0) < rows * 6 / 4

@@ -12,7 +12,11 @@ from onnx import external_data_helper
 
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.edit import node_text
-from tvm_ios.onnx.rewrites.onnxruntime.registry import is_contrib
+from tvm_ios.onnx.rewrites.onnxruntime.registry import (
+    has_strays,
+    is_contrib,
+    with_strays_named,
+)
 from tvm_ios.onnx.rewrites.quantised.operators import QUANTISED
 
 #: What one protobuf message can hold, and with it TVM's importer.
@@ -44,9 +48,13 @@ def read_onnx(path: Path) -> Any:
     _require_known_operators(path, model)
     _require_external_data(path, model)
     try:
-        # By path: a model in memory is checked only below the limit of protobuf.
-        _onnx.checker.check_model(str(path))
+        strays = has_strays(model)
+        if not strays:
+            # By path: a model in memory is checked only below the limit of protobuf.
+            _onnx.checker.check_model(str(path))
         external_data_helper.load_external_data_for_model(model, str(path.parent))
+        if strays:
+            _onnx.checker.check_model(with_strays_named(model))
     except Exception as error:
         lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
         raise ModelError(f"{path} is not a valid ONNX model: {lines[0].strip()}") from error

@@ -43,8 +43,9 @@ from tvm_ios.onnx.rewrites.layer_norm import OPSET as LAYER_NORM_OPSET
 from tvm_ios.onnx.rewrites.layer_norm import fuse_layer_norms
 from tvm_ios.onnx.rewrites.modernise import modernise
 from tvm_ios.onnx.rewrites.node_names import name_by_type
-from tvm_ios.onnx.rewrites.onnxruntime.registry import in_own_domain, write_contrib_out
 from tvm_ios.onnx.rewrites.one_row import one_row_images
+from tvm_ios.onnx.rewrites.onnxruntime.packed import stays_packed
+from tvm_ios.onnx.rewrites.onnxruntime.registry import with_wanted_opset, write_contrib_out
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
@@ -154,7 +155,7 @@ def _own_errors() -> Generator[None, None, None]:
 def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     """A model of ``onnx_ir`` with static inputs, without functions and known control flow."""
     # Newer opsets' resizes and slices, and operators that ONNX defines by others written out.
-    model = write_group_norms_out(in_own_domain(modernise(model)))
+    model = write_group_norms_out(with_wanted_opset(modernise(model)))
     work: Any = ir.serde.deserialize_model(write_functions_out(model))
     # The domain of ONNX's own operators has two names, and steps ask for the opset by one.
     if (opset := work.opset_imports.pop("ai.onnx", None)) is not None:
@@ -292,6 +293,8 @@ def _name_all(work: Any) -> None:
 
 
 def _is_worth_folding(node: Any) -> bool | None:
+    if stays_packed(node):
+        return False
     # A sequence is no constant.
     if node.op_type.startswith(("Sequence", "SplitToSequence", "Optional")):
         return False

@@ -133,9 +133,12 @@ class Steps:
         return self.op("Squeeze", value, axes=[axis])
 
     def split(self, value: Any, sizes: Sequence[int], axis: int) -> list[Any]:
-        """Ranges of an axis."""
+        """Ranges of an axis, of a constant at once."""
         if len(sizes) == 1:
             return [value]
+        array = constant(value)
+        if array is not None:
+            return [self.number(part) for part in np.split(array, np.cumsum(sizes)[:-1], axis)]
         if self.opset >= 13:
             number = self.number(list(sizes))
             return self.op("Split", value, number, outputs=len(sizes), axis=axis)

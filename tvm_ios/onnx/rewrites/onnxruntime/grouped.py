@@ -66,10 +66,8 @@ def _rotary_embedding(steps: Steps) -> None:
     steps.stand_for(joined_heads(steps, result) if len(extents) == 3 else result)
 
 
-def _rotated(
-    steps: Steps, value: Any, places: Any, cosines: Any, sines: Any, size: int
-) -> Any:
-    """What is of shape (batch, heads, length, ``size``), rotated by tables at places of a sequence."""
+def _rotated(steps: Steps, value: Any, places: Any, cosines: Any, sines: Any, size: int) -> Any:
+    """Rotate what is of shape (batch, heads, length, ``size``) by tables at given places."""
     half = shape_of(cosines)[1]
     rest = size - 2 * half
     kept = None
@@ -109,9 +107,7 @@ def _grouped_attention(steps: Steps) -> None:
     batch, length, width = shape_of(query)
     if key is None:
         size = width // (count + 2 * groups)
-        query, key, value = steps.split(
-            query, [count * size, groups * size, groups * size], -1
-        )
+        query, key, value = steps.split(query, [count * size, groups * size, groups * size], -1)
     else:
         size = width // count
     query, key, value = (
@@ -148,9 +144,7 @@ def _grouped_attention(steps: Steps) -> None:
     finish(steps, joined_heads(steps, attended), key, value)
 
 
-def _appended(
-    steps: Steps, old: Any, new: Any, lengths: _Lengths, extents: list[int]
-) -> Any:
+def _appended(steps: Steps, old: Any, new: Any, lengths: _Lengths, extents: list[int]) -> Any:
     """A cache with the new positions where they begin, and zeros behind them."""
     joined = steps.op("Concat", old, new, axis=2)
     if lengths.total == lengths.cached + lengths.queries and lengths.batch == 1:

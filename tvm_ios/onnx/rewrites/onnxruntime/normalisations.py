@@ -21,7 +21,7 @@ def _epsilon(steps: Steps) -> float:
 
 
 def _normalised(steps: Steps, value: Any, scale: Any, bias: Any) -> list[Any]:
-    """The layer norm of a value, and, if they are read, its mean and the inverse of its deviation."""
+    """The layer norm of a value; its mean and the inverse of its deviation if they are read."""
     inputs = (value, scale) if bias is None else (value, scale, bias)
     stated = {"axis": steps.integer("axis", -1), "epsilon": _epsilon(steps)}
     moments = steps.node.op_type != "EmbedLayerNormalization"
@@ -31,7 +31,7 @@ def _normalised(steps: Steps, value: Any, scale: Any, bias: Any) -> list[Any]:
 
 
 def _by_root_mean_square(steps: Steps, value: Any, scale: Any) -> list[Any]:
-    """A value divided by the root of its mean square, computed in float32, and that divisor's inverse."""
+    """A value over the root of its mean square, in float32, and the inverse of that root."""
     narrow = steps.node.outputs[0].dtype
     wide = value if narrow in (ir.DataType.FLOAT, ir.DataType.DOUBLE) else None
     if wide is None:

@@ -1,9 +1,81 @@
-"""Products with weights of a few bits, several in a byte."""
+"""Products with weights of a few bits, several in a byte, which the program unpacks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.files.array_files import Array
+from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.onnxruntime.deferred import Deferred, input_of, refusal
 from tvm_ios.onnx.rewrites.steps import Steps
 
-PACKED: Mapping[str, Callable[[Steps], None]] = {}
+_PACKED = "tvm_ios.packed"
+
+
+def stays_packed(node: Any) -> bool:
+    """Whether a node unpacks weights, which folding would make four to sixteen times as large."""
+    return _PACKED in node.metadata_props
+
+
+def _matmul(steps: Steps) -> None:
+    """``MatMulNBits``: a column of weights has a scale and a zero point for each of its blocks."""
+    data, weight, scales, zeros, order, bias = (input_of(steps, place) for place in range(6))
+    bits, block = steps.integer("bits", 4), steps.integer("block_size", 0)
+    columns, rows = steps.integer("N", 0), steps.integer("K", 0)
+    if order is not None or bits not in (2, 4, 8) or steps.integer("weight_prepacked", 0):
+        raise refusal(steps, "orders its weights anew, or has them in another format")
+    dtype = steps.node.outputs[0].dtype
+    blocks = -(-rows // block)
+    # Rows come first, so that what is unpacked is the matrix of the product.
+    codes = _known(weight).reshape(columns, blocks, -1).transpose(1, 2, 0)
+    scale = _known(scales).astype(np.float32).reshape(columns, blocks).T
+    origin = np.full((1, 1), 2 ** (bits - 1), np.float32)
+    if zeros is not None:
+        given = _known(zeros).reshape(columns, -1)
+        if given.dtype == np.uint8:
+            given = _unpacked(given, bits)[:, :blocks]
+        origin = given.astype(np.float32).T
+    numbers = _as_floats(steps, codes[:, :, np.newaxis], bits)
+    centred = steps.op("Sub", numbers, steps.number(origin[:, np.newaxis, np.newaxis]))
+    matrix = steps.op("Mul", centred, steps.number(scale[:, np.newaxis, np.newaxis]))
+    matrix = steps.op("Reshape", matrix, steps.number([blocks * block, columns]))
+    if rows < blocks * block:
+        matrix = steps.op("Slice", matrix, *(steps.number([n]) for n in (0, rows, 0)))
+    if dtype != ir.DataType.FLOAT:
+        matrix = steps.op("Cast", matrix, to=int(dtype))
+    result = steps.op("MatMul", data, matrix)
+    steps.stand_for(result if bias is None else steps.op("Add", result, bias))
+
+
+def _as_floats(steps: Steps, codes: Array, bits: int) -> Any:
+    """The codes in bytes of shape (..., 1, columns), as floats of shape (..., codes, columns)."""
+    up = np.arange(8 - bits, -1, -bits, dtype=np.uint8).reshape(-1, 1)
+    shifted = steps.op("BitShift", steps.number(codes), steps.number(up), direction="LEFT")
+    down = steps.number(np.array(8 - bits, np.uint8))
+    alone = steps.op("BitShift", shifted, down, direction="RIGHT")
+    for value in (shifted, alone):
+        value.producer().metadata_props[_PACKED] = str(bits)
+        value.dtype = ir.DataType.UINT8
+    return steps.op("Cast", alone, to=int(ir.DataType.FLOAT))
+
+
+def _unpacked(array: Array, bits: int) -> Array:
+    """The codes along the last axis of bytes, the lowest bits first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    codes = (array[..., np.newaxis] >> shifts) & np.uint8(2**bits - 1)
+    return codes.reshape(*array.shape[:-1], -1)
+
+
+def _known(value: Any) -> Array:
+    array = constant(value)
+    if array is None:
+        raise Deferred(f"the weight {value.name!r}")
+    return array
+
+
+#: By the operators' names.
+PACKED: Mapping[str, Callable[[Steps], None]] = {"MatMulNBits": _matmul}

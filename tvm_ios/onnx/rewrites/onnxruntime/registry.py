@@ -41,48 +41,67 @@ _converter: Any = version_converter
 
 def is_contrib(node: Any, opset: int) -> bool:
     """Whether a node of a file is one that :func:`write_contrib_out` writes in others."""
-    return __is_stray(node, opset) or (
+    return _is_stray(node, opset) or (
         node.domain == CONTRIB_DOMAIN and node.op_type in {*_WRITERS, *CHANNELS_LAST}
     )
 
 
-def in_own_domain(model: Any) -> Any:
-    """The model with ONNX Runtime's operators in its domain, in an opset to write them with.
+def has_strays(model: Any) -> bool:
+    """Whether a model holds operators of ONNX Runtime's in ONNX's domain."""
+    opset = _opset(model)
+    return any(_is_stray(node, opset) for node in model.graph.node)
+
+
+def with_strays_named(model: Any) -> Any:
+    """The model with ONNX Runtime's operators in its domain that it writes into ONNX's.
+
+    ``model`` is an ``onnx.ModelProto``; it is not changed, and returned where it holds none.
+    """
+    if not has_strays(model):
+        return model
+    opset = _opset(model)
+    changed: Any = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for node in changed.graph.node:
+        if _is_stray(node, opset):
+            node.domain = CONTRIB_DOMAIN
+    if all(entry.domain != CONTRIB_DOMAIN for entry in changed.opset_import):
+        changed.opset_import.append(onnx.OperatorSetIdProto(domain=CONTRIB_DOMAIN, version=1))
+    return changed
+
+
+def with_wanted_opset(model: Any) -> Any:
+    """The model, if it holds ONNX Runtime's operators, in an opset to write them with.
 
     Parameters
     ----------
     model
-        An ``onnx.ModelProto``; it is not changed, and returned where it holds none.
+        An ``onnx.ModelProto``; it is not changed.
 
     Raises
     ------
     GraphError
         If it is of an old opset, and onnx cannot convert it.
     """
-    (opset,) = {o.version for o in model.opset_import if o.domain in ("", "ai.onnx")} or {1}
-    nodes = list(model.graph.node)
-    strays = [place for place, node in enumerate(nodes) if _is_stray(node, opset)]
-    if not strays and not any(map(_is_written, nodes)):
-        return model
+    named, opset = with_strays_named(model), _opset(model)
+    own = next(filter(_is_written, named.graph.node), None)
+    if own is None or opset >= _WANTED:
+        return named
     changed: Any = onnx.ModelProto()
-    changed.CopyFrom(model)
-    for place in strays:
-        changed.graph.node[place].domain = CONTRIB_DOMAIN
-    if all(entry.domain != CONTRIB_DOMAIN for entry in changed.opset_import):
-        changed.opset_import.append(onnx.OperatorSetIdProto(domain=CONTRIB_DOMAIN, version=1))
+    changed.CopyFrom(named)
     if opset < _SAME:
         try:
-            changed = _converter.convert_version(changed, _SAME)
+            changed = _converter.convert_version(named, _SAME)
         except Exception as error:  # the converter's own error types are private
             reason = (str(error).strip().splitlines() or [repr(error)])[0]
             raise GraphError(
-                f"{node_text(next(n for n in nodes if _is_written(n) or _is_stray(n, opset)))} is "
-                f"one of ONNX Runtime's in a model of opset {opset}, and converting it to opset "
-                f"{_SAME} fails ({reason}): export it with opset {_SAME} or later"
+                f"{node_text(own)} is one of ONNX Runtime's own in a model of opset {opset}, and "
+                f"converting it to opset {_SAME} fails ({reason}): export the model with opset "
+                f"{_SAME} or later"
             ) from error
     for entry in changed.opset_import:
         if entry.domain in ("", "ai.onnx"):
-            entry.version = max(entry.version, _WANTED)
+            entry.version = _WANTED
     return changed
 
 
@@ -116,6 +135,10 @@ def write_contrib_out(model: Any, fold: Callable[[Any], object]) -> None:
         else:
             fold(model)
             folded = True
+
+
+def _opset(model: Any) -> int:
+    return max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
 
 
 def _is_stray(node: Any, opset: int) -> bool:

@@ -37,7 +37,7 @@ def conv_integer(steps: Steps) -> None:
         if steps.node.attributes.get_int("group", 1) > 1:
             raise _too_large(steps)
         parts = steps.split(parts[0], sizes, 1)
-        weights = _cut(steps, weights[0], sizes, 1)
+        weights = steps.split(weights[0], sizes, 1)
     sums = [_convolution(steps, *pair) for pair in zip(parts, weights, strict=True)]
     steps.stand_for(_int32(steps, sums))
 
@@ -57,7 +57,7 @@ def matmul_integer(steps: Steps) -> None:
     sizes = _sizes(steps, sums)
     if len(sizes) > 1:
         left = steps.split(left[0], sizes, len(a.shape) - 1)
-        right = _cut(steps, right[0], sizes, axis)
+        right = steps.split(right[0], sizes, axis)
     products = [steps.op("MatMul", *pair) for pair in zip(left, right, strict=True)]
     steps.stand_for(_int32(steps, products))
 
@@ -147,13 +147,6 @@ def _too_large(steps: Steps) -> GraphError:
         f"operator {name!r} ({steps.node.op_type}) adds up more than float32 holds exactly: export "
         "the model without quantising it"
     )
-
-
-def _cut(steps: Steps, value: Any, sizes: list[int], axis: int) -> list[Any]:
-    array = constant(value)
-    if array is None:
-        return steps.split(value, sizes, axis)
-    return [steps.number(part) for part in np.split(array, np.cumsum(sizes)[:-1], axis)]
 
 
 def _int32(steps: Steps, sums: list[Any]) -> Any:
