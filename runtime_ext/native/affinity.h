@@ -17,7 +17,8 @@ std::vector<int> AllowedCpus();
 // Binds the calling thread to one CPU for as long as this object lives.
 class PinnedHere {
  public:
-  explicit PinnedHere(int cpu);
+  // Binds nothing where there is no memory for it: a lane's thread could not say so to anybody.
+  explicit PinnedHere(int cpu) noexcept;
   ~PinnedHere();
   PinnedHere(const PinnedHere&) = delete;
   PinnedHere& operator=(const PinnedHere&) = delete;

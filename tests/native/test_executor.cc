@@ -10,9 +10,22 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 
+#include "affinity.h"
 #include "executor.h"
 #include "random_program.h"
+
+// Whether the calling thread gets no memory.
+thread_local bool without_memory = false;
+
+void* operator new(std::size_t bytes) {
+  void* const memory = without_memory ? nullptr : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -273,6 +286,56 @@ void HeldUp(std::size_t lanes, int legs) {
   }
 }
 
+// Threads that move another one at once leave it where it may run, and so does one that binds itself.
+void Moved(int count) {
+  const std::vector<int> allowed = AllowedCpus();
+  std::atomic<pid_t> moved{0};
+  std::atomic<bool> done{false};
+  bool kept = true;
+  std::thread sleeper([&] {
+    moved = static_cast<pid_t>(syscall(SYS_gettid));
+    while (!done) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      const PinnedHere pinned(allowed[0]);
+    }
+    kept = AllowedCpus() == allowed;
+  });
+  while (moved == 0) std::this_thread::yield();
+  std::vector<std::thread> movers;
+  for (int number = 0; number < 4; ++number) {
+    movers.emplace_back([&, number] {
+      for (int i = 0; i < count; ++i) number % 2 ? MoveHere(moved) : MoveAway(moved);
+    });
+  }
+  for (std::thread& mover : movers) mover.join();
+  done = true;
+  sleeper.join();
+  EXPECT(kept);
+}
+
+// Where there is no memory to bind a thread it runs all the same, and the next run is not refused.
+void WithoutMemory() {
+  const ffi::Tensor buffer = Zeros();
+  ExecutorOptions options;
+  options.pin = true;
+  const ffi::Function nothing = ffi::Function::FromPacked([](ffi::PackedArgs, ffi::Any*) {});
+  ffi::Array<ffi::Array<std::int64_t>> lanes;
+  for (int lane = 0; lane < 2; ++lane) {
+    lanes.push_back(ffi::Array<std::int64_t>{1, 0, lane, lane + 1, 0, 1, 0});
+  }
+  const Executor::Pointer executor = Executor::Make(
+      std::make_unique<Plan>(ffi::Array<ffi::Function>{nothing},
+                             std::vector<std::string>{"nothing"}, std::vector<std::string>{"unit"},
+                             ffi::Array<ffi::Tensor>{buffer}, lanes),
+      options);
+  for (int run = 0; run < 2; ++run) {
+    without_memory = true;
+    executor->Run();
+    without_memory = false;
+    executor->Run();
+  }
+}
+
 void Forked() {
   Random random(5);
   Live live(MakeProgram(random), random);
@@ -302,6 +365,8 @@ int main(int argc, char** argv) {
   ManyAtOnce(6);
   TwoCallers(50 * scale);
   Closing(40 * scale);
+  Moved(2000 * scale);
+  WithoutMemory();
 #ifndef __SANITIZE_THREAD__
   // The sanitizer puts signals off until a thread calls what it knows.
   for (std::size_t lanes : {2, 3, 9}) HeldUp(lanes, 60);
