@@ -192,6 +192,11 @@ class Cuda final : public Device {
   }
 
   std::vector<std::vector<Span>> Profile() final {
+    if (LoadDriver().EventRecordWithFlags == nullptr) {
+      throw ffi::Error("CudaError",
+                       "NVIDIA's driver is too old for profiles: it lacks cuEventRecordWithFlags",
+                       "");
+    }
     const auto entered = Enter();
     WarmUp();
     std::vector<Resource> before, after;
@@ -375,7 +380,7 @@ class Cuda final : public Device {
     const Resource description = cuda::Owned(graph, LoadDriver().GraphDestroy);
     TVM_IOS_CUDA(GraphInstantiate, &executable, graph, 0);
     const Resource replay = cuda::Owned(executable, LoadDriver().GraphExecDestroy);
-    TVM_IOS_CUDA(GraphUpload, executable, Origin());
+    if (LoadDriver().GraphUpload != nullptr) TVM_IOS_CUDA(GraphUpload, executable, Origin());
     return replay;
   }
 

@@ -19,10 +19,14 @@ Driver FindDriver() {
     Refuse("there is no CUDA device here: NVIDIA's driver (libcuda.so.1) is not installed");
   }
   Driver driver;
-#define TVM_IOS_CUDA_FIND(name, symbol, ...)                                        \
-  driver.name = reinterpret_cast<int (*)(__VA_ARGS__)>(dlsym(library, symbol));      \
+#define TVM_IOS_CUDA_FIND(name, symbol, ...) \
+  driver.name = reinterpret_cast<int (*)(__VA_ARGS__)>(dlsym(library, symbol));
+#define TVM_IOS_CUDA_REQUIRE(name, symbol, ...)  \
+  TVM_IOS_CUDA_FIND(name, symbol, __VA_ARGS__) \
   if (driver.name == nullptr) Refuse("NVIDIA's driver is too old: it lacks " symbol);
-  TVM_IOS_CUDA_FUNCTIONS(TVM_IOS_CUDA_FIND)
+  TVM_IOS_CUDA_FUNCTIONS(TVM_IOS_CUDA_REQUIRE)
+  TVM_IOS_CUDA_OPTIONAL_FUNCTIONS(TVM_IOS_CUDA_FIND)
+#undef TVM_IOS_CUDA_REQUIRE
 #undef TVM_IOS_CUDA_FIND
   if (driver.Init(0) != 0) Refuse("there is no usable CUDA device here: cuInit fails");
   return driver;

@@ -51,17 +51,22 @@ using Handle = void*;
   F(EventCreate, "cuEventCreate", Handle*, unsigned)                                            \
   F(EventDestroy, "cuEventDestroy_v2", Handle)                                                  \
   F(EventRecord, "cuEventRecord", Handle, Handle)                                               \
-  F(EventRecordWithFlags, "cuEventRecordWithFlags", Handle, Handle, unsigned)                   \
-  F(EventElapsedTime, "cuEventElapsedTime_v2", float*, Handle, Handle)                          \
+  F(EventElapsedTime, "cuEventElapsedTime",    float*, Handle, Handle)                          \
   F(GraphInstantiate, "cuGraphInstantiateWithFlags", Handle*, Handle, unsigned long long)       \
   F(GraphDestroy, "cuGraphDestroy", Handle)                                                     \
-  F(GraphUpload, "cuGraphUpload", Handle, Handle)                                               \
   F(GraphLaunch, "cuGraphLaunch", Handle, Handle)                                               \
   F(GraphExecDestroy, "cuGraphExecDestroy", Handle)
+
+// Those that programs run without: one prepares a graph, and profiles need the other.
+#define TVM_IOS_CUDA_OPTIONAL_FUNCTIONS(F)                                                      \
+  F(GraphUpload, "cuGraphUpload", Handle, Handle)                                               \
+  F(EventRecordWithFlags, "cuEventRecordWithFlags", Handle, Handle, unsigned)
 
 struct Driver {
 #define TVM_IOS_CUDA_MEMBER(name, symbol, ...) int (*name)(__VA_ARGS__);
   TVM_IOS_CUDA_FUNCTIONS(TVM_IOS_CUDA_MEMBER)
+  // Null where the driver is too old for them.
+  TVM_IOS_CUDA_OPTIONAL_FUNCTIONS(TVM_IOS_CUDA_MEMBER)
 #undef TVM_IOS_CUDA_MEMBER
 };
 

@@ -87,6 +87,7 @@ void Session::Run() {
 }
 
 std::vector<double> Session::Benchmark(std::int64_t number, std::int64_t repeat) {
+  if (number < 1 || repeat < 1) Misuse("a benchmark needs at least one run and one sample");
   return Running([&] { return device_->Benchmark(number, repeat); });
 }
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_ext.execution.runtime_module import load_module
-from runtime_ext.native_errors import BusyError, ExecutableError, KernelError
+from runtime_ext.native_errors import BusyError, ExecutableError, KernelError, SessionError
 from tests.cuda.cuda_executables import add_two, executable
 from tests.cuda.on_stand_in.stand_in import KERNELS, calls, kernel, kernels_of, live, seed
 from tests.fast_run import examples
@@ -53,6 +53,9 @@ def test_all_that_a_module_does(tmp_path: Path) -> None:
     assert [(p["lane"], p["unit"]) for p in profile] == [(0, "a"), (0, "b"), (1, "c"), (1, "d")]
     assert profile[3]["begin"] >= profile[0]["end"] > 0
     assert len(module.benchmark(3, 4)) == 4
+    for number, repeat in ((0, 1), (1, 0)):
+        with refused(SessionError, "one run", "one sample"):
+            module.benchmark(number, repeat)
     module.close()
     np.testing.assert_array_equal(module.get_output(0), np.full(12, 7))
     with refused(BusyError, "closed"):

@@ -10,10 +10,15 @@ from tests.cpp_compiler import compiler
 SOURCE = Path(__file__).parent
 
 
-def build_stand_in(folder: Path) -> None:
+def build_stand_in(folder: Path, *flags: str) -> None:
     """Compile the stand-in driver, kernels for it and the stand-in of cuDNN into a folder."""
     shared = [compiler(), "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    driver = ["-std=c++17", *map(str, sorted(SOURCE.glob("*.cc"))), "-Wl,-soname,libcuda.so.1"]
+    driver = [
+        "-std=c++17",
+        *map(str, sorted(SOURCE.glob("*.cc"))),
+        "-Wl,-soname,libcuda.so.1",
+        *flags,
+    ]
     kernels = ["-x", "c", str(SOURCE / "kernels.c")]
     cudnn = ["-std=c++17", str(SOURCE / "cudnn" / "cudnn.cc"), f"-L{folder}", "-l:libcuda.so.1"]
     cudnn += ["-Wl,-soname,libcudnn.so.9"]

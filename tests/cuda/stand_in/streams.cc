@@ -73,6 +73,7 @@ CALL(cuEventRecord, void* handle, void* queue) {
   return kSuccess;
 }
 
+#ifndef OLDER_DRIVER
 // With the flag 1 the record is part of the graph that is being captured.
 CALL(cuEventRecordWithFlags, void* handle, void* queue, unsigned flags) {
   IN_CONTEXT;
@@ -86,6 +87,7 @@ CALL(cuEventRecordWithFlags, void* handle, void* queue, unsigned flags) {
     return kSuccess;
   });
 }
+#endif
 
 CALL(cuStreamWaitEvent, void* queue, void* handle, unsigned) {
   IN_CONTEXT;
@@ -120,7 +122,7 @@ CALL(cuEventSynchronize, void* handle) {
   return run_until({event->work});
 }
 
-CALL(cuEventElapsedTime_v2, float* milliseconds, void* first, void* second) {
+CALL(cuEventElapsedTime, float* milliseconds, void* first, void* second) {
   IN_CONTEXT;
   GET(Event, begin, first);
   GET(Event, end, second);
@@ -129,6 +131,12 @@ CALL(cuEventElapsedTime_v2, float* milliseconds, void* first, void* second) {
   *milliseconds = static_cast<float>((end->work->seconds - begin->work->seconds) * 1e3);
   return kSuccess;
 }
+
+#ifndef OLDER_DRIVER
+CALL(cuEventElapsedTime_v2, float* milliseconds, void* first, void* second) {
+  return cuEventElapsedTime(milliseconds, first, second);
+}
+#endif
 
 CALL(cuStreamBeginCapture_v2, void* queue, int mode) {
   IN_CONTEXT;
@@ -193,12 +201,14 @@ CALL(cuGraphExecDestroy, void* handle) {
   return kSuccess;
 }
 
+#ifndef OLDER_DRIVER
 CALL(cuGraphUpload, void* handle, void* queue) {
   IN_CONTEXT;
   GET(GraphExec, exec, handle);
   GET(Stream, stream, queue);
   return append(stream, [] { return kSuccess; });
 }
+#endif
 
 CALL(cuGraphLaunch, void* handle, void* queue) {
   IN_CONTEXT;
