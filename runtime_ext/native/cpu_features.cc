@@ -11,7 +11,7 @@ namespace tvm_ios {
 
 namespace {
 
-// LLVM's names of x86 features, and Linux's.
+// LLVM's names of features of x86 and of AArch64, and Linux's.
 const std::map<std::string, std::string>& LinuxNames() {
   static const auto* const names = new std::map<std::string, std::string>{
       {"sse3", "pni"},
@@ -44,6 +44,17 @@ const std::map<std::string, std::string>& LinuxNames() {
       {"amx-tile", "amx_tile"},
       {"amx-int8", "amx_int8"},
       {"amx-bf16", "amx_bf16"},
+      {"neon", "asimd"},
+      {"lse", "atomics"},
+      {"rdm", "asimdrdm"},
+      {"fullfp16", "asimdhp"},
+      {"fp16fml", "asimdfhm"},
+      {"complxnum", "fcma"},
+      {"dotprod", "asimddp"},
+      {"i8mm", "i8mm"},
+      {"bf16", "bf16"},
+      {"sve", "sve"},
+      {"sve2", "sve2"},
   };
   return *names;
 }
@@ -61,6 +72,22 @@ bool AskForMatrices() {
 // When the library is loaded, so that kernels can be called that no executable has.
 const bool matrices_permitted = AskForMatrices();
 
+// The flags of the first processor; x86 calls them so, Arm features.
+std::set<std::string> Flags(std::istream& cpuinfo) {
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const std::size_t colon = line.find(':');
+    const std::string key = line.substr(0, line.find_first_of(" \t:"));
+    if (colon == std::string::npos || (key != "flags" && key != "Features")) continue;
+    std::istringstream words(line.substr(colon + 1));
+    std::set<std::string> flags;
+    for (std::string word; words >> word;) {
+      if (matrices_permitted || word.compare(0, 4, "amx_") != 0) flags.insert(word);
+    }
+    return flags;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::string> KnownFeatures() {
@@ -70,7 +97,13 @@ std::vector<std::string> KnownFeatures() {
 }
 
 std::vector<std::string> MissingFeatures(const std::vector<std::string>& required) {
-  const std::set<std::string> present = HostFlags();
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  return MissingFeatures(required, cpuinfo);
+}
+
+std::vector<std::string> MissingFeatures(const std::vector<std::string>& required,
+                                         std::istream& cpuinfo) {
+  const std::set<std::string> present = Flags(cpuinfo);
   std::vector<std::string> missing;
   for (const std::string& name : required) {
     const auto linux_name = LinuxNames().find(name);
@@ -82,18 +115,8 @@ std::vector<std::string> MissingFeatures(const std::vector<std::string>& require
 }
 
 std::set<std::string> HostFlags() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(':');
-    if (colon == std::string::npos || line.compare(0, 5, "flags") != 0) continue;
-    std::istringstream words(line.substr(colon + 1));
-    std::set<std::string> flags;
-    for (std::string word; words >> word;) {
-      if (matrices_permitted || word.compare(0, 4, "amx_") != 0) flags.insert(word);
-    }
-    return flags;
-  }
-  return {};
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  return Flags(cpuinfo);
 }
 
 }  // namespace tvm_ios

@@ -194,11 +194,20 @@ DeploymentSession::OpenEntry& DeploymentSession::Open(std::size_t number) {
     open.outputs.push_back(place - outputs.begin());
   }
   const std::lock_guard<std::mutex> lock(mutex_);
+  // It may have been closed while this program was opened.
+  RequireOpen();
   return open_.emplace(number, std::move(open)).first->second;
 }
 
-Session& DeploymentSession::Ready() {
+void DeploymentSession::RequireOpen() const {
   if (closed_) throw ffi::Error("BusyError", "this session is closed; make a new one", "");
+}
+
+Session& DeploymentSession::Ready() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    RequireOpen();
+  }
   Shapes shapes;
   for (std::size_t i = 0; i < values_.size(); ++i) {
     if (values_[i].number == 0) Misuse("input '" + input_names_[i] + "' was never set");

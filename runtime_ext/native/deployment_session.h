@@ -79,6 +79,8 @@ class DeploymentSession final : public ModelSession {
   };
 
   OpenEntry& Open(std::size_t entry);
+  // Refuses a session that is closed; the mutex is held.
+  void RequireOpen() const;
   // The session of the program that serves the inputs, which it gets.
   Session& Ready();
   void Write(OpenEntry* open);

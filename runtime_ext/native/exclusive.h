@@ -12,11 +12,11 @@ namespace tvm_ios {
 class Exclusive {
  public:
   explicit Exclusive(std::atomic<bool>* inside) : inside_(inside) {
-    if (inside_->exchange(true, std::memory_order_acquire)) {
+    if (inside_->exchange(true)) {
       Misuse("this session is in use by another thread; make one session a thread");
     }
   }
-  ~Exclusive() { inside_->store(false, std::memory_order_release); }
+  ~Exclusive() { inside_->store(false); }
   Exclusive(const Exclusive&) = delete;
   Exclusive& operator=(const Exclusive&) = delete;
 

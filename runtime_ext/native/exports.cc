@@ -3,6 +3,7 @@
 #include <tvm/ffi/tvm_ffi.h>
 
 #include <memory>
+#include <sstream>
 #include <utility>
 
 #include "cpu_features.h"
@@ -152,6 +153,10 @@ void Gathered(ffi::String text) { GatherFiles(text); }
 ffi::String Facts() { return MachineFacts(); }
 
 // What only tests ask for.
+ffi::Array<ffi::String> MissingThere(ffi::Array<ffi::String> features, ffi::String cpuinfo) {
+  std::istringstream text{std::string(cpuinfo)};
+  return Strings(MissingFeatures(Texts(features), text));
+}
 ffi::Tuple<ffi::Array<double>, bool> SampledUndisturbed(std::int64_t samples, std::int64_t tries,
                                                         std::int64_t allowed, ffi::Function sample,
                                                         ffi::Function interruptions) {
@@ -190,6 +195,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(open_executable, Open);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(load_kernels, Kernels);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernels_call_tvm, CallTvm);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(missing_features, Missing);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(missing_features_there, MissingThere);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(known_features, Known);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(interface_version, Interface);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(cpu_quota, Quota);

@@ -39,6 +39,9 @@ Result RunRequest(ModelSession* session, const Request& request) {
 
 ffi::Array<Result> RequestWorkers::RunMany(const ffi::Array<Request>& requests,
                                            std::int64_t workers) {
+  // Destroyed after the next one, when nobody is inside any more.
+  const std::unique_ptr<RequestWorkers, void (*)(RequestWorkers*)> leaving(
+      this, [](RequestWorkers* self) { self->EndIfClosed(); });
   const Exclusive exclusive(&inside_);
   if (closed_) throw ffi::Error("BusyError", "this session is closed; make a new one", "");
   if (workers < 1) {
@@ -98,6 +101,18 @@ ffi::Array<Result> RequestWorkers::RunMany(const ffi::Array<Request>& requests,
   return ffi::Array<Result>(results.begin(), results.end());
 }
 
-void RequestWorkers::Close() { closed_ = true; }
+void RequestWorkers::Close() {
+  closed_ = true;
+  EndIfClosed();
+}
+
+// Either Close sees that nobody is inside, or whoever is sees on leaving that it is closed (both
+// sides sequentially consistent).
+void RequestWorkers::EndIfClosed() {
+  if (!closed_ || inside_.exchange(true)) return;
+  alone_.reset();
+  sessions_.clear();
+  inside_ = false;
+}
 
 }  // namespace tvm_ios

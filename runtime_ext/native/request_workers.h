@@ -33,9 +33,12 @@ class RequestWorkers {
   // which says which it is. Misuse without a worker, or if another thread is inside.
   ffi::Array<Result> RunMany(const ffi::Array<Request>& requests, std::int64_t workers);
 
+  // Ends the workers, after the requests in progress if there are some; later ones are refused.
   void Close();
 
  private:
+  void EndIfClosed();
+
   OpenWorker open_;
   // Of one worker alone, on all lanes; and of several.
   std::unique_ptr<ModelSession> alone_;

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from runtime_ext.deployment.deployment import load_deployment
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.runtime_module import DeployedModule, load_module
 from runtime_ext.native_errors import BusyError, ExecutableError, SessionError
+from tests.cpp_compiler import compile_cpp
 from tests.deployment.rows_model import (
     IDENTITY,
     MODEL,
@@ -32,6 +35,7 @@ from tests.deployment.rows_model import (
     rows_executable,
 )
 from tests.refusals import refused
+from tests.threads import require_threads, threads_now
 from tvm_ios.deployment.registry import DeploymentError, read_registry
 from tvm_ios.program.program import BufferType
 
@@ -285,6 +289,45 @@ def test_a_damaged_program_leaves_the_others(app: Path, file: str) -> None:
     path.write_bytes(original)
     module.run(image=image(6))
     np.testing.assert_array_equal(module.get_output(), expected(image(6)))
+
+
+WAITING = """
+#include <fcntl.h>
+#include <unistd.h>
+__attribute__((constructor)) static void wait_until_told(void) {
+  close(open(FOLDER "/begun", O_CREAT | O_WRONLY, 0600));
+  while (access(FOLDER "/go", F_OK) != 0) usleep(1000);
+}
+"""
+
+
+def test_closing_while_a_program_is_opened_ends_its_threads(tmp_path: Path) -> None:
+    executable = rows_executable(tmp_path, 4, lanes=2)
+    (tmp_path / "waiting.c").write_text(WAITING)
+    compile_cpp(
+        tmp_path / "waiting.so",
+        [tmp_path / "waiting.c"],
+        "-shared",
+        "-fPIC",
+        f'-DFOLDER="{tmp_path}"',
+        "-Wl,--no-as-needed",
+        str(tmp_path / "rows4.so"),
+        f"-Wl,-rpath,{tmp_path}",
+    )
+    app, begun, go = tmp_path / "app", tmp_path / "begun", tmp_path / "go"
+    executable = replace(executable, kernels=tmp_path / "waiting.so")
+    add_entry(app, MODEL, IDENTITY, NewEntry(executable, "sequential", padding=True))
+    module, threads = load(app), threads_now()
+    module.set_input(image=image(4))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(module.run)
+        while not begun.exists():
+            time.sleep(1e-3)
+        module.close()
+        go.touch()
+        with refused(BusyError, "closed"):
+            running.result()
+    require_threads(threads)
 
 
 def test_thirty_deployments_leave_no_thread_and_no_file(app: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.deployment.rows_model import expected as rows_expected
 from tests.execution.small_executable import IMAGE, STEPS, change
 from tests.fast_run import examples
 from tests.refusals import refused
+from tests.threads import require_threads, threads_now
 
 
 def requests_of(count: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -90,6 +92,31 @@ def test_what_it_refuses(saved: Path) -> None:
     module.close()
     with refused(BusyError, "closed"):
         module.run_many(requests_of(1))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_closing_ends_the_threads_of_workers(saved: Path, workers: int) -> None:
+    module = load_module(saved)
+    before = threads_now()
+    module.run_many(requests_of(4), workers)
+    module.close()
+    # The module's own lane ends, too.
+    require_threads(before - 1)
+
+
+def test_closing_lets_the_requests_in_progress_end(saved: Path) -> None:
+    module, requests = load_module(saved), requests_of(2000)
+    threads = threads_now()
+    outcomes: list[object] = []
+    serving = threading.Thread(target=lambda: outcomes.append(len(module.run_many(requests, 1))))
+    serving.start()
+    # Until it is there, and the lane of its worker.
+    while serving.is_alive() and threads_now() < threads + 2:
+        time.sleep(0)
+    module.close()
+    serving.join()
+    assert outcomes == [2000]
+    require_threads(threads - 1)
 
 
 def test_a_second_thread_is_refused(saved: Path) -> None:

@@ -52,3 +52,12 @@ def test_features_that_are_not_known_are_missing() -> None:
     assert {"sse4.2", "avx2", "avx512f"} <= set(features)
     assert list(NATIVE["missing_features"](["warp-drive"])) == ["warp-drive"]
     assert set(NATIVE["missing_features"](features)) < set(features)
+
+
+def test_features_of_arm_are_read() -> None:
+    cpuinfo = "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd asimdhp atomics asimddp\n"
+    needed = ["neon", "fullfp16", "dotprod", "i8mm", "sve"]
+    assert set(needed) < set(NATIVE["known_features"]())
+    assert list(NATIVE["missing_features_there"](needed, cpuinfo)) == ["i8mm", "sve"]
+    x86 = "vmx flags\t: avx2\nflags\t\t: fpu avx2 sse4_2\n"
+    assert list(NATIVE["missing_features_there"](["avx2", "sse4.2", "neon"], x86)) == ["neon"]
