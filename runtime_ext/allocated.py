@@ -3,6 +3,8 @@
 TVM saves constants without elements, but does not load them.
 """
 
+# TVM's nodes get their attributes at run time.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 from typing import Any

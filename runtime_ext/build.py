@@ -1,5 +1,7 @@
 """From a scheduled module, wherever it comes from, to something that runs."""
 
+# TVM's nodes get their attributes at run time.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -62,4 +64,4 @@ def build(
     if compiler is None:
         target = target or host_target(lanes, forms=set(units.kernels.values()))
         compiler = target_backend(target, lanes, cache_folder() / "kernels").compiler
-    return build_units(units, compiler, lanes, progress)
+    return build_units(units, compiler, lanes, progress)  # pyright: ignore[reportArgumentType]

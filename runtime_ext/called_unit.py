@@ -1,5 +1,7 @@
 """The function of a unit as it is called, whatever later passes gave it instead of data."""
 
+# TVM's nodes get their attributes at run time.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 from __future__ import annotations
 
 from typing import Any, NamedTuple

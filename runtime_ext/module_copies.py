@@ -1,5 +1,7 @@
 """Copies of Relax modules, in which attributes and devices stay."""
 
+# TVM's nodes get their attributes at run time.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 from collections.abc import Mapping

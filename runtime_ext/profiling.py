@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from runtime_ext.cpu.peak import measured_peak
 from runtime_ext.cuda.event_graph import event_graph
 from runtime_ext.cuda.launch_graphs import launch_graph
-from runtime_ext.cuda.machine_code.launchable import LaunchedWork, read_kernels
+from runtime_ext.cuda.machine_code.launchable import LaunchedWork
 from runtime_ext.execution.executor import Span
+from runtime_ext.execution.kernel_files import read_launched
 from runtime_ext.machine.hardware import last_level_cache
 from tvm_ios.errors import UserError
 from tvm_ios.explain.bounds import Peaks
@@ -113,7 +114,7 @@ def profile_there(
         launches.
     """
     # The executable names the machine code that it runs as, the kernels what they are: maybe PTX.
-    arch, kernels = (None, {}) if executable.arch is None else read_kernels(executable.kernels)
+    arch, kernels = (None, {}) if executable.arch is None else read_launched(executable.libraries)
     if arch != device.arch:
         raise UserError(
             f"the executable has code for {arch or executable.target}, and the device "

@@ -1,5 +1,7 @@
 """Reading a scheduled Relax module: calls of private unit functions, stage by stage."""
 
+# TVM's nodes get their attributes at run time.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 from __future__ import annotations
 
 from typing import Any

@@ -74,7 +74,7 @@ def build_units(
             graph, memory.parts, source, weights, constant_outputs, packed or PackedConstants()
         ),
         units,
-        compiler,
+        compiler,  # pyright: ignore[reportArgumentType]
         lanes=lanes,
         unit_latency=recorded_latency(units.stages, units.unit_latencies, lanes),
         progress=progress,
@@ -85,7 +85,7 @@ def build_units(
     return BuiltModel(
         program=program,
         memory=plan(program),
-        kernels=compiler,
+        kernels=compiler,  # pyright: ignore[reportArgumentType]
         constants=lowered.constants,
         inputs=ports(program, graph, graph.inputs, (graph.tensors[t].name for t in graph.inputs)),
         outputs=ports(program, graph, graph.outputs, units.output_names),

@@ -107,6 +107,6 @@ def _open_on_gpu(
         except cudnn.CudnnError as error:
             without = f"it cannot be used here ({error})"
     assert bundle.rtasks is not None, "a bundle for a GPU has them"
-    fuser = bundle_fuser(bundle.rtasks, loaded, device, cache)
+    fuser = bundle_fuser(bundle.rtasks, loaded, device, cache)  # pyright: ignore[reportArgumentType]
     kernels = BundledKernels(bundle, loaded.__getitem__, fuser, without)
     return Backend(kernels, GpuDevice(lanes=streams), "cuda", has_named_forms=not without)

@@ -42,7 +42,7 @@ def bundled_program(
             {tensor: bundle.weights[key] for tensor, key in bundle.constant_outputs.items()},
         ),
         schedule,
-        backend.compiler,
+        backend.compiler,  # pyright: ignore[reportArgumentType]
         lanes=backend.device.lanes,
         unit_latency=timer.unit_latency if timer.unit_latencies else None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import tvm_ffi
 
@@ -44,8 +44,8 @@ class CpuDevice:
     """So many threads of this machine; see :class:`tvm_ios.measuring.device.Device`."""
 
     lanes: int
-    concurrency: ClassVar[int] = 1
-    splits: ClassVar[bool] = True
+    concurrency = 1
+    splits = True
 
     @property
     def name(self) -> str:

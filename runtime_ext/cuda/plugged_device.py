@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from runtime_ext.cuda.launch_graphs import launch_graph
 from runtime_ext.execution.model_program import ModelProgram
@@ -21,8 +21,8 @@ class PluggedDevice:
 
     device: TimingDevice
     lanes: int
-    concurrency: ClassVar[int] = 1
-    splits: ClassVar[bool] = False
+    concurrency = 1
+    splits = False
 
     @property
     def name(self) -> str:

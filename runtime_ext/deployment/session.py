@@ -101,7 +101,11 @@ class DeploymentSession:
             # Copies, so that whoever gave them may change them.
             self._values |= {
                 key: np.array(
-                    port_value(find_port(ports.values(), key, "input"), content, any_shape=True)
+                    port_value(
+                        find_port(ports.values(), key, "input"),  # pyright: ignore[reportArgumentType]
+                        content,
+                        any_shape=True,
+                    )
                 )
                 for key, content in given.items()
             }

@@ -1,5 +1,7 @@
 """Models that are ready to run on their inputs: TVM's own build, ONNX files, and others."""
 
+# TVM's nodes get their attributes at run time.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import math

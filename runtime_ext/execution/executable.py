@@ -183,7 +183,7 @@ class Executable:
     def functions(self) -> dict[str, Any]:
         """The program's kernels, loaded, as a session takes them."""
         if self.arch is not None:
-            return read_launched(self.libraries, self.arch)
+            return read_launched(self.libraries, self.arch)[1]
         if call_tvm(self.arch, self.packages, self.kernels):
             # Importing tvm loads its runtime.
             import tvm  # noqa: F401

@@ -111,9 +111,11 @@ class ForeignBuild:
             "outputs": [_port_json(port) for port in self.outputs],
             "notes": self.notes,
         }
-        write_package(
-            Path(path), meta, lambda folder: shutil.copyfile(self.file, folder / runtime.file)
-        )
+
+        def fill(folder: Path) -> None:
+            shutil.copyfile(self.file, folder / runtime.file)
+
+        write_package(Path(path), meta, fill)
 
     def session(self) -> ForeignSession:
         """A new session on as many threads as it was measured on.

@@ -67,8 +67,17 @@ def load_functions(libraries: Libraries) -> dict[str, Any]:
     return functions
 
 
-def read_launched(libraries: Libraries, arch: str) -> dict[str, LaunchedWork]:
-    """The kernels for a GPU by symbol, as a session takes them.
+def read_launched(
+    libraries: Libraries, arch: str | None = None
+) -> tuple[str, dict[str, LaunchedWork]]:
+    """Read the kernels for a GPU: their architecture, and by symbol as a session takes them.
+
+    Parameters
+    ----------
+    libraries
+        At least one.
+    arch
+        The architecture that all must be of; by default that of the first file.
 
     Raises
     ------
@@ -78,7 +87,9 @@ def read_launched(libraries: Libraries, arch: str) -> dict[str, LaunchedWork]:
     launched: dict[str, LaunchedWork] = {}
     for file, symbols in libraries.items():
         file_arch, kernels = read_kernels(file)
+        arch = arch or file_arch
         if file_arch != arch or not kernels.keys() >= set(symbols):
             raise ExecutableError(f"{file} is not of this program; save it again")
         launched |= {symbol: kernels[symbol] for symbol in symbols}
-    return launched
+    assert arch is not None, "there is a file"
+    return arch, launched

@@ -1,5 +1,7 @@
 """A kernel by which machines of one kind are compared: schedules hold for all of them, or none."""
 
+# TVM's nodes get their attributes at run time.
+# pyright: reportArgumentType=false
 from __future__ import annotations
 
 import statistics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.device import Sampling, of_a_tile
@@ -44,7 +44,7 @@ class FleetDevice:
         Servers that do not answer or differ from the others.
     """
 
-    splits: ClassVar[bool] = True
+    splits = True
 
     def __init__(
         self,

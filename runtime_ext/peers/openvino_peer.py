@@ -3,6 +3,8 @@
 Inputs lie in its own memory, as those of our programs do in theirs.
 """
 
+# OpenVINO's stubs lack properties.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 from collections.abc import Mapping

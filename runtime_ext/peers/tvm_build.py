@@ -1,5 +1,7 @@
 """TVM's own build of a Relax module, with which everything is compared."""
 
+# TVM's nodes get their attributes at run time.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """Tune the contractions of a model: rounds of trials where the model's latency falls most."""
 
+# TVM's nodes get their attributes at run time.
+# pyright: reportArgumentType=false
 from __future__ import annotations
 
 import math

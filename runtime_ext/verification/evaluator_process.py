@@ -12,6 +12,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx.reference import ReferenceEvaluator
@@ -26,7 +27,7 @@ def _main(parent: int) -> None:
     folder = Path(task["folder"])
     # NumPy warns of logarithms of negative numbers, as any model may compute them.
     warnings.simplefilter("ignore")
-    evaluator = ReferenceEvaluator(onnx.load(folder / "model.onnx"))
+    evaluator: Any = ReferenceEvaluator(onnx.load(folder / "model.onnx"))
     for place in range(task["samples"]):
         outputs = evaluator.run(None, read_arrays(folder / f"inputs{place}.npz"))
         write_arrays(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -63,11 +64,13 @@ def expected_outputs(
     reasons: list[str] = []
     if verify is Verify.onnx and original is not None:
         ways = (
-            (torch_outputs,) if isinstance(original, Path) else (runtime_outputs, evaluated_outputs)
+            [partial(torch_outputs, original)]
+            if isinstance(original, Path)
+            else [partial(runtime_outputs, original), partial(evaluated_outputs, original)]
         )
         for way in ways:
             try:
-                return Expected(*way(original, inputs))
+                return Expected(*way(inputs))
             except NotComputed as error:
                 reasons.append(str(error))
     because = f" ({'; '.join(reasons)})" if reasons else ""

@@ -10,6 +10,8 @@ from pathlib import Path
 import onnx
 import pytest
 
+from runtime_ext.deployment.adding import NewEntry, add_entry
+from runtime_ext.execution.executable import load
 from tests.cli.command_line import Outcome, tvm_ios, tvm_ios_process
 from tests.device_packages import example, install
 from tests.onnx_sketch import Sketch
@@ -59,6 +61,12 @@ def test_a_search_is_measured_on_the_device(model: Path, tmp_path: Path) -> None
     explained = tvm_ios("explain", result["executable"], "--device", "abacus", "--json").json
     assert explained["device"] == "abacus 2"
     assert explained["latency_ms"] == pytest.approx(latencies["greedy"])
+    # An entry of a deployment, whose kernels lie in files that it shares.
+    added = NewEntry(load(result["executable"]), "greedy")
+    entry = add_entry(tmp_path / "app", "m", "0" * 64, added)
+    path = tmp_path / "app" / "entries" / entry.id
+    deployed = tvm_ios("explain", path, "--device", "abacus", "--json").json
+    assert deployed["latency_ms"] == explained["latency_ms"]
     refused = tvm_ios("explain", result["executable"], "--device", "recording")
     refused.refuses("'recording'", "RECORDING")
 

@@ -122,6 +122,7 @@ def _fused(model: ModelToBundle, stage: Stage, code: Mapping[int, UnitCode]) -> 
     compiler, graph = model.backend.compiler, model.graph
     assert isinstance(compiler, CudaKernelCompiler)
     device, fuser = compiler.device, compiler.fuser
+    assert fuser is not None, "CUDA kernels are fused"
     veus = fuser.lanes(code[unit] for unit in stage.units)
 
     def estimated(unit: int) -> tuple[RKernel, ...]:

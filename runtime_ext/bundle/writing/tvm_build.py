@@ -7,6 +7,8 @@ its own does it, with a library in the driver's place that fails every call.
 ``python -m runtime_ext.bundle.writing.tvm_build MODULE TARGET LIBRARY`` is that process.
 """
 
+# TVM's nodes get their attributes at run time.
+# pyright: reportArgumentType=false
 from __future__ import annotations
 
 import json

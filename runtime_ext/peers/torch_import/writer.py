@@ -70,5 +70,5 @@ class Writer:
     def module(self, input_names: Sequence[str]) -> fx.GraphModule:
         """The module for inference; its attribute ``input_names`` has the order of its inputs."""
         module = fx.GraphModule(self.root, self.graph).eval()
-        module.input_names = tuple(input_names)
+        module.input_names = tuple(input_names)  # pyright: ignore[reportArgumentType]
         return module
