@@ -55,6 +55,16 @@ def test_old_and_new_forms(kind: str, opset: int, mode: str, factor: float) -> N
     assert kinds(simple) == ["Conv", "Resize"]
 
 
+@pytest.mark.parametrize("factors", [(0.6, 0.6), (0.6, 1.5), (2.0, 0.3)], ids=str)
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_the_oldest_resize_of_a_shorter_axis(mode: str, factors: tuple[float, float]) -> None:
+    """The nearest pixel is the next one where an axis becomes shorter."""
+    sketch = Sketch(1, 2, 5, 7, opset=10)
+    scales = sketch.const([1.0, 1.0, *factors])
+    model = sketch.model(sketch.op("Resize", "x", scales, mode=mode))
+    assert relative_error(run(simplify(model)), run(model)) < 1e-5
+
+
 def test_sizes_beside_empty_scales() -> None:
     sketch = Sketch(1, 4, 8, 6, opset=11)
     empty = sketch.const(np.zeros(0))

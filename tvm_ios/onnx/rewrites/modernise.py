@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import onnx
-from onnx import version_converter
+from onnx import numpy_helper, version_converter
 
 from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.rewrites.quantised.dequantised import PRODUCTS
 from tvm_ios.onnx.rewrites.quantised.operators import QUANTISED
 
 #: The first version whose ``Resize`` says how it maps coordinates, and that rounds numbers.
 _MODERN = 11
-_OLD = frozenset({"Upsample", "Resize", *QUANTISED["ai.onnx"]})
+#: Operators that cannot be read in an older version.
+_RESIZES = frozenset({"Upsample", "Resize"})
+_QUANTISED = frozenset(QUANTISED["ai.onnx"]).difference(PRODUCTS)
 #: The first version whose ``Slice`` has its bounds as inputs, which TVM's importer wants.
 _SLICE_OF_INPUTS = 10
 
@@ -22,7 +27,7 @@ _converter: Any = version_converter
 
 
 def modernise(model: Any) -> Any:
-    """The model in opset 11 if it resizes, quantises, or slices by attributes, in an older one.
+    """The model in opset 11, if it is of an older one and has what changed until then.
 
     Raises
     ------
@@ -31,28 +36,70 @@ def modernise(model: Any) -> Any:
     """
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     kinds = {node.op_type for node in model.graph.node}
-    needed = opset < _MODERN and not kinds.isdisjoint(_OLD)
-    if not needed and not (opset < _SLICE_OF_INPUTS and "Slice" in kinds):
+    needed = "resizes" if kinds & _RESIZES else "quantises" if kinds & _QUANTISED else ""
+    wanted = needed or kinds.intersection(PRODUCTS)
+    if opset >= _MODERN or not (wanted or (opset < _SLICE_OF_INPUTS and "Slice" in kinds)):
         return model
     try:
         converted = _converter.convert_version(model, _MODERN)
     except Exception as error:  # the converter's own error types are private
         if not needed:
-            return model  # whoever reads it next may know its slices
+            return model  # whoever reads it next may know it as it is
         reason = (str(error).strip().splitlines() or [repr(error)])[0]
         raise GraphError(
-            f"the model resizes or quantises by the rules of opset {opset}, and converting it "
+            f"the model {needed} by the rules of opset {opset}, and converting it "
             f"fails ({reason}); export it with opset {_MODERN} or later"
         ) from error
+    nodes: list[Any] = []
     for node in converted.graph.node:
-        if node.op_type == "Resize":
-            # What the old versions meant; the converter leaves it out.
-            modes = [a for a in node.attribute if a.name == "mode"]
-            del node.attribute[:]
-            node.attribute.extend(modes)
-            for name, value in (
-                ("coordinate_transformation_mode", "asymmetric"),
-                ("nearest_mode", "floor"),
-            ):
-                node.attribute.append(_onnx.helper.make_attribute(name, value))
+        nodes += _as_meant(converted.graph, node) if node.op_type == "Resize" else [node]
+    del converted.graph.node[:]
+    converted.graph.node.extend(nodes)
     return converted
+
+
+def _as_meant(graph: Any, node: Any) -> list[Any]:
+    """Say of a resize what the old versions meant, and the converter leaves out.
+
+    As ONNX Runtime has it, the nearest pixel is the next one where an axis becomes shorter, and
+    the one before where it becomes longer: a resize that does both is two.
+    """
+    modes = [attribute for attribute in node.attribute if attribute.name == "mode"]
+    is_nearest = not modes or modes[0].s == b"nearest"
+    scales: Any = _constant(graph, node.input[2])
+    if scales is None or not is_nearest or np.all(scales >= 1):
+        _state(node, modes, "floor")
+        return [node]
+    _state(node, modes, "ceil")
+    if np.all(scales <= 1):
+        return [node]
+    up: Any = onnx.NodeProto()
+    up.CopyFrom(node)
+    _state(up, modes, "floor")
+    between = f"{node.output[0]}.shorter"
+    node.output[0], up.input[0] = between, between
+    parts: Sequence[tuple[Any, Any]] = ((node, np.minimum(scales, 1)), (up, np.maximum(scales, 1)))
+    for part, factors in parts:
+        name = f"{part.output[0]}.scales"
+        graph.initializer.append(numpy_helper.from_array(factors, name))
+        part.input[2] = name
+        if up.name:
+            part.name = f"{up.name}.{'shorter' if part is node else 'longer'}"
+    return [node, up]
+
+
+def _state(node: Any, modes: Sequence[Any], nearest: str) -> None:
+    del node.attribute[:]
+    node.attribute.extend(modes)
+    for name, value in (
+        ("coordinate_transformation_mode", "asymmetric"),
+        ("nearest_mode", nearest),
+    ):
+        node.attribute.append(_onnx.helper.make_attribute(name, value))
+
+
+def _constant(graph: Any, name: str) -> Any:
+    """The array of a value of a graph that is always the same, or None."""
+    made = (a.t for n in graph.node if name in n.output for a in n.attribute if a.name == "value")
+    tensors = (*(tensor for tensor in graph.initializer if tensor.name == name), *made)
+    return numpy_helper.to_array(tensors[0]) if tensors else None
