@@ -1,6 +1,7 @@
 """ONNX models: read with care, simplified, and turned into an operator graph without TVM.
 
 - file: reads files that may be anything; supported: what a simplified model must not hold
+- tolerated: forms that runtimes tolerate, as the one that all else reads; valid: what none takes
 - batch: another batch size for a model of fixed shapes; join: several models as one
 - tail: the end of a model whose shapes depend on the data, cut off
 - shape_inference: shapes and types of all values of a model

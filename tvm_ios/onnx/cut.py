@@ -69,11 +69,22 @@ def cut_after(model: Any, place: int, shapes: Mapping[str, Sequence[int]]) -> An
 
 
 def names_read(node: Any) -> set[str]:
-    """The values that an operator reads, those of graphs inside it included."""
+    """The values that an operator reads, also those that only graphs inside it read."""
     names: set[str] = {name for name in node.input if name}
     for graph in _graphs(node):
-        names.update(*map(names_read, graph.node), (value.name for value in graph.output))
+        read = {value.name for value in graph.output}.union(*map(names_read, graph.node))
+        own = (*graph.input, *graph.initializer)
+        made = {name for inner in graph.node for name in inner.output}
+        names |= read - made - {value.name for value in own}
     return names
+
+
+def graphs_inside(graph: Any) -> Iterator[Any]:
+    """Yield the graphs that a graph's operators hold, and those inside them."""
+    for node in graph.node:
+        for inner in _graphs(node):
+            yield inner
+            yield from graphs_inside(inner)
 
 
 def _graphs(node: Any) -> Iterator[Any]:

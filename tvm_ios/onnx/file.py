@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import onnx
 from onnx import external_data_helper
 
 from tvm_ios.errors import ModelError
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.cut import graphs_inside
 from tvm_ios.onnx.edit import node_text
-from tvm_ios.onnx.rewrites.onnxruntime.registry import (
-    has_strays,
-    is_contrib,
-    with_strays_named,
-)
+from tvm_ios.onnx.rewrites.onnxruntime.registry import is_contrib, with_strays_named
 from tvm_ios.onnx.rewrites.quantised.operators import QUANTISED
+from tvm_ios.onnx.tolerated import normalised
+from tvm_ios.onnx.valid import require_valid
 
 #: What one protobuf message can hold, and with it TVM's importer.
 LARGEST = (1 << 31) - 1
@@ -47,17 +48,12 @@ def read_onnx(path: Path) -> Any:
         raise ModelError(f"{path} is not a valid ONNX model: it holds no graph")
     _require_known_operators(path, model)
     _require_external_data(path, model)
+    _load_external_data(path, model)
     try:
-        strays = has_strays(model)
-        if not strays:
-            # By path: a model in memory is checked only below the limit of protobuf.
-            _onnx.checker.check_model(str(path))
-        external_data_helper.load_external_data_for_model(model, str(path.parent))
-        if strays:
-            _onnx.checker.check_model(with_strays_named(model))
-    except Exception as error:
-        lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
-        raise ModelError(f"{path} is not a valid ONNX model: {lines[0].strip()}") from error
+        model = normalised(model)
+        require_valid(with_strays_named(model))
+    except GraphError as error:
+        raise ModelError(f"{path} is not a valid ONNX model: {error}") from error
     return model
 
 
@@ -133,16 +129,18 @@ def _require_known_operators(path: Path, model: Any) -> None:
 
 
 def _require_external_data(path: Path, model: Any) -> None:
-    """Weights in files of their own: there, whole, and inside the model's folder."""
+    """Weights in files of their own: there, whole, and inside the model's folder or cache."""
     size = path.stat().st_size
     folder = Path(os.path.realpath(path.parent))
+    allowed = [folder, *_blobs(folder)]
     for tensor in _tensors(model):
         if not external_data_helper.uses_external_data(tensor):
             continue
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         file = Path(os.path.realpath(folder / location))
-        if not location or Path(location).is_absolute() or folder not in file.parents:
+        is_inside = not Path(location).is_absolute() and any(a in file.parents for a in allowed)
+        if not location or not is_inside:
             raise ModelError(
                 f"{path} keeps the weight {tensor.name!r} in {location!r}, outside its own "
                 "folder: files there are not read; save it with the data beside it"
@@ -169,6 +167,25 @@ def _require_external_data(path: Path, model: Any) -> None:
         raise ModelError(_too_large(path, size))
 
 
+def _blobs(folder: Path) -> list[Path]:
+    """Where a Hugging Face cache keeps what a snapshot in it links to."""
+    caches = [place.parent for place in folder.parents if place.name == "snapshots"]
+    return [cache / "blobs" for cache in caches[:1]]
+
+
+def _load_external_data(path: Path, model: Any) -> None:
+    """Read weights from their own files, where :func:`_require_external_data` found them."""
+    for tensor in _tensors(model):
+        if not external_data_helper.uses_external_data(tensor):
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        with (path.parent / entries["location"]).open("rb") as file:
+            file.seek(int(entries.get("offset") or 0))
+            tensor.raw_data = file.read(int(entries.get("length") or -1))
+        del tensor.external_data[:]
+        tensor.data_location = onnx.TensorProto.DEFAULT
+
+
 def _location(tensor: Any) -> str:
     """Where a tensor's data lie beside the model; empty if they are in it."""
     if not external_data_helper.uses_external_data(tensor):
@@ -177,8 +194,9 @@ def _location(tensor: Any) -> str:
 
 
 def _tensors(model: Any) -> Iterator[Any]:
-    yield from model.graph.initializer
-    for graph in (model.graph, *model.functions):
+    outer = [model.graph, *model.functions]
+    for graph in (*outer, *chain.from_iterable(map(graphs_inside, outer))):
+        yield from getattr(graph, "initializer", ())
         for node in graph.node:
             for attribute in node.attribute:
                 if attribute.HasField("t"):

@@ -55,6 +55,7 @@ from tvm_ios.onnx.rewrites.resize import explicit_sizes
 from tvm_ios.onnx.rewrites.split_constants import split_constants
 from tvm_ios.onnx.shape_inference import infer_shapes
 from tvm_ios.onnx.tail import CONTROL_FLOW, Tail, cut_tail
+from tvm_ios.onnx.tolerated import normalised
 
 #: Operators that hold graphs, and that read what holds tensors.
 _HOLD_OTHERS = frozenset(
@@ -105,6 +106,8 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
         work = _folded(model, shapes or {})
         for step in steps():
             step(work)
+        if shapes:
+            _infer_outputs_anew(work)
         return ir.serde.serialize_model(work)
 
 
@@ -155,7 +158,7 @@ def _own_errors() -> Generator[None, None, None]:
 def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     """A model of ``onnx_ir`` with static inputs, without functions and known control flow."""
     # Newer opsets' resizes and slices, and operators that ONNX defines by others written out.
-    model = write_group_norms_out(with_wanted_opset(modernise(model)))
+    model = write_group_norms_out(with_wanted_opset(modernise(normalised(model))))
     work: Any = ir.serde.deserialize_model(write_functions_out(model))
     # The domain of ONNX's own operators has two names, and steps ask for the opset by one.
     if (opset := work.opset_imports.pop("ai.onnx", None)) is not None:
@@ -244,6 +247,17 @@ def steps() -> tuple[ModelStep, ...]:
         # Folding can have broken the order of value_info, and shapes past a rewrite are unknown.
         infer_shapes,
     )
+
+
+def _infer_outputs_anew(model: Any) -> None:
+    """Forget what was said of outputs for inputs of other shapes, where their shapes follow."""
+    declared = [(value, value.shape) for value in model.graph.outputs if value.producer()]
+    for value, _ in declared:
+        value.shape = None
+    infer_shapes(model)
+    for value, shape in declared:
+        if value.shape is None or not value.shape.is_static():
+            value.shape = shape
 
 
 def _on_graph(edit: Callable[[Any], object]) -> ModelStep:

@@ -1,5 +1,6 @@
 """The steps that bring ONNX models to one form; :mod:`tvm_ios.onnx.simplify` has their order.
 
+- legacy: operators of opset 6 and older as those of opset 7
 - modernise: a newer opset for models whose resizes or slices are of an old one
 - group_norm: group norms of which ONNX infers no shape
 - functions: operators that ONNX defines by others, written out

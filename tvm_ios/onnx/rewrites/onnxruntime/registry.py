@@ -46,7 +46,7 @@ def is_contrib(node: Any, opset: int) -> bool:
     )
 
 
-def has_strays(model: Any) -> bool:
+def _has_strays(model: Any) -> bool:
     """Whether a model holds operators of ONNX Runtime's in ONNX's domain."""
     opset = _opset(model)
     return any(_is_stray(node, opset) for node in model.graph.node)
@@ -57,7 +57,7 @@ def with_strays_named(model: Any) -> Any:
 
     ``model`` is an ``onnx.ModelProto``; it is not changed, and returned where it holds none.
     """
-    if not has_strays(model):
+    if not _has_strays(model):
         return model
     opset = _opset(model)
     changed: Any = onnx.ModelProto()
