@@ -7,9 +7,11 @@ import io
 import json
 import traceback
 import warnings
+from typing import Any
 
 import onnx
 import tvm
+from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes.dialect import DialectError
@@ -33,7 +35,8 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     Raises
     ------
     DialectError
-        If TVM's importer does not support the model; the sentence names the operator.
+        If TVM's importer does not support the model, or reads it otherwise; the sentence names the
+        operator or the output.
     """
     _require_importable(model)
     said = io.StringIO()
@@ -53,7 +56,25 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     named = module.with_attrs(
         {OUTPUT_NAMES: json.dumps(names), NODE_NAMES: unprinted(node_names(model))}
     )
-    return canonicalise(named)
+    canonical = canonicalise(named)
+    _require_declared_outputs(model, canonical)
+    return canonical
+
+
+def _require_declared_outputs(model: onnx.ModelProto, module: tvm.IRModule) -> None:
+    """Refuse outputs of other shapes than the model says, which an operator that is misread has."""
+    returned: Any = module["main"].ret_ty
+    made = returned.fields if isinstance(returned, relax.TupleType) else [returned]
+    for output, kind in zip(model.graph.output, made, strict=True):
+        extents = [extent.dim_value for extent in output.type.tensor_type.shape.dim]
+        is_static = kind.shape and all(isinstance(e, tvm.tirx.IntImm) for e in kind.shape)
+        shape = [int(extent) for extent in kind.shape] if is_static else extents
+        if shape != extents:
+            raise DialectError(
+                f"output {output.name!r} of {model.graph.name} is of shape {shape} as TVM "
+                f"{tvm.__version__} reads its operators, and of shape {extents} as the model says: "
+                "correct its shape, or export the model without the operator that makes it"
+            )
 
 
 def _require_importable(model: onnx.ModelProto) -> None:
