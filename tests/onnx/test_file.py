@@ -188,9 +188,9 @@ def test_operators_of_other_domains_are_named(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(unknown("Relu", "com.microsoft").SerializeToString())
     assert refusal(path) == (
-        "operator Relu (node 'n', output 'y') of m.onnx is of the domain 'com.microsoft', which "
-        "is not ONNX's: export the model without it (a "
-        "file that ONNX Runtime optimised: the original)"
+        "operator Relu (node 'n', output 'y') of m.onnx is of the domain 'com.microsoft', where "
+        "this operator is not known: export the model without it, or give the model a function of "
+        "this name that computes it by ONNX's operators (onnx.helper.make_function)"
     )
 
 

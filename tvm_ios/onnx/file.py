@@ -15,11 +15,15 @@ from tvm_ios.errors import ModelError
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.cut import graphs_inside
 from tvm_ios.onnx.edit import node_text
-from tvm_ios.onnx.rewrites.onnxruntime.registry import is_contrib, with_strays_named
+from tvm_ios.onnx.rewrites.other_domains.deferred import WAY_OUT
+from tvm_ios.onnx.rewrites.other_domains.registry import is_of_other_domain, with_strays_named
 from tvm_ios.onnx.rewrites.quantised.operators import QUANTISED
+from tvm_ios.onnx.tail import runs_later
 from tvm_ios.onnx.tolerated import normalised
 from tvm_ios.onnx.valid import require_valid
 
+#: The domain of ONNX Runtime's convolutions in packs of channels.
+NCHWC_DOMAIN = "com.microsoft.nchwc"
 #: What one protobuf message can hold, and with it TVM's importer.
 LARGEST = (1 << 31) - 1
 
@@ -112,20 +116,32 @@ def _require_known_operators(path: Path, model: Any) -> None:
             domain = node.domain or "ai.onnx"
             if (node.domain, node.op_type) in local or node.op_type in QUANTISED.get(domain, ()):
                 continue
-            if is_contrib(node, opset):
+            if is_of_other_domain(node, opset) or runs_later(node):
                 continue
             what = f"{node_text(node)} of {path}"
             if domain != "ai.onnx":
-                raise ModelError(
-                    f"{what} is of the domain {domain!r}, which is not ONNX's: export the "
-                    "model without it (a file that ONNX Runtime optimised: the original)"
-                )
+                raise ModelError(f"{what} is of the domain {domain!r}, {_way_out(node)}")
             try:
                 _onnx.defs.get_schema(node.op_type, opset)
             except Exception as error:
                 raise ModelError(
                     f"{what} is not an operator of opset {opset}: export the model again"
                 ) from error
+
+
+def _way_out(node: Any) -> str:
+    """Why an operator of another domain is not read, and what can be done."""
+    if node.domain == NCHWC_DOMAIN:
+        return (
+            "which ONNX Runtime writes for one kind of processor: let it optimise the model at the "
+            "level ORT_ENABLE_EXTENDED"
+        )
+    if node.op_type == "ZipMap":
+        return (
+            "which makes dictionaries: convert the model without (skl2onnx: options zipmap=False), "
+            "so that it ends in a tensor"
+        )
+    return f"where this operator is not known: {WAY_OUT}"
 
 
 def _require_external_data(path: Path, model: Any) -> None:

@@ -44,8 +44,8 @@ from tvm_ios.onnx.rewrites.layer_norm import fuse_layer_norms
 from tvm_ios.onnx.rewrites.modernise import modernise
 from tvm_ios.onnx.rewrites.node_names import name_by_type
 from tvm_ios.onnx.rewrites.one_row import one_row_images
-from tvm_ios.onnx.rewrites.onnxruntime.packed import stays_packed
-from tvm_ios.onnx.rewrites.onnxruntime.registry import with_wanted_opset, write_contrib_out
+from tvm_ios.onnx.rewrites.other_domains.packed import stays_packed
+from tvm_ios.onnx.rewrites.other_domains.registry import with_wanted_opset, write_other_domains_out
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
@@ -168,7 +168,7 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     free_weights_from_inputs(work.graph)
     fix_inputs(work.graph, shapes)
     work = passes.InlinePass()(work).model
-    write_contrib_out(work, _fold_constants)
+    write_other_domains_out(work, _fold_constants)
     # Before shapes are folded: those after such a pool would be wrong.
     leave_out_windows_of_padding(work)
     if _unroll(work):

@@ -8,7 +8,7 @@ from onnx import TensorProto
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import node_text
-from tvm_ios.onnx.tail import CONTROL_FLOW, SELECT, sizes_of
+from tvm_ios.onnx.tail import CONTROL_FLOW, SELECT, runs_later, sizes_of
 
 #: Types to and from which TVM's code generator, or DLPack, does not convert.
 _UNCONVERTIBLE = (TensorProto.FLOAT8E5M2, TensorProto.FLOAT4E2M1)
@@ -73,6 +73,8 @@ def require_supported(name: str, model: Any) -> None:
                 f"{what} is control flow, which cannot be scheduled: export the model without it, "
                 "with the branch taken or the loop unrolled"
             )
+        if runs_later(node):
+            raise GraphError(f"{what} runs at the end of a model, on ONNX Runtime")
         sizes = sizes_of(node.op_type, list(node.input))
         by_data = node.op_type in SELECT or not weights.issuperset(sizes)
         for output in node.output:

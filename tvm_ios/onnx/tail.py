@@ -1,4 +1,4 @@
-"""The end of a model whose shapes depend on the data: cut off, to run after the program."""
+"""The end of a model that cannot be scheduled: cut off, to run after the program."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ SELECT = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 #: Operators that inputs make as large as they say, and the places of these inputs.
 _SIZED = {"Range": slice(0, 3), "TopK": slice(1, 2)}
+
+#: Operators of ONNX's domain for machine learning that ONNX Runtime runs: walks along branches.
+_RUN_BY_RUNTIME = frozenset(
+    {"SVMClassifier", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"}
+)
+_ML_DOMAIN = "ai.onnx.ml"
 
 #: Operators that do a model's work.
 _WORK = frozenset(
@@ -70,7 +76,15 @@ class Tail:
             if find_spec("onnxruntime") is not None
             else "onnx.reference, since ONNX Runtime is not installed,"
         )
-        return f"{which} on {runtime} after the program: the data decide their shapes"
+        reason = (
+            "TVM has no such operator" if runs_later(nodes[0]) else "the data decide their shapes"
+        )
+        return f"{which} on {runtime} after the program: {reason}"
+
+
+def runs_later(node: Any) -> bool:
+    """Whether a node, of ``onnx_ir`` or of a file, is one that ONNX Runtime runs at the end."""
+    return node.domain == _ML_DOMAIN and node.op_type in _RUN_BY_RUNTIME
 
 
 def sizes_of(kind: str, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -79,7 +93,7 @@ def sizes_of(kind: str, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 def cut_tail(model: Any) -> Tail | None:
-    """Take all operators that depend on one whose shape depends on the data out of a model.
+    """Take all operators that depend on one that cannot be scheduled out of a model.
 
     What they read of the rest is an output of it then.
 
@@ -151,12 +165,14 @@ def _model_of(model: Any, nodes: Sequence[Any], read: Sequence[Any]) -> onnx.Mod
 def _reason(node: Any) -> str:
     if node.op_type in CONTROL_FLOW:
         return f"{node_text(node)} is control flow that only the data decide"
+    if runs_later(node):
+        return f"{node_text(node)} runs at the end of a model, on ONNX Runtime"
     return f"{node_text(node)} makes results whose shape depends on the data or is unknown"
 
 
 def _depends_on_data(node: Any) -> bool:
     """Whether the data, or nothing that is known, say how large a node's results are."""
-    if node.op_type in (*CONTROL_FLOW, *SELECT):
+    if node.op_type in (*CONTROL_FLOW, *SELECT) or runs_later(node):
         return True
     if any(constant(value) is None for value in sizes_of(node.op_type, node.inputs)):
         return True

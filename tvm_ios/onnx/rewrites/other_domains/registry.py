@@ -1,4 +1,4 @@
-"""Which of ONNX Runtime's own operators are written in those of ONNX, and how."""
+"""Which operators of other domains are written in those of ONNX, and in which models."""
 
 from __future__ import annotations
 
@@ -12,23 +12,32 @@ from onnx_ir.passes import common as passes
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import is_of_onnx, node_text
-from tvm_ios.onnx.rewrites.onnxruntime.attention import ATTENTION
-from tvm_ios.onnx.rewrites.onnxruntime.deferred import Deferred
-from tvm_ios.onnx.rewrites.onnxruntime.fused import FUSED
-from tvm_ios.onnx.rewrites.onnxruntime.grouped import GROUPED
-from tvm_ios.onnx.rewrites.onnxruntime.integers import CHANNELS_LAST, INTEGERS
-from tvm_ios.onnx.rewrites.onnxruntime.normalisations import NORMALISATIONS
-from tvm_ios.onnx.rewrites.onnxruntime.packed import PACKED
+from tvm_ios.onnx.rewrites.other_domains.attention import ATTENTION
+from tvm_ios.onnx.rewrites.other_domains.deferred import Deferred
+from tvm_ios.onnx.rewrites.other_domains.features import FEATURES
+from tvm_ios.onnx.rewrites.other_domains.fused import FUSED
+from tvm_ios.onnx.rewrites.other_domains.grouped import GROUPED
+from tvm_ios.onnx.rewrites.other_domains.integers import CHANNELS_LAST, INTEGERS
+from tvm_ios.onnx.rewrites.other_domains.linear import LINEAR
+from tvm_ios.onnx.rewrites.other_domains.normalisations import NORMALISATIONS
+from tvm_ios.onnx.rewrites.other_domains.packed import PACKED
 from tvm_ios.onnx.rewrites.quantised.onnxruntime import CONTRIB_DOMAIN
 from tvm_ios.onnx.rewrites.steps import Steps
 
-_WRITERS: Mapping[str, Callable[[Steps], None]] = {
-    **ATTENTION,
-    **FUSED,
-    **GROUPED,
-    **INTEGERS,
-    **NORMALISATIONS,
-    **PACKED,
+#: ONNX's domain for classical machine learning.
+ML_DOMAIN = "ai.onnx.ml"
+#: By domain and name.
+_WRITERS: Mapping[str, Mapping[str, Callable[[Steps], None]]] = {
+    CONTRIB_DOMAIN: {
+        **ATTENTION,
+        **CHANNELS_LAST,
+        **FUSED,
+        **GROUPED,
+        **INTEGERS,
+        **NORMALISATIONS,
+        **PACKED,
+    },
+    ML_DOMAIN: {**FEATURES, **LINEAR},
 }
 #: Operators that ONNX Runtime writes into ONNX's own domain, and the opset that has them there.
 _STRAY = {"LayerNormalization": 17, "SimplifiedLayerNormalization": 1 << 30}
@@ -39,11 +48,9 @@ _WANTED, _SAME = 17, 13
 _converter: Any = version_converter
 
 
-def is_contrib(node: Any, opset: int) -> bool:
-    """Whether a node of a file is one that :func:`write_contrib_out` writes in others."""
-    return _is_stray(node, opset) or (
-        node.domain == CONTRIB_DOMAIN and node.op_type in {*_WRITERS, *CHANNELS_LAST}
-    )
+def is_of_other_domain(node: Any, opset: int) -> bool:
+    """Whether a node of a file is one that :func:`write_other_domains_out` writes in others."""
+    return _is_stray(node, opset) or node.op_type in _WRITERS.get(node.domain, ())
 
 
 def _has_strays(model: Any) -> bool:
@@ -105,8 +112,8 @@ def with_wanted_opset(model: Any) -> Any:
     return changed
 
 
-def write_contrib_out(model: Any, fold: Callable[[Any], object]) -> None:
-    """Write the operators of ONNX Runtime's own in those of ONNX, as far as ONNX has the like.
+def write_other_domains_out(model: Any, fold: Callable[[Any], object]) -> None:
+    """Write operators of other domains in those of ONNX.
 
     Parameters
     ----------
@@ -129,8 +136,9 @@ def write_contrib_out(model: Any, fold: Callable[[Any], object]) -> None:
             folded = False
         elif folded:
             raise GraphError(
-                f"{node_text(nodes[0])} of ONNX Runtime's own operators cannot be written in "
-                f"ONNX's, since {reasons[0]} is not known: export the model with fixed shapes"
+                f"{node_text(nodes[0])} of the domain {nodes[0].domain!r} cannot be written in "
+                f"ONNX's operators, since {reasons[0]} is not known: export the model with fixed "
+                "shapes and constant weights"
             )
         else:
             fold(model)
@@ -147,11 +155,9 @@ def _is_stray(node: Any, opset: int) -> bool:
 
 
 def _is_written(node: Any) -> bool:
-    if node.domain != CONTRIB_DOMAIN:
-        return False
-    if node.op_type in CHANNELS_LAST:
+    if node.domain == CONTRIB_DOMAIN and node.op_type in CHANNELS_LAST:
         return node.op_type == "QLinearConv" or _states_channels_last(node)
-    return node.op_type in _WRITERS
+    return node.op_type in _WRITERS.get(node.domain, ())
 
 
 def _states_channels_last(node: Any) -> bool:
@@ -162,16 +168,21 @@ def _states_channels_last(node: Any) -> bool:
 
 def _write(node: Any, opset: int) -> str | None:
     """Write a node in others; or say what of it is not known yet."""
-    types = [value.dtype for value in node.inputs if value is not None and value.dtype is not None]
-    floats = [dtype for dtype in types if dtype.is_floating_point()]
-    steps = Steps(node.graph, node, opset)
-    writers = CHANNELS_LAST if node.op_type in CHANNELS_LAST else _WRITERS
+    steps, result = Steps(node.graph, node, opset), node.outputs[0]
     try:
-        if not types:
-            raise Deferred(f"the type of {node.inputs[0].name!r}")
-        node.outputs[0].dtype = node.outputs[0].dtype or (floats or types)[0]
-        writers[node.op_type](steps)
+        if node.domain == CONTRIB_DOMAIN and result.dtype is None:
+            result.dtype = _type_of_result(node)
+        _WRITERS[node.domain][node.op_type](steps)
     except Deferred as deferred:
         steps.withdraw()
         return str(deferred)
     return None
+
+
+def _type_of_result(node: Any) -> Any:
+    """The type of what one of ONNX Runtime's operators makes, which ONNX does not infer."""
+    types = [value.dtype for value in node.inputs if value is not None and value.dtype is not None]
+    floats = [dtype for dtype in types if dtype.is_floating_point()]
+    if not types:
+        raise Deferred(f"the type of {node.inputs[0].name!r}")
+    return types[0] if node.op_type in CHANNELS_LAST or not floats else floats[0]

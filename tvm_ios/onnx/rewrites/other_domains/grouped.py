@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tvm_ios.onnx.rewrites.onnxruntime.deferred import (
+from tvm_ios.onnx.rewrites.other_domains.deferred import (
     finish,
     input_of,
     number_of,
     refusal,
     shape_of,
 )
-from tvm_ios.onnx.rewrites.onnxruntime.masked import heads, joined_heads
+from tvm_ios.onnx.rewrites.other_domains.masked import heads, joined_heads
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: Inputs and attributes of ``GroupQueryAttention`` that change what it computes otherwise.

@@ -8,6 +8,12 @@ from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, node_text
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
+#: What can be done about an operator that is not read.
+WAY_OUT = (
+    "export the model without it, or give the model a function of this name that computes it by "
+    "ONNX's operators (onnx.helper.make_function)"
+)
+
 
 class Deferred(Exception):
     """Something of an operator's inputs is not known yet."""
@@ -86,8 +92,8 @@ def finish(steps: Steps, *results: Any) -> None:
 
 
 def refusal(steps: Steps, what: str) -> GraphError:
-    """Say that a node uses a part of its operator that cannot be written in ONNX's operators."""
+    """Say that a node uses a part of its operator that is not written in ONNX's operators."""
     return GraphError(
-        f"{node_text(steps.node)} of ONNX Runtime's own operators {what}, which is not supported: "
-        "export the model with ONNX's operators (a file that ONNX Runtime optimised: the original)"
+        f"{node_text(steps.node)} of the domain {steps.node.domain!r} {what}, which is not "
+        f"supported: {WAY_OUT}"
     )

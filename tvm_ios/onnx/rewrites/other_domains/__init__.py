@@ -1,4 +1,4 @@
-"""Operators that ONNX Runtime's optimiser and quantiser write, in those of ONNX.
+"""Operators of other domains, ONNX Runtime's own and machine learning's, in those of ONNX.
 
 - registry: which operators there are, and the models that hold some
 - deferred: an operator that waits for the shapes before it
@@ -9,4 +9,6 @@
 - grouped: attention whose keys serve several queries, rotations by position
 - integers: products of integers that become floats
 - packed: weights of a few bits that stay packed
+- features: numbers scaled, chosen, replaced and looked up, as scikit-learn does
+- linear: linear classifiers and regressors, and support vectors
 """

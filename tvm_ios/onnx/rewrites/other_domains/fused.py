@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
 from typing import Any
 
-from tvm_ios.onnx.rewrites.onnxruntime.deferred import input_of, refusal, shape_of
+from tvm_ios.onnx.rewrites.other_domains.deferred import input_of, refusal, shape_of
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: The factors of ``FastGelu``.

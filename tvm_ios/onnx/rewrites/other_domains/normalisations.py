@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tvm_ios.onnx.rewrites.onnxruntime.deferred import finish, input_of, is_read, shape_of, type_of
+from tvm_ios.onnx.rewrites.other_domains.deferred import (
+    finish,
+    input_of,
+    is_read,
+    shape_of,
+    type_of,
+)
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: What ONNX Runtime adds to variances unless a node says otherwise.

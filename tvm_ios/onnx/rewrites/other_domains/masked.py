@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ios.onnx.rewrites.onnxruntime.deferred import refusal, shape_of, type_of
+from tvm_ios.onnx.rewrites.other_domains.deferred import refusal, shape_of, type_of
 from tvm_ios.onnx.rewrites.steps import Steps
 
 

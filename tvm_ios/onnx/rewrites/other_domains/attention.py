@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tvm_ios.onnx.rewrites.onnxruntime.deferred import finish, input_of, refusal, shape_of
-from tvm_ios.onnx.rewrites.onnxruntime.integers import as_float_product
-from tvm_ios.onnx.rewrites.onnxruntime.masked import attend, heads, joined_heads, masks
+from tvm_ios.onnx.rewrites.other_domains.deferred import finish, input_of, refusal, shape_of
+from tvm_ios.onnx.rewrites.other_domains.integers import as_float_product
+from tvm_ios.onnx.rewrites.other_domains.masked import attend, heads, joined_heads, masks
 from tvm_ios.onnx.rewrites.steps import Steps
 
 

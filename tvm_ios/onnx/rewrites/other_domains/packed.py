@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.onnxruntime.deferred import Deferred, input_of, refusal
+from tvm_ios.onnx.rewrites.other_domains.deferred import Deferred, input_of, refusal
 from tvm_ios.onnx.rewrites.steps import Steps
 
 _PACKED = "tvm_ios.packed"

@@ -7,8 +7,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from tvm_ios.onnx.rewrites.onnxruntime.deferred import input_of, shape_of
-from tvm_ios.onnx.rewrites.onnxruntime.fused import channels_first, channels_last
+from tvm_ios.onnx.rewrites.other_domains.deferred import input_of, shape_of
+from tvm_ios.onnx.rewrites.other_domains.fused import channels_first, channels_last
 from tvm_ios.onnx.rewrites.steps import Steps
 
 
