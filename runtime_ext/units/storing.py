@@ -38,7 +38,7 @@ def in_memory(unit: UnitDraft, value: Value) -> Stored:
         elif isinstance(value, (Padded, Widened)):
             value.stored = _padded(unit, value)
         else:
-            plain = isinstance(value, Pending) and unit.drafts[value.kernel].axes == PLAIN
+            plain = isinstance(value, Pending) and unit.drafts[value.kernel].axes != IMAGE
             layout = "plain" if plain else ""
             target = value.home or unit.scratch(value.shape, layout=layout)
             write(unit, value, target)

@@ -92,11 +92,11 @@ def conv(
     return make_unit([data], [weights, (1, out, 1, 1)], body), want
 
 
-def dense(rows: int, depth: int, columns: int) -> Any:
+def dense(rows: int, depth: int, columns: int, batch: tuple[int, ...] = ()) -> Any:
     def body(emit: Any, x: Any, weight: Any, bias: Any) -> Any:
         return op.add(emit(op.matmul(x, weight)), bias)
 
-    function = make_unit([(rows, depth)], [(depth, columns), (columns,)], body)
+    function = make_unit([(*batch, rows, depth)], [(depth, columns), (columns,)], body)
     return function, lambda x, weight, bias: x @ weight + bias
 
 
@@ -230,6 +230,8 @@ def multiplying(
         (conv((1, 12, 8, 8), 12, 3, 1, 2), NHWC),
         (dense(5, 33, 20), ("", "")),
         (dense(1, 130, 40), ("", "")),
+        (dense(5, 33, 20, (2, 3)), ("", "")),
+        (dense(1, 33, 20, (4,)), ("", "")),
     ],
 )
 def test_pairs_are_multiplied_where_the_processor_can(

@@ -222,6 +222,7 @@ def test_other_units_of_bytes(multiplying: KernelCompiler) -> None:
     for function, layouts, known in (
         (conv((1, 6, 8, 8), 12, pad=1), flat, bounds),
         (make_unit([(5, 33)], [(33, 20), (20,)], dense), flat, bounds),
+        (make_unit([(3, 5, 33)], [(33, 20), (20,)], dense), flat, bounds),
         (make_unit([(1, 8, 10, 10)], [(6, 8, 3, 3)], shifted), NHWC, ((0.0, 355.0), WEIGHTS)),
         (make_unit([(1, 12, 7, 7)], [(12, 12, 3, 3)], added), NHWC, bounds),
     ):

@@ -164,8 +164,9 @@ def _multiplies(unit: VectorUnit, form: str) -> bool:
 
 def multiplies_matrices(kernels: KernelCompiler, form: str, data: Array, weight: Array) -> bool:
     """Whether products of data and weights should be of matrices: not of groups or few pixels."""
-    grouped = data.ndim == 4 and data.shape[1] != weight.shape[1]
-    pixels = data.size // data.shape[1]
+    channels = data.shape[1 if weight.ndim == 4 else -1]
+    grouped = weight.ndim == 4 and channels != weight.shape[1]
+    pixels = data.size // channels
     return form in VectorUnit.of(kernels.target).matrices and not grouped and pixels > 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from runtime_ext.kernels.cut import UNCUT
@@ -14,7 +13,7 @@ from runtime_ext.units.rules import attention
 from runtime_ext.units.rules.reading import read_input
 from runtime_ext.units.storing import in_memory
 from runtime_ext.units.unit_draft import UnitDraft
-from runtime_ext.units.values import is_row_major
+from runtime_ext.units.values import four
 from tvm_ios.program.constant_transform import ParamTransform, phase_taps
 
 #: A contraction activates an input again for every kernel position and block of channels; up to
@@ -102,16 +101,18 @@ def product(unit: UnitDraft, var: Any, call: Any) -> bool:
     weight = unit.constant(call.args[1])
     shape = static_shape(call.args[1].ty)
     value = unit.value(call.args[0])
-    single = all(extent == 1 for extent in value.shape[:-2])
-    if weight < 0 or len(shape) != 2 or not 2 <= len(value.shape) <= 4 or not single:
+    if weight < 0 or len(shape) != 2 or not 2 <= len(value.shape) <= 4:
         return attention.product(unit, var, call)
     stored = in_memory(unit, value)
-    if not is_row_major(stored):
-        return False
-    rows, depth = prod(value.shape[:-1]), value.shape[-1]
-    window = Window((1, rows), (1, rows), (1, 1), (1, 1), (0, 0), (1, 1))
-    data = Access(stored.storage, stored.offset, (0, 0, depth, 1))
+    extents = four(value.shape, 1)
+    # Each row is a pixel. Matrices of one row are the pixels of one matrix.
+    axes = PLAIN if extents[2] > 1 else (0, 2, 1, 3)
+    pixels = (extents[axes[1]], extents[axes[2]])
+    window = Window(pixels, pixels, (1, 1), (1, 1), (0, 0), (1, 1))
+    data = Access(stored.storage, stored.offset, four(stored.strides, 0))
     packed = unit.weight(call.args[1], shape)
-    anchor = Contraction((), 1, window, depth, 1, data, ACC, packed, (shape[1],), UNCUT, ())
-    unit.bind_anchor(var, anchor, PLAIN)
+    anchor = Contraction(
+        (), extents[0], window, extents[3], 1, data, ACC, packed, (shape[1],), UNCUT, ()
+    )
+    unit.bind_anchor(var, anchor, axes)
     return True

@@ -14,7 +14,14 @@ from tvm_ios.zoo.writing.encoder import Encoder, EncoderSize
 _PLACES, _SEGMENTS = 512, 2
 
 
-def build_bert(tokens: int, seed: int = 0, layers: int = 12, width: int = 768) -> Any:
+def build_bert(
+    tokens: int,
+    seed: int = 0,
+    layers: int = 12,
+    width: int = 768,
+    heads: int = 12,
+    name: str = "bert",
+) -> Any:
     """``"tokens"`` and ``"segments"`` (1, tokens), output (1, tokens, 2), an answer's ends.
 
     GraphTurbo (table 1) reports 4,052 sentences of 128 tokens a second, which BERT large would not
@@ -26,11 +33,11 @@ def build_bert(tokens: int, seed: int = 0, layers: int = 12, width: int = 768) -
         How long the sequence is, at most 512.
     seed
         Of the weights, which are the same for all lengths.
-    layers, width
-        Twelve and 768; a head has 64 features.
+    layers, width, heads, name
+        BERT base's by default.
     """
-    size = EncoderSize(layers, tokens, width, width // 64, words=30_522)
-    net = _Bert(f"bert_{tokens}", seed, size)
+    size = EncoderSize(layers, tokens, width, heads, words=30_522)
+    net = _Bert(f"{name}_{tokens}", seed, size)
     ids = net.new_input("tokens", (1, tokens), ir.DataType.INT64)
     segments = net.new_input("segments", (1, tokens), ir.DataType.INT64)
     x = net.norm(net.embed_segments(ids, segments))
