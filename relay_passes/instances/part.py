@@ -194,6 +194,6 @@ def pads_of(
 def _written_down(graph: OpGraph, tensor: int) -> DialectError:
     name = graph.tensors[tensor].name
     return DialectError(
-        f"the batch of tensor {name!r} is written down in an operator "
-        "before it: export the model with the batch as a dynamic dimension"
+        f"no part of {name!r} can be computed alone: its extents are written down in the operator "
+        "that makes it"
     )

@@ -82,7 +82,12 @@ def padded(s: Sketch) -> str:
 def nothing(s: Sketch) -> str:
     y = s.op("Identity", s.op("Dropout", s.conv("x", 4, 6)))
     y = s.op("Reshape", y, s.const(np.array([1, 6, 8, 8])))
+    y = s.op("Slice", y, *(s.const(np.array([n])) for n in (0, 99, 2)))
     return s.op("Concat", s.op("Dropout", y), axis=1)
+
+
+def backwards(s: Sketch) -> str:
+    return s.op("Slice", s.op("Relu", "x"), *(s.const(np.array([n])) for n in (-1, -99, 3, -1)))
 
 
 FOLDED: dict[str, tuple[Callable[[Sketch], str], list[str]]] = {
@@ -100,6 +105,7 @@ FOLDED: dict[str, tuple[Callable[[Sketch], str], list[str]]] = {
     "matmul_bias": (matmul_bias, ["Flatten", "Gemm"]),
     "padded": (padded, ["Conv"]),
     "nothing": (nothing, ["Conv"]),
+    "backwards": (backwards, ["Relu", "Slice"]),
 }
 
 

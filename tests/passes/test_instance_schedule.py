@@ -261,3 +261,27 @@ def test_a_padding_of_which_less_is_needed() -> None:
     schedule = graphturbo(prepared, capacity=1)
     assert schedule.instances is not None
     require_equal(module, apply_schedule(prepared, schedule), run(module))
+
+
+def test_a_slice_of_everything_is_nothing_to_run() -> None:
+    def sliced(sketch: RelaxSketch, x: Any) -> Any:
+        """A split convolution, and units without instances, of which one takes all there is."""
+        emit, ops = sketch.emit, relax.op
+        split = emit(ops.nn.relu(sketch.conv(x, 4)))
+        whole = emit(ops.strided_slice(emit(ops.cumsum(split, 0)), [0], [0], [4]))
+        return emit(ops.add(emit(ops.cumsum(whole, 1)), whole))
+
+    module = module_of([(4, 3, 8, 8)], sliced)
+    prepared = prepare(module)
+    units = prepared.units
+    assert "slice" in [unit.kind for unit in units.operators]
+    plan = InstancePlan((SplitSubGraph((0,), 2, (0,)),), tuple(map(_on_lane, range(2))))
+    alone = sequential_stages(units)
+    together = (*alone[:2], Stage(Strategy.CONCURRENT, (tuple(range(2, len(units))),)))
+    for stages in (alone, together):
+        schedule = Schedule(units.fingerprint, stages, "by hand", batch=4, instances=plan)
+        require_equal(module, apply_schedule(prepared, schedule), run(module))
+
+
+def _on_lane(part: int) -> PlacedInstance:
+    return PlacedInstance(0, part, part)

@@ -92,13 +92,18 @@ class _Writer:
     def _whole(self, number: int, instances: Sequence[int]) -> None:
         """A stage without instances, each of whose units is an instance."""
         stage = self._schedule.stages[number]
-        new = {unit: self.copies[i, unit] for unit, i in zip(stage.units, instances, strict=True)}
+        copies = {
+            unit: self.copies[i, unit]
+            for unit, i in zip(stage.units, instances, strict=True)
+            if (i, unit) in self.copies
+        }
         for instance in instances:
             self.one_by_one(self.others.get((instance, False), ()))
-        if placement := self._schedule.placements.get(number):
-            placed = tuple(replace(share, unit=new[share.unit]) for share in placement)
+        placement = self._schedule.placements.get(number, ())
+        present = (share for share in placement if share.unit in copies)
+        if placed := tuple(replace(share, unit=copies[share.unit]) for share in present):
             self.placements[len(self.stages)] = placed
-        self._append(stage, new)
+        self._append(stage, copies)
         for instance in instances:
             self.one_by_one(self.others.get((instance, True), ()))
 
@@ -111,7 +116,7 @@ class _Writer:
             }
             if stage.strategy is Strategy.MERGE:
                 self.one_by_one(tuple(copies.values()))
-            elif copies:
+            else:
                 self._append(stage, copies)
         self.one_by_one(self.others.get((instance, True), ()))
 
@@ -127,6 +132,8 @@ class _Writer:
         groups = tuple(tuple(lanes[lane]) for lane in sorted(lanes))
         self.stages.append(Stage(Strategy.CONCURRENT, groups))
 
-    def _append(self, stage: Stage, new: Mapping[int, int]) -> None:
-        groups = tuple(tuple(new[unit] for unit in group) for group in stage.groups)
-        self.stages.append(Stage(stage.strategy, groups))
+    def _append(self, stage: Stage, copies: Mapping[int, int]) -> None:
+        """Append a stage of copies of its units; of a slice of all there is, there are none."""
+        groups = (tuple(copies[u] for u in group if u in copies) for group in stage.groups)
+        if present := tuple(filter(None, groups)):
+            self.stages.append(Stage(stage.strategy, present))

@@ -23,6 +23,11 @@ def remove_if_nothing(graph: Any, node: Any, opset: int) -> None:
         nothing = not mask_is_used and (training is None or not training.item())
     elif kind in ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"):
         nothing = same_shape
+    elif kind == "Slice":
+        # Backward steps keep the shape, too.
+        given = node.inputs[4] if len(node.inputs) > 4 else None
+        steps = np.ones(1) if given is None else constant(given)
+        nothing = same_shape and steps is not None and bool(np.all(steps > 0))
     elif kind in ("Concat", "Sum", "Max", "Min", "Mean"):
         nothing = len(node.inputs) == 1
     elif kind == "Cast":
