@@ -9,19 +9,21 @@ rounded once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.kernels.float_edges import extreme
+from runtime_ext.kernels.float_edges import difference, extreme
 from runtime_ext.kernels.transcendental import VECTORISED, Arithmetic
 
 #: ``(operation, *operands)``; see the module's text.
 Expr = tuple[Any, ...]
 
 ACC: Expr = ("acc",)
+_LARGEST = 3.4028234663852886e38
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Access:
 
 _EMIT: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
+    "sub": difference,
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
     "sqrt": tirx.sqrt,
@@ -105,6 +107,15 @@ def emit(
                         a, b = b, a
                     number = a[0] == "const"
                     values[part] = keep(extreme(operation, value(a), value(b), number=number))
+                case ("mul", ("const", 0.0), x) | ("mul", x, ("const", 0.0)):
+                    # TVM makes 0 of it, of infinities and NaN too.
+                    values[part] = value(("sub", x, x))
+                case ("div", ("const", 0.0), x):
+                    inverse = ("div", ("const", 1.0), x)
+                    values[part] = value(("sub", inverse, inverse))
+                case ("div", x, ("const", 0.0 as zero)):
+                    # TVM refuses to divide by a zero that it knows.
+                    values[part] = value(("mul", x, ("const", math.copysign(math.inf, zero))))
                 case (operation, *operands):
                     values[part] = keep(_EMIT[operation](*map(value, operands)))
                 case _:
@@ -203,9 +214,9 @@ def _power(base: Expr, exponent: Expr) -> Expr:
     """Powers that roots and products make, at a tenth of the time of the general one."""
     root: Expr = ("sqrt", base)
     products: dict[float, Expr] = {
-        0.25: ("sqrt", root),
+        0.25: _of_infinity(base, ("sqrt", root)),
         0.5: root,
-        0.75: ("mul", root, ("sqrt", root)),
+        0.75: _of_infinity(base, ("mul", root, ("sqrt", root))),
         1.0: base,
         2.0: ("mul", base, base),
         3.0: ("mul", ("mul", base, base), base),
@@ -213,6 +224,15 @@ def _power(base: Expr, exponent: Expr) -> Expr:
     if exponent[0] == "const" and exponent[1] in products:
         return products[exponent[1]]
     return ("pow", base, exponent)
+
+
+def _of_infinity(base: Expr, power: Expr) -> Expr:
+    """The power, but infinity where the base is minus infinity; a sum over a window is not."""
+    if next(windows(base), None) is not None:
+        return power
+    # Positive of that one alone.
+    below: Expr = ("sub", ("const", -_LARGEST), base)
+    return ("select_positive", below, ("mul", base, base), power)
 
 
 def _unary(name: str) -> Callable[[Expr], Expr]:
@@ -244,7 +264,8 @@ _RELAX: dict[str, Callable[..., Expr]] = {
     "relax.round": _unary("round"),
     "relax.rsqrt": lambda x: ("div", _ONE, ("sqrt", x)),
     "relax.square": lambda x: ("mul", x, x),
-    "relax.negative": lambda x: ("sub", _ZERO, x),
+    # Zero has a sign, too.
+    "relax.negative": lambda x: ("mul", x, ("const", -1.0)),
     "relax.nn.relu": lambda x: ("max", x, _ZERO),
     "relax.clip": lambda x, low, high: ("max", ("min", x, high), low),
     "relax.sigmoid": _unary("sigmoid"),

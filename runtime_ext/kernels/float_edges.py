@@ -1,7 +1,9 @@
 """What TVM lowers, with infinities and NaN as ONNX has them.
 
 TVM's reductions begin with the largest finite number, so that the maximum of infinities alone is
-wrong, and ``argmax`` of them is -1; its maximum of two numbers drops a NaN on the left.
+wrong, and ``argmax`` of them is -1; its maximum of two numbers drops a NaN on the left. Its
+simplifier takes floating-point numbers for real ones: ``a - a`` for 0, ``a == a`` for true, and
+``not a < b`` for ``b <= a``.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from math import prod
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
 
 #: How TVM calls the block that pads what is pooled.
 _PADDED_POOL = "pad_temp"
 #: The kind of iterations of blocks that reduce, and how many of them LLVM unrolls.
 _REDUCTION, _WINDOW = 2, 16
+_COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
 
 def with_float_edges(function: Any) -> Any:
@@ -38,6 +42,55 @@ def extreme(operation: str, a: Any, b: Any, *, number: bool) -> Any:
     chosen = tirx.Select(a > b if operation == "max" else a < b, a, b)
     # TVM takes ``a != a`` for false, so that a comparison cannot tell.
     return chosen if number else tirx.Select(tirx.isnan(a), a, chosen)
+
+
+def difference(a: Any, b: Any) -> Any:
+    """``a - b``, which TVM's simplifier keeps where both are the same."""
+    return a + a * -1.0 if tvm_ffi.structural_equal(a, b) else a - b
+
+
+def unsimplified(function: Any) -> Any:
+    """A PrimFunc in which the simplifier finds nothing that is not so of NaN and infinities."""
+    callbacks = [
+        (tirx.Sub, _unsimplified_difference),
+        ((tirx.EQ, tirx.NE), _unsimplified_equality),
+        ((tirx.Not, tirx.And, tirx.Or), _unsimplified_logic),
+    ]
+    body = tvm_ffi.structural_map(function.body, callbacks)
+    return tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
+
+
+def _unsimplified_difference(node: Any) -> Any:
+    same = _is_float(node) and tvm_ffi.structural_equal(node.a, node.b)
+    return difference(node.a, node.b) if same else node
+
+
+def _unsimplified_equality(node: Any) -> Any:
+    if not _is_float(node.a) or not tvm_ffi.structural_equal(node.a, node.b):
+        return node
+    # This is true of all but NaN, and is not simplified.
+    ordered = tirx.LE(node.a, node.b)
+    return ordered if isinstance(node, tirx.EQ) else tirx.Not(_opaque(ordered))
+
+
+def _unsimplified_logic(node: Any) -> Any:
+    if isinstance(node, tirx.Not):
+        return tirx.Not(_opaque(node.a)) if _is_comparison(node.a) else node
+    if not _is_comparison(node.a) or not _is_comparison(node.b):
+        return node
+    return type(node)(_opaque(node.a), _opaque(node.b))
+
+
+def _is_comparison(node: Any) -> bool:
+    return isinstance(node, _COMPARISONS) and _is_float(node.a)
+
+
+def _is_float(value: Any) -> bool:
+    return "float" in str(value.ty.dtype)
+
+
+def _opaque(truth: Any) -> Any:
+    return tirx.Cast("bool", tirx.Cast("int8", truth))
 
 
 def _statement(stmt: Any) -> Any:
@@ -63,7 +116,7 @@ def _statement(stmt: Any) -> Any:
 
 def _block(block: Any) -> Any:
     sums = prod(int(v.dom.extent) for v in block.iter_vars if int(v.iter_type) == _REDUCTION)
-    body = _passing_nan(_statement(block.body), is_window=1 < sums <= _WINDOW)
+    body = _first_nan(_passing_nan(_statement(block.body), is_window=1 < sums <= _WINDOW))
     if block.name_hint == _PADDED_POOL:
         body = _padded(body)
     init = None if block.init is None else _identity(block.init, block.body)
@@ -85,7 +138,7 @@ def _passing_nan(stmt: Any, *, is_window: bool) -> Any:
         return stmt
     a: Any = stmt.value.a
     b: Any = stmt.value.b
-    if "float" not in str(a.ty.dtype):
+    if not _is_float(a):
         return stmt
     if isinstance(b, tirx.FloatImm):
         a, b = b, a
@@ -101,6 +154,25 @@ def _passing_nan(stmt: Any, *, is_window: bool) -> Any:
         value = extreme(operation, a, b, number=True)
         value = tirx.Select(a <= tirx.FloatImm(str(a.ty.dtype), math.inf), value, a)
     return tirx.BufferStore(stmt.buffer, value, stmt.indices)
+
+
+def _first_nan(stmt: Any) -> Any:
+    """Where the place of the largest number is looked for, that of the first NaN."""
+    if not isinstance(stmt, tirx.SeqStmt):
+        return stmt
+    return tirx.SeqStmt([_keeping_nan(part) for part in stmt.seq])
+
+
+def _keeping_nan(part: Any) -> Any:
+    value = part.value if isinstance(part, tirx.Bind) else None
+    if not isinstance(value, tirx.Select):
+        return part
+    order = value.condition.a if isinstance(value.condition, tirx.Or) else value.condition
+    if not isinstance(order, tirx.LT | tirx.GT) or not _is_float(order.a):
+        return part
+    # It begins with a number, and no number is preferred to a NaN.
+    kept = tirx.Select(order.a <= math.inf, value, value.true_value)
+    return tirx.Bind(part.var, kept)
 
 
 def _padded(store: Any) -> Any:

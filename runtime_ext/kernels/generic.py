@@ -13,7 +13,7 @@ from tvm.ir import GenericConst
 from tvm.relax.backend import DispatchSortScan
 
 from runtime_ext.kernels.default_schedule import default_schedule
-from runtime_ext.kernels.float_edges import with_float_edges
+from runtime_ext.kernels.float_edges import unsimplified, with_float_edges
 from runtime_ext.kernels.function_builder import RELAX_BUILDERS
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.kernels.relax_function import calling_module, operator_name
@@ -108,7 +108,7 @@ def prim_func(function: Any, target: Any) -> Any:
     functions = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     if len(functions) != 1:
         raise NoKernelError(_refusal(function, f"it makes {len(functions)} of it"))
-    return functions[0]
+    return unsimplified(functions[0])
 
 
 def _reason(error: Exception) -> str:

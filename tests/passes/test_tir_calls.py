@@ -146,3 +146,32 @@ def test_operators_that_the_importer_writes_as_tir() -> None:
     inputs = inputs_of(module)
     outputs = outputs_of(scheduled(module), inputs)
     assert relative_error(outputs, run_on(model, {"x": inputs[0]})) < 1e-6
+
+
+@T.prim_func(s_tir=True)
+def _of_nan(
+    x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32"), z: T.Buffer((5, 4), "float32")
+) -> None:
+    for i in T.serial(4):
+        with T.sblock("of_nan"):
+            v = T.axis.spatial(4, i)
+            z[0, v] = T.Select(x[v] != x[v], y[v], x[v])
+            z[1, v] = x[v] - x[v]
+            z[2, v] = T.Select(not (x[v] < y[v]), T.float32(1), T.float32(0))
+            z[3, v] = T.Select(x[v] < y[v] or x[v] >= y[v], T.float32(1), T.float32(0))
+            z[4, v] = T.Select(y[v] == y[v] and x[v] == x[v], T.float32(1), T.float32(0))
+
+
+def test_nan_is_not_simplified_away() -> None:
+    def body(s: RelaxSketch, x: Any, y: Any) -> Any:
+        called = s.builder.add_func(_of_nan, "kernel")
+        return s.emit(relax.call_tir(called, [x, y], relax.TensorType((5, 4), "float32")))
+
+    nan, inf = np.nan, np.inf
+    inputs = [np.array(row, np.float32) for row in ([nan, 1, 2, inf], [1, nan, 1, 2])]
+    (output,) = outputs_of(scheduled(module_of([(4,), (4,)], body)), inputs)
+    expected = [
+        *([1, 1, 2, inf], [nan, 0, 0, nan], [1, 1, 1, 1]),
+        *([0, 0, 1, 1], [0, 0, 1, 1]),
+    ]
+    np.testing.assert_array_equal(output, np.array(expected, np.float32))

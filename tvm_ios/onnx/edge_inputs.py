@@ -1,7 +1,8 @@
-"""Inputs at which operators go wrong: infinities, equal numbers, masked rows, the last index.
+"""Inputs at which operators go wrong: NaN, infinities, equal numbers, masked rows, last indices.
 
 Each input is followed through operators that move or choose its values and compute nothing of
-them. Past others rounding would break ties, and infinities make NaN of everything.
+them. Past others rounding would break ties, and infinities make NaN of everything; NaN itself is
+followed through all that computes each element alone.
 """
 
 from __future__ import annotations
@@ -39,6 +40,17 @@ _TELL = {
     "LessOrEqual",
 }
 _SOFTMAX = {"Softmax", "LogSoftmax"}
+#: Of these each element is computed of one element of each input, and NaN of NaN.
+_ELEMENT_WISE = {
+    *("Abs", "Add", "Ceil", "Clip", "Div", "Erf", "Exp", "Floor", "Identity", "LeakyRelu", "Log"),
+    *("Max", "Mean", "Min", "Mul", "Neg", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign"),
+    *("Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Tanh"),
+}
+#: Operators that go another way where a number is NaN, as those do that read one number twice.
+_LOOK_AT_NAN = {
+    *("Clip", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "LeakyRelu", "Less"),
+    *("LessOrEqual", "Max", "Min", "Relu", "Sign"),
+}
 #: Operators that do not care for infinities and ties, among those above.
 _CARELESS = {
     *(*_MOVE_FIRST, *_MOVE_ALL, "Gather", "GatherElements", "GatherND", "Pad", "DepthToSpace"),
@@ -85,6 +97,8 @@ def edge_inputs(
             continue
         if kind == "f":
             other = _floats(_uses(graph, name), array, generator, infinities)
+            if infinities and (specials := _specials(graph, name)):
+                other = _with_specials(array if other is None else other, specials, generator)
         elif kind == "i":
             other = _indices(_extents(graph, name), array, generator)
         elif kind == "b":
@@ -106,6 +120,13 @@ class _Graph:
         for node in graph.node:
             for name in dict.fromkeys(node.input):
                 self.readers[name].append(node)
+        #: Truth values that tell of numbers.
+        self.tests = {
+            name
+            for node in graph.node
+            if node.op_type in _LOOK_AT_NAN - _ELEMENT_WISE
+            for name in node.output
+        }
         self.shapes = {w.name: list(w.dims) for w in graph.initializer}
         for value in (*free_inputs(model), *graph.value_info, *graph.output):
             dims = value.type.tensor_type.shape.dim
@@ -192,6 +213,45 @@ def _floats(uses: _Uses, array: Array, generator: Any, infinities: bool) -> Arra
             rows[chance < 1 / 16] = rows[:block] = np.inf
         if uses.lowest:
             rows[chance > 15 / 16] = rows[block : 2 * block] = rows[:, -1] = -np.inf
+    return drawn
+
+
+def _specials(graph: _Graph, name: str) -> tuple[float, ...]:
+    """NaN and infinities, if an operator looks at them and all that they reach passes them on."""
+    told = {n for node in graph.after(graph.tests) for n in node.output} | graph.tests
+    waiting, reached = [name], {name}
+    looked, nodes, bounded = False, list[Any](), True
+    while waiting:
+        value = waiting.pop()
+        for node in graph.readers.get(value, ()):
+            kind, new = node.op_type, list(node.output[:1])
+            moved = kind in _MOVE_FIRST and value not in node.input[1:]
+            if kind == "Where" and value != node.input[0]:
+                # Where a test decides, NaN may be what is left out.
+                new = [] if node.input[0] in told else new
+            elif kind in _LOOK_AT_NAN - _ELEMENT_WISE:
+                new = []
+            elif not (moved or kind in _MOVE_ALL | _ELEMENT_WISE):
+                return ()
+            looked |= kind in _LOOK_AT_NAN
+            bounded &= kind != "Clip" or (len(node.input) == 3 and "" not in node.input)
+            nodes.append(node)
+            waiting += [n for n in new if n not in reached]
+            reached.update(new)
+    twice = any(len(node.input) > 1 and reached.issuperset(node.input) for node in nodes)
+    if not (looked or twice):
+        return ()
+    return (np.nan, np.inf, -np.inf) if bounded else (np.nan,)
+
+
+def _with_specials(array: Array, specials: tuple[float, ...], generator: Any) -> Array:
+    """A copy with each of some numbers in a few places, and the first in the first one."""
+    drawn = array.copy()
+    flat = drawn.reshape(-1)
+    chance: Array = generator.random(flat.size)
+    for place, special in enumerate(specials):
+        flat[(chance * 32).astype(int) == place] = special
+    flat[0] = specials[0]
     return drawn
 
 

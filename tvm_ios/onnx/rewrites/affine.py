@@ -12,6 +12,8 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import bypass, constant, is_of_onnx, new_constant
 from tvm_ios.onnx.rewrites.quantised.integer_products import has_exact_sums
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 def fold_affine(graph: Any) -> None:
     """Fold ``y = x * scale + shift`` with per-channel constants wherever a convolution makes x.
@@ -47,6 +49,17 @@ class _Affine:
 
 
 def _recognise(node: Any) -> _Affine | None:
+    """The scale and the shift of a node; None too where infinities would come out otherwise."""
+    with np.errstate(all="ignore"):
+        affine = _read(node)
+    return affine if affine is not None and _is_finite(affine) else None
+
+
+def _is_finite(affine: _Affine) -> bool:
+    return all(bool(np.all(np.abs(v) <= _LARGEST)) for v in (affine.scale, affine.shift))
+
+
+def _read(node: Any) -> _Affine | None:
     if not is_of_onnx(node) or not node.inputs or node.inputs[0] is None:
         return None
     if node.op_type == "BatchNormalization":
@@ -158,7 +171,10 @@ def _normalise_chain(graph: Any, node: Any) -> None:
         if inner is None:
             break
         scale = inner.scale * affine.scale
-        affine = _Affine(inner.source, scale, inner.shift * affine.scale + affine.shift)
+        whole = _Affine(inner.source, scale, inner.shift * affine.scale + affine.shift)
+        if not _is_finite(whole):
+            break
+        affine = whole
         kinds.append(before.op_type)
         chain.append(before)
     if kinds in (["Mul"], ["Add"], ["Add", "Mul"], ["Sub"], ["Div"]):

@@ -63,9 +63,9 @@ def _in_float32(steps: Steps) -> None:
 
 
 def _thresholded_relu(steps: Steps) -> None:
-    """TVM's importer compares with a float32, whatever the type."""
+    """TVM multiplies with a truth value, which makes NaN of infinities, and compares in float32."""
     (source,) = steps.node.inputs
-    if source.dtype in (None, ir.DataType.FLOAT):
+    if steps.node.outputs[0].dtype is None:
         return
     alpha = steps.number(steps.node.attributes.get_float("alpha", 1.0))
     above = steps.op("Greater", source, alpha)

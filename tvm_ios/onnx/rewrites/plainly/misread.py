@@ -11,7 +11,7 @@ import onnx_ir as ir
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.plainly.statistics import layer_norm_statistics
-from tvm_ios.onnx.rewrites.steps import Steps
+from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
 def _output(steps: Steps) -> None:
@@ -127,6 +127,31 @@ def _mod(steps: Steps) -> None:
     steps.stand_for(steps.op("Where", other, steps.op("Add", rest, b), rest))
 
 
+def _sign(steps: Steps) -> None:
+    """TVM makes 0 of NaN."""
+    (source,) = steps.node.inputs
+    if source.dtype is None or not source.dtype.is_floating_point():
+        return
+    sign = steps.op("Sign", source)
+    steps.stand_for(steps.op("Where", steps.op("IsNaN", source), source, sign))
+
+
+def _log_sum_exp(steps: Steps) -> None:
+    """TVM subtracts the largest number, which makes NaN where that is an infinity."""
+    source, *axes = steps.node.inputs
+    shape, dtype = static_shape(steps.node.outputs[0]), source.dtype
+    if dtype is None or not dtype.is_floating_point() or shape is None:
+        return
+    if steps.integer("noop_with_empty_axes", 0) and (not axes or axes[0] is None):
+        return
+    kept = {**steps.attributes, "keepdims": 1}
+    bound = float(np.finfo(dtype.numpy()).max)
+    most = steps.clipped(steps.op("ReduceMax", source, *axes, **kept), -bound, bound)
+    powers = steps.op("Exp", steps.op("Sub", source, most))
+    total = steps.op("Add", steps.op("ReduceLogSum", powers, *axes, **kept), most)
+    steps.stand_for(steps.op("Reshape", total, steps.number(shape)))
+
+
 def _roi_align(steps: Steps) -> None:
     """TVM takes the largest of interpolated pixels, ONNX the largest of weighted ones."""
     if steps.node.attributes.get_string("mode", "avg") == "max":
@@ -155,6 +180,8 @@ MISREAD: Mapping[str, Callable[[Steps], None]] = {
     "LayerNormalization": layer_norm_statistics,
     "Mod": _mod,
     "OneHot": _one_hot,
+    "ReduceLogSumExp": _log_sum_exp,
     "RoiAlign": _roi_align,
+    "Sign": _sign,
     "SpaceToDepth": _space_to_depth,
 }

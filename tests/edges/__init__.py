@@ -1,0 +1,7 @@
+"""Operators at NaN, infinities, the largest numbers and both zeros.
+
+- table: the operators and the numbers
+- running: what programs of many of them compute, ours and others'
+- test_edges: of ONNX
+- test_torch_edges: of ``torch.export``
+"""
