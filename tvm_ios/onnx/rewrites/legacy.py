@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -191,7 +192,7 @@ def _slope(old: _Old) -> None:
 def _elements(old: _Old, place: int) -> int | None:
     """The number of elements of an input, if it is constant."""
     tensor = old.constants.get(old.node.input[place])
-    return None if tensor is None else int(np.prod(tensor.dims))
+    return None if tensor is None else prod(tensor.dims)
 
 
 def _batch_norm(old: _Old) -> None:

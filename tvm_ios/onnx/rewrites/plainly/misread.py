@@ -153,9 +153,32 @@ def _log_sum_exp(steps: Steps) -> None:
 
 
 def _roi_align(steps: Steps) -> None:
-    """TVM takes the largest of interpolated pixels, ONNX the largest of weighted ones."""
-    if steps.node.attributes.get_string("mode", "avg") == "max":
-        raise _refusal(steps.node, "TVM reads the mode max otherwise")
+    """TVM shifts by half a pixel before it scales, ONNX afterwards: nothing is left to scale."""
+    node = steps.node
+    if node.attributes.get_string("mode", "avg") == "max":
+        # It takes the largest of interpolated pixels, ONNX the largest of weighted ones.
+        raise _refusal(node, "TVM reads the mode max otherwise")
+    if steps.integer("sampling_ratio", 0) <= 0:
+        reason = "with a sampling_ratio of 0 the data decide how many pixels it reads"
+        raise _refusal(node, reason, "with a ratio of 2")
+    source, regions, batch = node.inputs
+    scale = node.attributes.get_float("spatial_scale", 1.0)
+    if scale != 1:
+        scaled = steps.op("Mul", regions, steps.number(scale), like=regions)
+        attributes: dict[str, Any] = {**steps.attributes, "spatial_scale": 1.0}
+        steps.stand_for(steps.op("RoiAlign", source, scaled, batch, **attributes))
+
+
+def _of_axes(steps: Steps) -> None:
+    """TVM's importer wants a list of axes where runtimes take a number, as PyTorch writes it."""
+    source, *axes = steps.node.inputs
+    array = constant(axes[0]) if axes else None
+    if array is not None and array.ndim == 0:
+        numbers = steps.number(array.reshape(1).astype(np.int64))
+        result = steps.op(
+            steps.node.op_type, source, numbers, like=steps.node.outputs[0], **steps.attributes
+        )
+        steps.stand_for(result)
 
 
 def _is_all(value: Any, number: float) -> bool:
@@ -163,11 +186,11 @@ def _is_all(value: Any, number: float) -> bool:
     return array is not None and bool(np.all(array == number))
 
 
-def _refusal(node: Any, reason: str) -> GraphError:
+def _refusal(node: Any, reason: str, way_out: str = "without it") -> GraphError:
     name = node.name or node.outputs[0].name
     return GraphError(
         f"operator {name!r} ({node.op_type}) cannot be written in others, because {reason}: export "
-        "the model without it"
+        f"the model {way_out}"
     )
 
 
@@ -184,4 +207,5 @@ MISREAD: Mapping[str, Callable[[Steps], None]] = {
     "RoiAlign": _roi_align,
     "Sign": _sign,
     "SpaceToDepth": _space_to_depth,
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), _of_axes),
 }

@@ -8,7 +8,8 @@ from math import prod
 import numpy as np
 
 from tvm_ios.files.array_files import Array
-from tvm_ios.onnx.edit import constant
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.edit import constant, node_text
 from tvm_ios.onnx.rewrites.pads import explicit_pads
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
@@ -72,6 +73,34 @@ def _max_pool(steps: Steps) -> None:
     steps.stand_for(largest, steps.op("Reshape", index, steps.number(result)))
 
 
+def _max_unpool(steps: Steps) -> None:
+    """TVM's importer knows no ``output_shape``, and takes pads in another order than ONNX."""
+    source, index, *stated = steps.node.inputs
+    extents = static_shape(source)
+    if extents is None or source.dtype is None:
+        return
+    kernel = steps.integers("kernel_shape")
+    rank = len(kernel)
+    strides = steps.integers("strides", [1] * rank)
+    pads = steps.integers("pads", [0] * 2 * rank)
+    image = [
+        (extents[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i]
+        for i in range(rank)
+    ]
+    shape = [*extents[:2], *image]
+    wanted = constant(stated[0]) if stated else None
+    if stated and (wanted is None or wanted.tolist() != shape):
+        raise GraphError(
+            f"{node_text(steps.node)} makes another shape than {shape}, which follows from its "
+            "windows: ONNX's example and runtimes then count pixels otherwise, so export the model "
+            "without output_shape"
+        )
+    zeros = steps.number(np.zeros(prod(shape), source.dtype.numpy()))
+    rows = [steps.op("Reshape", value, steps.number([-1])) for value in (index, source)]
+    spread = steps.op("ScatterElements", zeros, *rows, axis=0)
+    steps.stand_for(steps.op("Reshape", spread, steps.number(shape)))
+
+
 def _window_places(
     steps: Steps,
     image: Sequence[int],
@@ -115,4 +144,8 @@ def _window_places(
     return np.where(inside, places, -1).reshape(prod(counts), prod(kernel))
 
 
-WINDOWS: Mapping[str, Callable[[Steps], None]] = {"Col2Im": _col2im, "MaxPool": _max_pool}
+WINDOWS: Mapping[str, Callable[[Steps], None]] = {
+    "Col2Im": _col2im,
+    "MaxPool": _max_pool,
+    "MaxUnpool": _max_unpool,
+}

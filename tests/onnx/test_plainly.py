@@ -1,0 +1,87 @@
+"""Operators that TVM's importer misreads, against ONNX Runtime on the model as it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from tests.onnx_sketch import Sketch, relative_error, run_on
+from tests.refusals import refused
+from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.simplify import simplify
+
+
+def more_inputs(s: Sketch, *shape: int, name: str, kind: int = TensorProto.FLOAT) -> str:
+    s.inputs.append(helper.make_tensor_value_info(name, kind, shape))
+    return name
+
+
+def regions(**attributes: Any) -> Any:
+    s = Sketch(2, 3, 10, 12)
+    boxes = more_inputs(s, 4, 4, name="boxes")
+    images = s.const(np.array([0, 1, 1, 0]))
+    return s.model(s.op("RoiAlign", "x", boxes, images, output_height=3, **attributes))
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "output_half_pixel"])
+def test_regions_are_scaled_before_they_are_shifted(mode: str) -> None:
+    """TVM shifts first, so that nothing may be left to scale."""
+    model = regions(sampling_ratio=2, spatial_scale=0.5, coordinate_transformation_mode=mode)
+    simple = simplify(model)
+    (align,) = (node for node in simple.graph.node if node.op_type == "RoiAlign")
+    scale = {a.name: a.f for a in align.attribute}["spatial_scale"]
+    assert scale == 1
+    rng = np.random.default_rng(0)
+    boxes = np.array([[0, 0, 20, 18], [5, 6, 9, 30], [-4, -3, 3, 4], [2, 2, 3, 3]], np.float32)
+    feeds = {"x": rng.standard_normal((2, 3, 10, 12), dtype=np.float32), "boxes": boxes}
+    assert relative_error(run_on(simple, feeds), run_on(model, feeds)) < 1e-5
+
+
+def test_as_many_pixels_as_the_data_say_are_refused() -> None:
+    with refused(GraphError, "RoiAlign", "sampling_ratio", "ratio of 2"):
+        simplify(regions())
+
+
+def unpooled(shape: tuple[int, ...] | None, **attributes: Any) -> Any:
+    s = Sketch(1, 2, 2, 2)
+    places = more_inputs(s, 1, 2, 2, 2, name="places", kind=TensorProto.INT64)
+    size = () if shape is None else (s.const(np.array(shape)),)
+    return s.model(
+        s.op("MaxUnpool", "x", places, *size, kernel_shape=[2, 2], strides=[2, 2], **attributes)
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes"),
+    [(None, {}), ((1, 2, 4, 4), {}), (None, {"pads": [0, 0, 1, 0]})],
+    ids=str,
+)
+def test_pixels_return_to_their_places(
+    shape: tuple[int, ...] | None, attributes: dict[str, Any]
+) -> None:
+    model = unpooled(shape, **attributes)
+    rng = np.random.default_rng(0)
+    feeds = {
+        "x": rng.standard_normal((1, 2, 2, 2), dtype=np.float32),
+        "places": rng.permutation(24)[:8].reshape(1, 2, 2, 2),
+    }
+    assert relative_error(run_on(simplify(model), feeds), run_on(model, feeds)) == 0
+
+
+def test_pixels_that_would_be_counted_otherwise_are_refused() -> None:
+    with refused(GraphError, "MaxUnpool", "[1, 2, 4, 4]", "output_shape"):
+        simplify(unpooled((1, 2, 5, 5)))
+
+
+def test_axes_may_be_one_number() -> None:
+    """PyTorch writes it for attention with groups."""
+    s = Sketch(3, 4)
+    model = s.model(s.op("Relu", s.op("Unsqueeze", "x", s.const(np.array(1)))))
+    simple = simplify(model)
+    axes = {w.name: list(w.dims) for w in simple.graph.initializer}
+    assert [axes[node.input[1]] for node in simple.graph.node if len(node.input) > 1] == [[1]]
+    x = np.random.default_rng(0).standard_normal((3, 4), dtype=np.float32)
+    assert relative_error(run_on(simple, {"x": x}), run_on(model, {"x": x})) == 0
