@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.onnx_sketch import Sketch, kinds, relative_error, run, run_on
 from tests.refusals import refused
@@ -97,6 +98,38 @@ def test_a_layer_computes_the_same(options: dict[str, Any]) -> None:
     assert relative_error(run(simplified), run(model)) < 1e-5
 
 
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "inputs", "direction"),
+    [
+        ("LSTM", ("bias",), "bidirectional"),
+        ("LSTM", ("bias", "state", "memory", "peepholes"), "bidirectional"),
+        ("GRU", ("state",), "reverse"),
+        ("GRU", (), "forward"),
+        ("RNN", ("bias", "state"), "bidirectional"),
+    ],
+)
+def test_sequences_may_be_of_several_lengths(
+    kind: str, inputs: tuple[str, ...], direction: str, given: bool
+) -> None:
+    """Past its end a sequence is zeros, and its last state is that of its end."""
+    model = layer(kind, inputs=(*inputs, "lengths"), direction=direction)
+    lengths = np.array([STEPS - 1, 1], np.int32)
+    (weight,) = (w for w in model.graph.initializer if w.data_type == TensorProto.INT32)
+    name = weight.name
+    feeds: dict[str, Any] = {"x": np.random.default_rng(0).random((4, 2, 5), np.float32)}
+    if given:
+        model.graph.initializer.remove(weight)
+        value = helper.make_tensor_value_info(name, TensorProto.INT32, (BATCH,))
+        model.graph.input.append(value)
+        feeds[name] = lengths
+    else:
+        weight.CopyFrom(numpy_helper.from_array(lengths, name))
+    simplified = simplify(model)
+    assert not GATES.keys() & set(kinds(simplified))
+    assert relative_error(run_on(simplified, feeds), run_on(model, feeds)) < 1e-5
+
+
 @pytest.mark.parametrize("kind", GATES)
 def test_the_batch_may_come_first(kind: str) -> None:
     """ONNX Runtime does not know this layout."""
@@ -121,7 +154,6 @@ def test_an_lstm_is_one_product_and_a_unit_for_each_cell() -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ("lengths", "lengths"),
         ("weights", "weights"),
         ("activation", "(Sine, Tanh, Tanh)"),
     ],
@@ -130,15 +162,12 @@ def test_what_cannot_be_unrolled_is_refused(change: str, named: str) -> None:
     s = Sketch(STEPS, BATCH, FEATURES)
     weights = [s.normal(1, 4 * HIDDEN, extent) for extent in (FEATURES, HIDDEN)]
     attributes: dict[str, Any] = {"hidden_size": HIDDEN}
-    rest: list[str] = []
-    if change == "lengths":
-        rest = ["", s.const(np.array([STEPS, STEPS - 1], np.int32))]
-    elif change == "weights":
+    if change == "weights":
         sliced = s.op("Slice", "x", s.const(np.array([0])), s.const(np.array([1])))
         weights[1] = s.op("Reshape", sliced, s.const(np.array([1, -1, FEATURES])))
     else:
         attributes["activations"] = ["Sine", "Tanh", "Tanh"]
-    model = s.model(s.op("LSTM", "x", *weights, *rest, outputs=2, **attributes)[0])
+    model = s.model(s.op("LSTM", "x", *weights, outputs=2, **attributes)[0])
     output = model.graph.node[-1].output[0]
     with refused(GraphError, "LSTM", f"'{output}'", named):
         simplify(model)

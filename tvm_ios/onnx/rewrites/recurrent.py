@@ -28,7 +28,8 @@ def unroll_recurrent(graph: Any, node: Any, opset: int) -> None:
     Raises
     ------
     GraphError
-        If its sequences differ in length, its weights are computed, or an activation is unknown.
+        If its weights are computed, an activation is unknown, or its sequences differ in length in
+        an opset before 9.
     """
     if node.op_type not in _GATES or opset < 7:
         return
@@ -79,15 +80,10 @@ class _Unroller:
         if self.batch_first:
             extents = (extents[1], extents[0], extents[2])
         self.length, self.batch, self.features = extents
-        lengths = self._input(4)
-        constant_lengths = None if lengths is None else constant(lengths)
-        if lengths is not None and (
-            constant_lengths is None or np.any(constant_lengths != self.length)
-        ):
-            raise self._refusal("has sequences of several lengths: pad them, and leave these out")
         self.w, self.r = (self._weights(place) for place in (1, 2))
         self.directions, _, self.hidden = self.r.shape
         self.clip = node.attributes.get_float("clip", 0.0)
+        self.inside = self._inside()
 
     def write(self) -> None:
         """Write all directions, and the node's results."""
@@ -130,10 +126,37 @@ class _Unroller:
             direction, weight
         )
         state, memory, states = direction.state, direction.memory, list[Any]()
-        for gates in reversed(read) if direction.reverse else read:
-            state, memory = cell(gates, state, memory)
-            states.append(state)
+        together = list(zip(read, self.inside, strict=True))
+        for gates, inside in reversed(together) if direction.reverse else together:
+            new_state, new_memory = cell(gates, state, memory)
+            states.append(self._where(inside, new_state, None))
+            state = self._where(inside, new_state, state)
+            memory = self._where(inside, new_memory, memory)
         return states[::-1] if direction.reverse else states, state, memory
+
+    def _inside(self) -> list[Any]:
+        """For each step which sequences of the batch have it, (batch, 1); None if all have."""
+        steps, lengths = self.steps, self._input(4)
+        stated = None if lengths is None else constant(lengths)
+        if lengths is None or (stated is not None and np.all(stated == self.length)):
+            return [None] * self.length
+        if steps.opset < 9:
+            raise self._refusal("has sequences of several lengths: export it with opset 9 or later")
+        column = [self.batch, 1]
+        if stated is not None:
+            return [steps.number(stated.reshape(column) > step) for step in range(self.length)]
+        rows = steps.op("Reshape", lengths, steps.number(column))
+        return [
+            steps.op("Greater", rows, steps.number(np.array(step, np.int32)))
+            for step in range(self.length)
+        ]
+
+    def _where(self, inside: Any, value: Any, otherwise: Any) -> Any:
+        """The value where a step is inside its sequence, else another, or zeros."""
+        if inside is None or value is None:
+            return value
+        zero = self.steps.number(np.zeros((), self.w.dtype))
+        return self.steps.op("Where", inside, value, zero if otherwise is None else otherwise)
 
     def _lstm(self, direction: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
         """Gates in the order input, output, forget, candidate."""
