@@ -10,7 +10,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.onnx_sketch import kinds, run_on
+from tests.refusals import refused
 from tvm_ios.files.array_files import Array
+from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.simplify import simplify
 
 pytest.importorskip("onnxruntime")
@@ -526,3 +528,124 @@ def test_packed_weights(bits: int, rows: int, block: int, extra: str) -> None:
     counts = {w.data_type: np.prod(w.dims) for w in simple.graph.initializer}
     assert counts[onnx.TensorProto.UINT8] <= weight.size
     assert counts.get(onnx.TensorProto.FLOAT, 0) < rows * 6 / 4
+
+
+WEIGHT = normal(4, 3, 3, 3)
+IMAGE = normal(1, 6, 6, 3)
+#: Operators that ONNX Runtime has on GPUs only, and what they are of ONNX's.
+ON_GPUS: dict[str, tuple[str, list[Any], dict[str, Any], str]] = {
+    "BiasAdd": ("BiasAdd", [X, normal(8), normal(2, 5, 8)], {}, "s = Add(a, b) y = Add(s, c)"),
+    "BiasSplitGelu": (
+        "BiasSplitGelu",
+        [X, normal(8)],
+        {},
+        "s = Add(a, b) l, r = Split <axis = -1, num_outputs = 2> (s) g = Gelu(r) y = Mul(l, g)",
+    ),
+    "BiasSoftmax": (
+        "BiasSoftmax",
+        [X, normal(2, 1, 8)],
+        {"axis": 2, "is_inner_broadcast": 1},
+        "s = Add(a, b) y = Softmax(s)",
+    ),
+    "BiasSoftmax of two axes": (
+        "BiasSoftmax",
+        [X, normal(5, 8)],
+        {"axis": 1, "is_inner_broadcast": 0},
+        """s = Add(a, b) f = Flatten(s) z = Softmax(f)
+        t = Constant <value_ints = [2, 5, 8]> () y = Reshape(z, t)""",
+    ),
+    "GemmFastGelu": (
+        "GemmFastGelu",
+        [X, normal(8, 3), normal(3)],
+        {},
+        """p = MatMul(a, b) s = Add(p, c) y = Gelu <approximate = "tanh"> (s)""",
+    ),
+    "FusedMatMulActivation": (
+        "FusedMatMulActivation",
+        [X, normal(3, 8)],
+        {"transB": 1, "alpha": 0.5, "activation": "LeakyRelu", "activation_alpha": 0.2},
+        """t = Transpose <perm = [1, 0]> (b) p = MatMul(a, t)
+        h = Constant <value_float = 0.5> () m = Mul(p, h) y = LeakyRelu <alpha = 0.2> (m)""",
+    ),
+    "NhwcConv": (
+        "NhwcConv",
+        [IMAGE, normal(4, 3, 5, 1), normal(4)],
+        {},
+        """x = Transpose <perm = [0, 3, 1, 2]> (a) k = Conv(x, b, c)
+        y = Transpose <perm = [0, 2, 3, 1]> (k)""",
+    ),
+    "NhwcConv, channels of weights last": (
+        "NhwcConv",
+        [IMAGE, normal(4, 5, 2, 3)],
+        {"strides": [1, 2]},
+        """x = Transpose <perm = [0, 3, 1, 2]> (a) w = Transpose <perm = [0, 3, 1, 2]> (b)
+        k = Conv <strides = [1, 2]> (x, w) y = Transpose <perm = [0, 2, 3, 1]> (k)""",
+    ),
+    "NhwcFusedConv": (
+        "NhwcFusedConv",
+        [IMAGE, normal(4, 3, 3, 3), normal(4), normal(1, 4, 4, 4)],
+        {"activation": "Relu"},
+        """x = Transpose <perm = [0, 3, 1, 2]> (a) k = Conv(x, b, c)
+        l = Transpose <perm = [0, 2, 3, 1]> (k) s = Add(l, d) y = Relu(s)""",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ON_GPUS)
+def test_operators_of_gpus(case: str) -> None:
+    kind, inputs, attributes, text = ON_GPUS[case]
+    model, feeds = one(kind, inputs, variable=9, **attributes)
+    named = dict(zip("abcd", inputs, strict=False))
+    types = [f"float[{', '.join(map(str, v.shape))}] {n}" for n, v in named.items()]
+    extents = ", ".join("klmn"[: inputs[0].ndim])
+    meant = onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["" : 20]>
+        meant ({", ".join(types)}) => (float[{extents}] y) {{ {text} }}"""
+    )
+    (right,) = run_on(meant, named)
+    (result,) = run_on(simplify(model), feeds)
+    assert result.shape == right.shape
+    assert np.allclose(result, right, atol=1e-5)
+
+
+REFUSED: dict[str, tuple[str, list[Any], dict[str, Any], str]] = {
+    "a rotation": ("Attention", QKV, {"num_heads": N, "do_rotary": 1}, "do_rotary"),
+    "a megatron mask": ("Attention", [*QKV, ints(2, 2, 1, 5, 5)], {"num_heads": N}, "mask"),
+    "an unknown activation": (
+        "FusedConv",
+        [normal(1, 3, 6, 6), WEIGHT],
+        {"activation": "Mystery"},
+        "Mystery",
+    ),
+    "channels or columns": ("NhwcConv", [IMAGE, WEIGHT], {}, "columns"),
+    "an order of weights": (
+        "MatMulNBits",
+        [X, *packed(4, 8, 6, 16)[0], np.zeros(8, np.int32)],
+        packed(4, 8, 6, 16)[1],
+        "weights",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_parts_that_are_not_read_are_named(case: str) -> None:
+    kind, inputs, attributes, name = REFUSED[case]
+    model, _ = one(kind, inputs, **attributes)
+    with refused(GraphError, "one", kind, DOMAIN, name, "function"):
+        simplify(model)
+
+
+def test_weights_that_are_an_input_are_named() -> None:
+    (weight, scales, _), attributes = packed(4, 32, 6, 16)
+    model, _ = one("MatMulNBits", [normal(2, 32), weight, scales], variable=3, **attributes)
+    with refused(GraphError, "one", "MatMulNBits", "i1", "constant"):
+        simplify(model)
+
+
+def test_a_function_of_the_model_is_what_it_says() -> None:
+    """Which is the way out that refusals name."""
+    model, _ = one("Attention", QKV[:1], num_heads=N)
+    body = [helper.make_node("Neg", ["x"], ["y"])]
+    opsets = [helper.make_opsetid("", 17)]
+    model.functions.append(helper.make_function(DOMAIN, "Attention", ["x"], ["y"], body, opsets))
+    assert kinds(simplify(model)) == ["Neg"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from onnx import helper
 
 from tests.onnx.test_contrib import one, require_same
 from tests.onnx_sketch import run_on
-from tests.refusals import refused
+from tests.refusals import refused, require_names
+from tvm_ios.errors import ModelError
 from tvm_ios.graph.elements import GraphError
+from tvm_ios.models.load import SimplifiedModel, read_model, simplified
+from tvm_ios.models.source import ModelSource
 from tvm_ios.onnx.simplify import simplify
 
 pytest.importorskip("onnxruntime")
@@ -139,3 +143,50 @@ def test_labels_that_are_strings_and_not_read() -> None:
     del model.graph.output[0]
     (result,), (right,) = run_on(simplify(model), feeds), run_on(model, feeds)
     assert np.allclose(result, right, atol=1e-6)
+
+
+#: A tree of one question: whether the first feature is at most 0.5.
+TREE = """TreeEnsembleRegressor <n_targets = 1, nodes_treeids = [0, 0, 0],
+    nodes_nodeids = [0, 1, 2], nodes_featureids = [0, 0, 0], nodes_values = [0.5, 0.0, 0.0],
+    nodes_modes = ["BRANCH_LEQ", "LEAF", "LEAF"], nodes_truenodeids = [1, 0, 0],
+    nodes_falsenodeids = [2, 0, 0], target_treeids = [0, 0], target_nodeids = [1, 2],
+    target_ids = [0, 0], target_weights = [-3.0, 4.0]>"""
+
+
+def read(text: str, folder: Path) -> SimplifiedModel:
+    path = folder / "drawn.onnx"
+    onnx.save(drawn(text), str(path))
+    source = ModelSource(str(path))
+    return simplified(source, read_model(source))
+
+
+def drawn(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+        drawn (float[4, 3] x) => (float[4, n] y)
+        <float[3, 3] w = {{1, -1, 2, 0.5, 1, 1, 0, 3, 1}}, float[1, 2] v = {{1, 2}}> {{ {text} }}
+    """)
+
+
+def test_trees_after_a_network_run_on_onnx_runtime(tmp_path: Path) -> None:
+    text = f"m = MatMul(x, w) h = Relu(m) t = ai.onnx.ml.{TREE} (h) y = Neg(t)"
+    parts = read(text, tmp_path)
+    assert parts.tail is not None
+    assert [node.op_type for node in parts.model.graph.node] == ["MatMul", "Relu"]
+    require_names(parts.tail.sentence, "2", "TreeEnsembleRegressor", "no such operator")
+    feeds = {"x": X}
+    (made,) = run_on(parts.model, feeds)
+    (name,) = parts.tail.reads
+    (result,) = run_on(parts.tail.model, {name: made})
+    assert np.array_equal(result, run_on(drawn(text), feeds)[0])
+    assert len(np.unique(result)) == 2
+
+
+def test_trees_before_a_network_are_named(tmp_path: Path) -> None:
+    with refused(GraphError, "TreeEnsembleRegressor", "ONNX Runtime", "after", 1):
+        read(f"a = Neg(x) t = ai.onnx.ml.{TREE} (a) y = MatMul(t, v)", tmp_path)
+
+
+def test_dictionaries_are_named(tmp_path: Path) -> None:
+    with refused(ModelError, "ZipMap", DOMAIN, "zipmap=False"):
+        read("y = ai.onnx.ml.ZipMap <classlabels_int64s = [0, 1, 2]> (x)", tmp_path)

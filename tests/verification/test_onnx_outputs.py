@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from runtime_ext.verification import onnx_outputs
 from runtime_ext.verification.expected import expected_outputs
@@ -21,6 +22,7 @@ from runtime_ext.verification.onnx_outputs import (
 from tests.onnx_sketch import Sketch
 from tests.refusals import refused
 from tvm_ios.contest.outputs import Verify
+from tvm_ios.files.array_files import Array
 
 X = np.array([[-1.0, 2.0]], np.float32)
 Way = Callable[..., tuple[list[list[np.ndarray]], str]]
@@ -63,6 +65,53 @@ def test_an_unknown_operator_is_not_computed(way: Way) -> None:
     pytest.importorskip("onnxruntime")
     with refused(NotComputed, "the model"):
         way(unknown(), [{"x": X}])
+
+
+def contrib(kind: str, x: Array, *weights: Array, **attributes: Any) -> onnx.ModelProto:
+    """A model of one of ONNX Runtime's own operators."""
+    names = [f"w{place}" for place, _ in enumerate(weights)]
+    node = helper.make_node(kind, ["x", *names], ["y"], domain="com.microsoft", **attributes)
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(w, n) for w, n in zip(weights, names, strict=True)],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def test_operators_of_onnx_runtime_are_written_for_the_evaluator() -> None:
+    """It has none of them."""
+    pytest.importorskip("onnxruntime")
+    x = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
+    feeds = [{"x": x}]
+    model = contrib("BiasGelu", x, np.float32([1, 2, 3, 4]))
+    (evaluated,), source = evaluated_outputs(model, feeds)
+    (run,), _ = runtime_outputs(model, feeds)
+    assert source.startswith("onnx.reference")
+    np.testing.assert_allclose(evaluated[0], run[0], rtol=1e-5)
+
+
+def test_data_beside_weights_of_four_bits_are_not_rounded() -> None:
+    """A file may give leave to, and ONNX Runtime takes it."""
+    pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 64)).astype(np.float32)
+    codes = rng.integers(0, 16, (8, 64))
+    packed = (codes[:, ::2] | codes[:, 1::2] << 4).astype(np.uint8).reshape(8, 2, 16)
+    scales = rng.uniform(0.1, 1, (8, 2)).astype(np.float32)
+    model = contrib(
+        "MatMulNBits",
+        x,
+        packed,
+        scales.reshape(-1),
+        **{"K": 64, "N": 8, "bits": 4, "block_size": 32, "accuracy_level": 4},
+    )
+    weight = (codes - 8) * np.repeat(scales, 32, axis=1)
+    (outputs,), _ = runtime_outputs(model, [{"x": x}])
+    np.testing.assert_allclose(outputs[0], x @ weight.T, rtol=1e-4, atol=1e-4)
 
 
 def test_a_newer_format_is_read() -> None:

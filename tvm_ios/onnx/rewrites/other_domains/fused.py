@@ -116,14 +116,23 @@ def _gemm_fast_gelu(steps: Steps) -> None:
 
 
 def _conv(steps: Steps) -> None:
-    steps.stand_for(_convolved(steps, input_of(steps, 0), input_of(steps, 3)))
+    data, weight, added = (input_of(steps, place) for place in (0, 1, 3))
+    steps.stand_for(_convolved(steps, data, added, weight))
 
 
 def _conv_channels_last(steps: Steps) -> None:
-    rank = len(shape_of(steps.node.inputs[1]))
-    added = input_of(steps, 3)
+    extents = shape_of(steps.node.inputs[1])
+    rank, added = len(extents), input_of(steps, 3)
     added = added if added is None else channels_first(steps, added, rank)
-    convolved = _convolved(steps, channels_first(steps, steps.node.inputs[0], rank), added)
+    data = channels_first(steps, steps.node.inputs[0], rank)
+    # NhwcConv is written with weights in either order; a kernel of so many columns is both.
+    channels = shape_of(steps.node.inputs[0])[-1] // steps.integer("group", 1)
+    weight = steps.node.inputs[1]
+    if steps.node.op_type == "NhwcConv" and extents[-1] == channels:
+        if extents[1] == channels:
+            raise refusal(steps, "does not tell channels from columns of its weights")
+        weight = steps.transposed(weight, [0, rank - 1, *range(1, rank - 1)])
+    convolved = _convolved(steps, data, added, weight)
     steps.stand_for(channels_last(steps, convolved, rank))
 
 
@@ -147,8 +156,8 @@ def channels_last(steps: Steps, value: Any, rank: int) -> Any:
     return steps.op("Transpose", value, perm=[0, *range(2, rank), 1])
 
 
-def _convolved(steps: Steps, data: Any, added: Any) -> Any:
-    weight, bias = input_of(steps, 1), input_of(steps, 2)
+def _convolved(steps: Steps, data: Any, added: Any, weight: Any) -> Any:
+    bias = input_of(steps, 2)
     stated = {k: v for k, v in steps.attributes.items() if not k.startswith("activation")}
     inputs = (data, weight) if bias is None else (data, weight, bias)
     result = steps.op("Conv", *inputs, **stated)
@@ -186,6 +195,7 @@ FUSED: Mapping[str, Callable[[Steps], None]] = {
     "FusedMatMulActivation": _matmul,
     "Gelu": _of_sum(_gelu),
     "GemmFastGelu": _gemm_fast_gelu,
+    "NhwcConv": _conv_channels_last,
     "NhwcFusedConv": _conv_channels_last,
     "NhwcMaxPool": _max_pool_channels_last,
     "QuickGelu": _of_sum(_quick_gelu),
