@@ -1,4 +1,4 @@
-"""Quantised models, as ONNX Runtime's quantiser draws them from two small networks."""
+"""Quantised models, as ONNX Runtime's quantiser draws them from three small networks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import parser
+from onnx import TensorProto, helper, parser
 
 from tests.onnx_sketch import Sketch
 
 _CHANNELS = 16
+#: How many words :func:`text_encoder` knows, and the shape of what it reads.
+WORDS = (384, (1, 40))
 #: Of the inputs of :func:`rounded_convolution`.
 SHAPES = {"x": (2, 3, 8, 8), "like": (2, 5)}
 
@@ -54,6 +56,47 @@ def attention_network() -> onnx.ModelProto:
     added = sketch.op("Add", "x", read)
     hidden = sketch.op("Add", product(added, width, 4 * width), sketch.normal(4 * width))
     return sketch.model(product(sketch.op("Relu", hidden), 4 * width, width))
+
+
+def text_encoder() -> onnx.ModelProto:
+    """A layer of T5's encoder, of which some channels are large beside all others.
+
+    Trained ones are like this: what is rounded to 255 steps of the largest number is mostly zero
+    or one, and a step more is much. Embeddings that are quantised lie far from zero, too.
+    """
+    words, (_, rows) = WORDS
+    width, heads = 128, 4
+    sketch = Sketch(opset=13)
+    sketch.inputs = [helper.make_tensor_value_info("x", TensorProto.INT64, [1, rows])]
+    rng, op = sketch.rng, sketch.op
+    part = sketch.const(np.array([1, rows, heads, width // heads]))
+    whole = sketch.const(np.array([1, rows, width]))
+    two, epsilon, one = (sketch.const(np.array(number)) for number in (2.0, 1e-6, 1.0))
+
+    def normalised(x: str) -> str:
+        mean = op("ReduceMean", op("Pow", x, two), axes=[-1], keepdims=1)
+        factor = op("Div", one, op("Sqrt", op("Add", mean, epsilon)))
+        weights = sketch.const(0.3 * np.exp(0.7 * rng.standard_normal(width)))
+        return op("Mul", op("Mul", x, factor), weights)
+
+    def product(x: str, before: int, after: int, gain: float) -> str:
+        weight = gain * rng.standard_t(4, (before, after)) / np.sqrt(before)
+        return op("MatMul", x, sketch.const(weight))
+
+    def head(x: str, gain: float, perm: tuple[int, ...]) -> str:
+        return op("Transpose", op("Reshape", product(x, width, width, gain), part), perm=perm)
+
+    embedding = 8 * rng.standard_t(2.5, (words, width))
+    embedding[:, 3] *= 20
+    embedding[:, 17] *= -9
+    x = op("Gather", sketch.const(embedding), "x")
+    y = normalised(x)
+    query, key = head(y, 1.5, (0, 2, 1, 3)), head(y, 1.5, (0, 2, 3, 1))
+    read = op("Softmax", op("MatMul", query, key), axis=-1)
+    heard = op("Transpose", op("MatMul", read, head(y, 3, (0, 2, 1, 3))), perm=[0, 2, 1, 3])
+    x = op("Add", x, product(op("Reshape", heard, whole), width, width, 4))
+    hidden = op("Relu", product(normalised(x), width, 2 * width, 3))
+    return sketch.model(normalised(op("Add", x, product(hidden, 2 * width, width, 4))))
 
 
 def rounded_convolution(end: str = "", output: str = "float[n, 4, 6, 6] y") -> onnx.ModelProto:
@@ -127,4 +170,5 @@ def models() -> Mapping[str, Callable[[Path], Path]]:
         "static, QOperator": _static(image_network, quant_format=QuantFormat.QOperator),
         "dynamic, MatMulInteger": _dynamic(attention_network),
         "dynamic, ConvInteger": _dynamic(image_network),
+        "dynamic, text": _dynamic(text_encoder),
     }

@@ -26,7 +26,8 @@ _SPATIAL, _REDUCTION = 0, 2
 def default_schedule(function: Any) -> Any:
     """Run the outer spatial loops of every block in parallel; write numbers where they are read.
 
-    Every element is computed as TVM does it by default, in the same order.
+    Every element is computed as TVM does it by default, in the same order; but a long sum along
+    rows is one of sums, as one number after another is slow, and loses what is small beside them.
 
     Parameters
     ----------
@@ -60,12 +61,21 @@ def _schedule_block(schedule: Any, block: Any) -> None:
     node: Any = schedule.get(block)
     kinds = [int(iter_var.iter_type) for iter_var in node.iter_vars]
     spatial = next((i for i, kind in enumerate(kinds) if kind != _SPATIAL), len(kinds))
-    if len(loops) != len(kinds) or not spatial:
+    if len(loops) != len(kinds):
         return
     extents = [int(schedule.get(loop).extent) for loop in loops]
+    in_rows = spatial > 1 and extents[spatial - 1] > 1
+    in_rows = in_rows and _is_in_rows(node, node.iter_vars[spatial - 1].var)
+    is_long = set(kinds[spatial:]) == {_REDUCTION} and prod(extents[spatial:]) > _UNROLLED
+    if is_long and not in_rows and _is_sum_of_neighbours(node):
+        lanes = largest_divisor(extents[-1], _VECTOR)
+        if lanes >= _VECTOR // 2:
+            _sum_in_lanes(schedule, block, spatial, lanes)
+            return
+    if not spatial:
+        return
     outer = next((n for n in range(1, spatial) if prod(extents[:n]) >= _TILES), spatial)
     fused, row, reductions = loops[:outer], loops[spatial - 1], loops[spatial:]
-    in_rows = spatial > 1 and _is_in_rows(node, node.iter_vars[spatial - 1].var)
     if outer == spatial > 1 and (in_rows or not reductions):
         parts = -(-_TILES // prod(extents[: spatial - 1]))
         extent = extents[spatial - 1]
@@ -75,14 +85,37 @@ def _schedule_block(schedule: Any, block: Any) -> None:
             fused[-1], row = schedule.split(row, [None, length])
         else:
             fused.pop()
-    sums = in_rows and set(kinds[spatial:]) == {_REDUCTION} and len(node.writes) == 1
-    sums = sums and prod(extents[spatial:]) > _UNROLLED
+    sums = is_long and in_rows and len(node.writes) == 1
     if sums:
         _reorder(schedule, reductions, row)
     schedule.parallel(schedule.fuse(*fused) if len(fused) > 1 else fused[0])
     if sums:
         # Not before: a block that only adds to what is there cannot be made parallel.
         schedule.decompose_reduction(block, reductions[0])
+
+
+def _is_sum_of_neighbours(block: Any) -> bool:
+    """Whether a block adds up what lies side by side in memory."""
+    store, along = block.body, block.iter_vars[-1].var
+    is_sum = isinstance(store, tvm.tirx.BufferStore) and isinstance(store.value, tvm.tirx.Add)
+    return is_sum and all(_step(region, along) in (0, 1) for region in block.reads)
+
+
+def _sum_in_lanes(schedule: Any, block: Any, spatial: int, lanes: int) -> None:
+    """Make a sum one of as many sums as a vector has lanes, which are added up last."""
+    loops = schedule.get_loops(block)
+    _, lane = schedule.split(loops[-1], [None, lanes])
+    parts = schedule.rfactor(lane, spatial)
+    if spatial:
+        outer = schedule.fuse(*loops[:spatial]) if spatial > 1 else loops[0]
+        schedule.compute_at(parts, outer)
+        _, lane, *reductions = schedule.get_loops(parts)
+        schedule.reorder(*reductions, lane)
+        schedule.parallel(outer)
+    else:
+        *reductions, lane = schedule.get_loops(parts)
+    schedule.vectorize(lane)
+    schedule.decompose_reduction(parts, reductions[0])
 
 
 def _reorder(schedule: Any, reductions: Sequence[Any], row: Any) -> None:

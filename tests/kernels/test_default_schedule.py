@@ -42,6 +42,9 @@ CASES = {
     "product": unit(op.matmul, (1, 2, 3, 7, 18), (1, 2, 3, 18, 16)),
     "mean of columns": unit(op.mean, (1, 30, 64), axis=1),
     "mean of rows": unit(op.mean, (3, 5, 40), axis=2),
+    "sum of planes": unit(op.sum, (3, 7, 48), axis=(1, 2), keepdims=True),
+    "sum of all": unit(op.sum, (3, 7, 48)),
+    "product with rows": unit(op.matmul, (1, 1, 2, 3, 32), (1, 1, 2, 32, 1)),
     "largest of columns": unit(op.max, (2, 30, 3, 16), axis=1),
     "logarithm of softmax": unit(op.nn.log_softmax, (2, 30, 16), axis=1),
     "moved": unit(op.permute_dims, (1, 2, 3, 4, 5, 6), axes=(0, 3, 1, 4, 2, 5)),
@@ -68,7 +71,8 @@ def test_tiles_compute_what_tvm_does(case: str, kernels_folder: Path) -> None:
         # LLVM does these by itself.
         ("depthwise", 40, 0),
         # Rows are what is added up.
-        ("mean of rows", 15, 0),
+        ("mean of rows", 15, 10),
+        ("sum of planes", 3, 16),
         ("one long row", 40, 0),
         ("a prime row", 3, 0),
     ],

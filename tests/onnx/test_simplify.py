@@ -129,6 +129,16 @@ def test_a_batch_norm_without_convolution_becomes_one_scale_and_shift() -> None:
     assert relative_error(run(simple), run(model)) <= 1e-5
 
 
+@pytest.mark.parametrize("around", ["Div", "Mul"])
+def test_a_difference_is_taken_before_it_is_multiplied(around: str) -> None:
+    """Of numbers near each other: the difference of their products is another number."""
+    s = Sketch(1, 3, 5)
+    difference = s.op("Sub", "x", s.const([1e4]))
+    model = s.model(s.op("Mul", s.op(around, difference, s.const([3e3])), s.const([7.0])))
+    feeds = {"x": np.float32(1e4) + np.linspace(-1, 1, 15, dtype=np.float32).reshape(1, 3, 5)}
+    assert relative_error(run_on(simplify(model), feeds), run_on(model, feeds)) < 1e-6
+
+
 def test_a_convolution_that_others_read_keeps_its_weights() -> None:
     s = Sketch(1, 4, 8, 8)
     y = s.conv("x", 4, 6)

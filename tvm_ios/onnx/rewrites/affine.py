@@ -13,6 +13,7 @@ from tvm_ios.onnx.edit import bypass, constant, is_of_onnx, new_constant
 from tvm_ios.onnx.rewrites.quantised.integer_products import has_exact_sums
 
 _LARGEST = float(np.finfo(np.float32).max)
+_SUMS = ("Add", "Sub")
 
 
 def fold_affine(graph: Any) -> None:
@@ -151,13 +152,18 @@ def _renewed(graph: Any, value: Any, array: Array) -> Any:
 
 
 def _normalise_chain(graph: Any, node: Any) -> None:
-    """Compose the scales and shifts that end here into at most one Mul and one Add."""
+    """Compose the scales and shifts that end here into at most one Mul and one Add.
+
+    Sums end a chain: a difference of numbers near each other has to be multiplied, as that of the
+    products has lost it.
+    """
     affine = _recognise(node)
     if affine is None or affine.source.shape is None:
         return
     result = node.outputs[0]
     uses = result.uses()
-    if len(uses) == 1 and not result.is_graph_output():
+    ends = node.op_type in _SUMS or len(uses) != 1 or result.is_graph_output()
+    if not ends:
         after = _recognise(uses[0].node)
         if after is not None and after.source is result:
             return  # the last of the chain composes it
@@ -168,7 +174,7 @@ def _normalise_chain(graph: Any, node: Any) -> None:
         if before is None or len(value.uses()) != 1 or value.is_graph_output():
             break
         inner = _recognise(before)
-        if inner is None:
+        if inner is None or before.op_type in _SUMS:
             break
         scale = inner.scale * affine.scale
         whole = _Affine(inner.source, scale, inner.shift * affine.scale + affine.shift)
