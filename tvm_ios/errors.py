@@ -24,6 +24,19 @@ class SearchError(UserError):
     """A search that cannot be done, with one sentence that says why and what would help."""
 
 
+class PolicyError(SearchError):
+    """A policy that ended in a fault of its own; others are searched nonetheless."""
+
+    @classmethod
+    def of(cls, policy: str, error: Exception) -> PolicyError:
+        """Return the error that says in what a policy ended, for those who can mend it."""
+        text = " ".join(str(error).split())[:300]
+        return cls(
+            f"the policy {policy!r} failed with an unexpected {type(error).__name__}: {text}; "
+            "please report it with the output of -vv"
+        )
+
+
 class MemoryBudgetError(SearchError):
     """A budget of memory that nothing that was searched for fits into."""
 

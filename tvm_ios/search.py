@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from tvm_ios import interrupts
 from tvm_ios.costs.costs import Costs, Offer
-from tvm_ios.errors import SearchError
+from tvm_ios.errors import PolicyError, SearchError, UserError
 from tvm_ios.ios.memory_front import FrontPoint, descend
 from tvm_ios.policies.policy import Found, Limits, Policy, Problem, Request
 from tvm_ios.policies.registry import OURS, policy_named
@@ -52,6 +53,8 @@ def search(
         If the policy is unknown, or does not fit the costs or the limits.
     MemoryBudgetError
         If no schedule fits into the memory budget.
+    PolicyError
+        If the policy ends in a fault of its own.
     """
     return Search(problem, costs, limits or Limits(), progress).find(policy)
 
@@ -79,6 +82,7 @@ class Search:
         self.out_of_time = False
         self._progress = progress
         self._results: dict[tuple[str, int | None], Found] = {}
+        self._failures: dict[tuple[str, int | None], UserError] = {}
         _LOGGER.info(
             "%d units in %d blocks, by %s", len(problem.units), len(problem.blocks), costs.name
         )
@@ -99,15 +103,21 @@ class Search:
 
         Raises
         ------
-        SearchError, MemoryBudgetError
+        SearchError, MemoryBudgetError, PolicyError
             As :func:`search`.
         """
         policy = policy_named(policy) if isinstance(policy, str) else policy
         limits = self._limits(memory_budget)
         require_fit(policy, self.costs, limits)
         key = (policy.name, limits.memory_budget)
+        if key in self._failures:
+            raise self._failures[key]
         if key not in self._results:
-            self._results[key] = self._search(policy, limits)
+            try:
+                self._results[key] = self._search(policy, limits)
+            except UserError as error:
+                self._failures[key] = error
+                raise
         result = self._results[key]
         if not priced or result.schedule.latencies or Offer.PROGRAMS in policy.needs:
             return result
@@ -150,11 +160,19 @@ class Search:
     def _search(self, policy: Policy, limits: Limits) -> Found:
         request = self._request(policy, limits)
         # Without units there is only one schedule.
-        found = policy.find(request) if len(self.problem.units) else SEQUENTIAL.find(request)
+        asked = policy if len(self.problem.units) else SEQUENTIAL
+        try:
+            found = asked.find(request)
+            completed = self.costs.completed(found.schedule)
+        except (UserError, OSError):
+            raise
+        except Exception as error:
+            interrupts.raise_if_received()
+            _LOGGER.debug("the policy %s failed", policy.name, exc_info=True)
+            raise PolicyError.of(policy.name, error) from error
         statistics = found.statistics
         if limits.budget.time_limit is not None and statistics is not None:
             self.out_of_time |= not statistics.complete
-        completed = self.costs.completed(found.schedule)
         _LOGGER.info("%s: %s", policy.name, _told(found))
         return replace(found, schedule=self._noted(policy, completed))
 

@@ -11,7 +11,7 @@ from runtime_ext.bundle.contents import Bundle
 from runtime_ext.bundle.kernels import BundledKernels
 from tvm_ios.costs.log import MeasurementLog
 from tvm_ios.costs.log_lines import LogHeader
-from tvm_ios.errors import UnfusedError
+from tvm_ios.errors import UserError
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import Budget
@@ -19,8 +19,9 @@ from tvm_ios.measuring.measured_costs import measured_costs
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.policies.policy import Found, Limits, Problem
+from tvm_ios.policies.registry import policy_named
 from tvm_ios.progress import Progress
-from tvm_ios.search import Search
+from tvm_ios.search import Search, require_fit
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,14 @@ def search_policies(
     """The schedule of each policy, saved as ``schedule-POLICY.json``, and why others have none."""
     found: dict[str, Found] = {}
     skipped: dict[str, str] = {}
+    for policy in policies:
+        require_fit(policy_named(policy), search.costs, search.limits)
     for policy in dict.fromkeys(("sequential", *policies)):
         try:
             found[policy] = search.find(policy, priced=True)
-        except UnfusedError as error:
+        except UserError as error:
+            if policy == "sequential":
+                raise
             skipped[policy] = str(error)
         else:
             path = folder / f"schedule-{policy}.json"

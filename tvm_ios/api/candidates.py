@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios import interrupts
 from tvm_ios.contest.verdict import first_with_equal_schedule
-from tvm_ios.errors import MemoryBudgetError
+from tvm_ios.errors import MemoryBudgetError, PolicyError, UserError
 from tvm_ios.files.byte_sizes import kib
 from tvm_ios.graphturbo.instance_memory import schedule_peak
 from tvm_ios.policies.policy import Found
 from tvm_ios.policies.registry import policy_named
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.search import require_fit
 
 if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
     from runtime_ext.execution.built_model import BuiltModel
+    from tvm_ios.search import Search
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Candidates:
     """Programs of all policies, and their schedules as they were lowered.
 
-    Policies of equal schedules share one.
+    Policies of equal schedules share one; ``unbuilt`` says why others have none.
     """
 
     schedules: Mapping[str, Schedule]
     built: Mapping[str, BuiltModel]
+    unbuilt: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def find_schedules(
     module: MeasuredModule[Any],
     policies: Sequence[str],
-    find: Callable[[str, int | None], Found],
+    search: Search,
     memory_budget: int | None,
+    *,
+    priced: bool = False,
 ) -> tuple[dict[str, Found], dict[str, str]]:
-    """What each policy finds, and why others find nothing within the memory budget.
+    """What each policy finds, and why others find nothing.
 
     Parameters
     ----------
@@ -47,24 +56,37 @@ def find_schedules(
         Builds programs.
     policies
         The policies to try; with a memory budget, ``memory`` is tried too.
-    find
-        Runs a policy, given its name and the bytes that its schedule may count, or None.
+    search
+        Runs them.
     memory_budget
         Bytes of the largest arena.
+    priced
+        As of :meth:`tvm_ios.search.Search.find`.
+
+    Raises
+    ------
+    UserError
+        If one does not fit the costs or the limits, or ``sequential`` finds nothing.
     """
     results: dict[str, Found] = {}
     refused: dict[str, str] = {}
     fallback = () if memory_budget is None else ("memory",)
-    for policy in dict.fromkeys((*policies, *fallback)):
-        if memory_budget is None or not policy_named(policy).keeps_memory_budget:
-            results[policy] = find(policy, None)
-        else:
-            # What needs no search may fit, even if it is counted as more than its program takes.
-            first = None if policy_named(policy).needs else find(policy, None)
-            try:
-                results[policy] = _within(module, partial(find, policy), memory_budget, first)
-            except MemoryBudgetError as error:
-                refused[policy] = str(error)
+    tried = dict.fromkeys((*policies, *fallback))
+    for policy in tried:
+        require_fit(policy_named(policy), search.costs, search.limits)
+    for policy in tried:
+        find = partial(search.find, policy, priced=priced)
+        try:
+            if memory_budget is None or not policy_named(policy).keeps_memory_budget:
+                results[policy] = find()
+            else:
+                # What needs no search may fit, even if it is counted as more than it takes.
+                first = None if policy_named(policy).needs else find()
+                results[policy] = _within(module, find, memory_budget, first)
+        except UserError as error:
+            if policy == "sequential" and not isinstance(error, MemoryBudgetError):
+                raise
+            refused[policy] = str(error)
     return results, refused
 
 
@@ -100,15 +122,33 @@ def _within(
 def build_candidates(
     module: MeasuredModule[Any], schedules: Mapping[str, Schedule], report: Progress
 ) -> Candidates:
-    """Programs of schedules."""
+    """Programs of schedules.
+
+    Raises
+    ------
+    Exception
+        If there is none of the sequential schedule, or of one that was given.
+    """
     # Some were found before the units were measured, but all are lowered with the latencies of now.
     lowered = {policy: module.timer.timed(schedule) for policy, schedule in schedules.items()}
     built: dict[str, BuiltModel] = {}
+    unbuilt: dict[str, str] = {}
     for done, (policy, first) in enumerate(first_with_equal_schedule(lowered).items()):
         report("building", done, len(schedules))
-        built[policy] = built[first] if first in built else module.build(lowered[first])
+        if first in unbuilt:
+            unbuilt[policy] = unbuilt[first]
+            continue
+        try:
+            built[policy] = built[first] if first in built else module.build(lowered[first])
+        except Exception as error:
+            interrupts.raise_if_received()
+            if policy in ("sequential", "given"):
+                raise
+            _LOGGER.debug("the program of %s cannot be built", policy, exc_info=True)
+            told = error if isinstance(error, UserError) else PolicyError.of(policy, error)
+            unbuilt[policy] = str(told)
     report("building", len(schedules), len(schedules))
-    return Candidates(lowered, built)
+    return Candidates({policy: lowered[policy] for policy in built}, built, unbuilt)
 
 
 def fitting(

@@ -156,4 +156,5 @@ def _without(
         # Where rTasks have places, these are of the form's kernels.
         if not (schedule.placements and _uses(schedule, (name,)))
     }
-    return build_candidates(module, schedules, report)
+    again = build_candidates(module, schedules, report)
+    return replace(again, unbuilt={**candidates.unbuilt, **again.unbuilt})

@@ -140,9 +140,7 @@ def optimize(
         if policies is None
         else (policies, ())
     )
-    searches, refused = find_schedules(
-        module, ("sequential", *tried), module.search.find, memory_budget
-    )
+    searches, refused = find_schedules(module, ("sequential", *tried), module.search, memory_budget)
     reasons = not_worth_a_program(module, searches, report)
     schedules = {p: found.schedule for p, found in searches.items() if p not in reasons}
     watch.lap("search")
@@ -220,7 +218,12 @@ def optimize(
     return Optimized(
         model=loaded.name,
         policies=verdict.results,
-        outcomes=outcomes(verdict, reasons, refused, with_log=options.database is not None),
+        outcomes=outcomes(
+            verdict,
+            reasons,
+            {**refused, **candidates.unbuilt},
+            with_log=options.database is not None,
+        ),
         kept=verdict.kept,
         faster=faster,
         reference=verdict.reference,

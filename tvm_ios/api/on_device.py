@@ -8,17 +8,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvm_ios.api.candidates import Candidates, find_schedules, fitting
+from tvm_ios.api.candidates import Candidates, build_candidates, find_schedules, fitting
 from tvm_ios.api.device_results import OnDevice, PolicyOnDevice
 from tvm_ios.api.verified_on_device import verify_on_device
 from tvm_ios.contest.outputs import Verify
-from tvm_ios.errors import UnfusedError, UserError
+from tvm_ios.errors import UserError
 from tvm_ios.measuring.timing_device import TimingDevice, UntimedError, timed
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.published.imported import read_schedule
-from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
@@ -91,10 +90,11 @@ def optimize_on_device(
     tried, broken = (
         tried_policies(search.costs.offers, prepared.units) if policies is None else (policies, ())
     )
-    schedules, skipped = _found(module, search, tried, memory_budget)
+    found, skipped = find_schedules(module, ("sequential", *tried), search, memory_budget)
+    schedules = {policy: each.schedule for policy, each in found.items()}
     if schedule is not None:
         schedules["given"] = read_schedule(schedule, prepared.units).schedule
-    candidates, unbuilt = _built(module, schedules, report)
+    candidates = build_candidates(module, schedules, report)
     graphs = launch_graphs(device, candidates.built, loaded.name)
     if launches is not None:
         _write(graphs, launches)
@@ -102,7 +102,7 @@ def optimize_on_device(
         loaded, device, candidates.built, graphs, options, verify, report
     )
     samples, untimed = time_graphs(device, graphs, report)
-    skipped |= unbuilt | untimed
+    skipped |= {**candidates.unbuilt, **untimed}
     rows = _rows(candidates, graphs, samples, errors)
     kept = _kept(samples, fitting(candidates.built, memory_budget, skipped))
     built = candidates.built[kept]
@@ -152,43 +152,6 @@ def _search(module: MeasuredModule[Any], cost: str | None) -> Search:
     if cost is None:
         return module.search
     return module.recorded(Path(cost)) if cost.endswith(".jsonl") else module.described(cost)
-
-
-def _found(
-    module: MeasuredModule[Any], search: Search, policies: Sequence[str], budget: int | None
-) -> tuple[dict[str, Schedule], dict[str, str]]:
-    """The schedules that policies find, and why others find none."""
-    schedules: dict[str, Schedule] = {}
-    skipped: dict[str, str] = {}
-    for policy in dict.fromkeys(("sequential", *policies)):
-        try:
-            found, refused = find_schedules(module, (policy,), search.find, budget)
-        except (UnfusedError, UntimedError) as error:
-            skipped[policy] = str(error)
-        else:
-            schedules |= {name: result.schedule for name, result in found.items()}
-            skipped |= refused
-    return schedules, skipped
-
-
-def _built(
-    module: MeasuredModule[Any], schedules: Mapping[str, Schedule], report: Progress
-) -> tuple[Candidates, dict[str, str]]:
-    """The programs of schedules, and why others have none; equal schedules share one."""
-    lowered = {policy: module.timer.timed(schedule) for policy, schedule in schedules.items()}
-    of_content: dict[Schedule, BuiltModel] = {}
-    built: dict[str, BuiltModel] = {}
-    skipped: dict[str, str] = {}
-    for done, (policy, schedule) in enumerate(lowered.items()):
-        report("building", done, len(lowered))
-        try:
-            if schedule.content not in of_content:
-                of_content[schedule.content] = module.build(schedule)
-            built[policy] = of_content[schedule.content]
-        except UnfusedError as error:
-            skipped[policy] = str(error)
-    report("building", len(lowered), len(lowered))
-    return Candidates({policy: lowered[policy] for policy in built}, built), skipped
 
 
 def launch_graphs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.optimized import Compiled
 from tvm_ios.costs.costs import Offer
 from tvm_ios.costs.named import costs_named
-from tvm_ios.errors import MemoryBudgetError, UserError
+from tvm_ios.errors import MemoryBudgetError, SearchError, UserError
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.program.bfloat16 import FORM, computed_precision, require_precision
@@ -86,11 +85,12 @@ def compile_unmeasured(
             if cost.endswith(".jsonl")
             else Search(module.problem, costs_named(cost), options.limits, report)
         )
-        find = partial(search.find, priced=True)
-        searches, refused = find_schedules(module, policies or ("sequential",), find, memory_budget)
+        tried = policies or ("sequential",)
+        searches, refused = find_schedules(module, tried, search, memory_budget, priced=True)
         schedules = {policy: found.schedule for policy, found in searches.items()}
         if not schedules:
-            raise MemoryBudgetError(refused["memory"])
+            kind = SearchError if memory_budget is None else MemoryBudgetError
+            raise kind("; ".join(dict.fromkeys(refused.values())))
     elif policies:
         raise UserError(
             f"without measuring only {schedule} would be compiled: "
@@ -141,5 +141,6 @@ def compile_unmeasured(
             *([] if loaded.tail is None else [loaded.tail.sentence]),
             *filter(None, unfit),
             *broken,
+            *(f"{policy}: {reason}" for policy, reason in refused.items()),
         ),
     )
