@@ -14,7 +14,7 @@ import numpy as np
 
 from runtime_ext.execution.buffers import content_key
 from tvm_ios.errors import UserError
-from tvm_ios.files.array_files import Array
+from tvm_ios.files.array_files import Array, save_tensors
 from tvm_ios.files.json_text import json_object, natural, naturals
 
 FILE = "weights.safetensors"
@@ -130,11 +130,9 @@ def save_weights(
     folder: Path, arrays: Mapping[str, Array], drawn: Mapping[str, Draw]
 ) -> dict[str, dict[str, Any]]:
     """Write the constants that are not drawn; returns the draws of the others as plain data."""
-    from safetensors.numpy import save_file
-
     # Unlike ascontiguousarray, this leaves single numbers without an axis.
     saved = {key: np.asarray(a, order="C") for key, a in arrays.items() if key not in drawn}
-    save_file(saved, folder / FILE)
+    save_tensors(saved, folder / FILE)
     return {key: asdict(drawn[key]) for key in arrays if key in drawn}
 
 

@@ -47,7 +47,7 @@ from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
 from tvm_ios.deployment.registry import is_deployment
 from tvm_ios.errors import UserError
-from tvm_ios.files.array_files import Array
+from tvm_ios.files.array_files import Array, save_tensors
 from tvm_ios.files.json_text import json_object, natural
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, Role
@@ -122,12 +122,10 @@ class Executable:
         """
         keys = self.constant_keys()
         files, said = packed(self.libraries, self.arch)
-        # What runs an executable needs no such package.
-        import safetensors.numpy
 
         def fill(folder: Path) -> None:
             params = {k: np.asarray(self.constants[name], order="C") for name, k in keys.items()}
-            safetensors.numpy.save_file(params, folder / "params.safetensors")
+            save_tensors(params, folder / "params.safetensors")
             for name, file in files.items():
                 shutil.copyfile(file, folder / name)
             self.write_program(folder)

@@ -97,7 +97,8 @@ auto WithOneSentence(const std::string& name, Open open) -> decltype(open()) {
   } catch (const Misfit& misfit) {
     throw refusal(name + " cannot be used: " + misfit.what() + "; save it again");
   } catch (const std::system_error& error) {
-    throw refusal("cannot read " + name + ": " + error.code().message());
+    // It says which of the files.
+    throw refusal(std::string("cannot read ") + error.what());
   }
 }
 

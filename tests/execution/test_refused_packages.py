@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +17,10 @@ from runtime_ext.machine.cpu_features import host_flags
 from runtime_ext.native_errors import ExecutableError
 from tests.execution.small_executable import FILES, OUTSIDE, change, plan
 from tests.refusals import refused
+from tvm_ios.files.atomic import temporary_folder
+
+#: A user who owns nothing, by Linux's convention.
+_NOBODY = 65534
 
 
 def refuses(path: Path, *named: object) -> None:
@@ -41,6 +47,22 @@ def test_a_truncated_or_missing_file_is_refused(saved: Path, name: str) -> None:
     refuses(saved, saved if name == "SHA256SUMS" else name)
     (saved / name).unlink()
     refuses(saved, name, "lacks")
+
+
+def test_a_file_that_cannot_be_read_is_named(saved: Path) -> None:
+    with temporary_folder() as folder:
+        folder.chmod(0o755)
+        shutil.copytree(saved, folder / "out")
+        file = folder / "out" / "params.safetensors"
+        file.chmod(0)
+        # An administrator may read everything.
+        before = os.geteuid()
+        if before == 0:
+            os.seteuid(_NOBODY)
+        try:
+            refuses(folder / "out", "cannot read", file, "Permission denied")
+        finally:
+            os.seteuid(before)
 
 
 @pytest.mark.parametrize(

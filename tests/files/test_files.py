@@ -11,9 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tvm_ios.files.array_files import save_tensors
 from tvm_ios.files.atomic import require_writable, temporary_folder, write_atomically
+from tvm_ios.files.line_files import only_writer
 
 
 def test_writes_and_makes_folders(tmp_path: Path) -> None:
@@ -24,12 +27,21 @@ def test_writes_and_makes_folders(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["file.json"]
 
 
-def test_others_may_read(tmp_path: Path) -> None:
-    write_atomically(tmp_path / "file", b"x")
-    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+def test_others_may_read_what_the_umask_lets_them(mask: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        write_atomically(tmp_path / "file", b"x")
+        save_tensors({"x": np.ones(3)}, tmp_path / "tensors")
+        with only_writer(tmp_path / "lines", AssertionError()):
+            pass
+    finally:
+        os.umask(before)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("file", "tensors", "lines"), 0o666 & ~mask)
 
 
-@pytest.mark.parametrize("step", ["fsync", "chmod", "replace"])
+@pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_failure_leaves_the_old_content_and_no_litter(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,7 +119,7 @@ class MeasurementLog:
 
     def _append(self, line: dict[str, Any]) -> None:
         make_folder(self.path.parent)
-        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         with os.fdopen(handle, "rb+", buffering=0) as stream, _locked(stream.fileno()):
             cut_unfinished_line(stream.fileno())
             if not os.fstat(stream.fileno()).st_size:

@@ -1,4 +1,4 @@
-"""Arrays in ``.npz`` and ``.npy`` files: read without trust, written whole or not at all."""
+"""Arrays in files: ``.npz`` and ``.npy``, and those of safetensors, which are only written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any
 
 import numpy as np
@@ -107,3 +108,16 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
     write_atomically(path, stream.getvalue())
+
+
+def save_tensors(
+    arrays: Mapping[str, Array], path: Path, facts: Mapping[str, str] | None = None
+) -> None:
+    """Write a new safetensors file, which others may read as far as the umask allows."""
+    from safetensors.numpy import save_file
+
+    # The library gives no access to anyone but the file's owner.
+    path.touch()
+    access = path.stat().st_mode
+    save_file(dict(arrays), path, None if facts is None else dict(facts))
+    path.chmod(S_IMODE(access))

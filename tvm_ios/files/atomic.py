@@ -43,7 +43,6 @@ def write_atomically(path: Path, data: bytes) -> None:
         except OSError as error:
             # Those of a full disk do not say where it is.
             raise OSError(error.errno, error.strerror, str(path)) from error
-        os.chmod(new, 0o644)
         os.replace(new, path)
 
 

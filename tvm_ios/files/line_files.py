@@ -25,7 +25,7 @@ def only_writer(path: Path, taken: Exception) -> Generator[int]:
     OSError
         If it cannot be written.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,6 +20,7 @@ import numpy as np
 
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import save_tensors
 from tvm_ios.files.json_text import json_object, natural, naturals
 
 _FORMAT = "tvm-ios cuda kernels"
@@ -63,8 +64,6 @@ LaunchedWork = Launchable | LibraryConvolution
 
 def write_kernels(path: Path, arch: str, kernels: Mapping[str, LaunchedWork]) -> None:
     """Write kernels, by symbol, and the architecture that they were compiled for."""
-    from safetensors.numpy import save_file
-
     launchables = {symbol: k for symbol, k in kernels.items() if isinstance(k, Launchable)}
     cubins = {_key(k.cubin): np.frombuffer(k.cubin, np.uint8) for k in launchables.values()}
     facts = {
@@ -75,7 +74,7 @@ def write_kernels(path: Path, arch: str, kernels: Mapping[str, LaunchedWork]) ->
     calls = {s: k.to_json() for s, k in kernels.items() if isinstance(k, LibraryConvolution)}
     if calls:
         metadata["cudnn"] = calls
-    save_file(cubins, path, {"kernels": json.dumps(metadata)})
+    save_tensors(cubins, path, {"kernels": json.dumps(metadata)})
 
 
 def read_kernels(path: Path) -> tuple[str, dict[str, LaunchedWork]]:
