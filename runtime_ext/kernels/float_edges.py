@@ -167,11 +167,12 @@ def _keeping_nan(part: Any) -> Any:
     value = part.value if isinstance(part, tirx.Bind) else None
     if not isinstance(value, tirx.Select):
         return part
-    order = value.condition.a if isinstance(value.condition, tirx.Or) else value.condition
+    order: Any = value.condition.a if isinstance(value.condition, tirx.Or) else value.condition
     if not isinstance(order, tirx.LT | tirx.GT) or not _is_float(order.a):
         return part
     # It begins with a number, and no number is preferred to a NaN.
-    kept = tirx.Select(order.a <= math.inf, value, value.true_value)
+    so_far: Any = order.a
+    kept = tirx.Select(so_far <= math.inf, value, value.true_value)
     return tirx.Bind(part.var, kept)
 
 

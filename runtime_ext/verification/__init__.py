@@ -1,5 +1,7 @@
 """What a model computes by the framework that it came from, independently of TVM.
 
+``disturbed.py``
+    By how much rounding alone changes what a model computes.
 ``evaluator_process.py``
     ``onnx.reference`` in a process of its own, which can be ended.
 ``expected.py``

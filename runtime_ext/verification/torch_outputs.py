@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from tvm_ios.models.torch_archive import read_torch_archive
 
 
 def torch_outputs(
-    path: Path, inputs: Sequence[Mapping[str, Array]]
+    path: Path,
+    inputs: Sequence[Mapping[str, Array]],
+    weights: Callable[[Array], Array] | None = None,
 ) -> tuple[list[list[Array]], str]:
     """The outputs of a ``.pt2`` file.
 
@@ -25,6 +27,8 @@ def torch_outputs(
         The file.
     inputs
         For each sample the arrays by name, in the order of the arguments of ``forward``.
+    weights
+        Gives another array in the place of each weight.
 
     Returns
     -------
@@ -46,6 +50,9 @@ def torch_outputs(
     try:
         module = program.module()
         with torch.inference_mode():
+            if weights is not None:
+                for tensor in module.state_dict().values():
+                    tensor.copy_(torch.from_numpy(weights(tensor.numpy())))
             outputs: list[list[Array]] = []
             for sample in inputs:
                 tensors = [torch.from_numpy(array) for array in sample.values()]

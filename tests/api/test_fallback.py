@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +18,7 @@ from runtime_ext.execution.foreign_build import ForeignBuild
 from runtime_ext.peers import side_by_side
 from tests.brief import shorten
 from tests.onnx_sketch import Sketch, relative_error, run_on
-from tvm_ios.api import optimize
+from tvm_ios.api import optimize, tvm_build
 from tvm_ios.api.optimized import Optimized
 from tvm_ios.cli import app
 
@@ -39,8 +41,8 @@ def network() -> onnx.ModelProto:
     return sketch.model(sketch.op("Relu", sketch.conv("x", 3, 4)))
 
 
-def optimized(folder: Path, **options: Any) -> Optimized:
-    onnx.save(network(), folder / "model.onnx")
+def optimized(folder: Path, model: onnx.ModelProto | None = None, **options: Any) -> Optimized:
+    onnx.save(model or network(), folder / "model.onnx")
     lanes = SearchOptions(lanes=1)
     return optimize(folder / "model.onnx", folder / "out", options=lanes, policies=(), **options)
 
@@ -85,6 +87,44 @@ def test_onnx_runtime_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (tmp_path / "out" / "model.onnx").exists()
     session = load(tmp_path / "out").session()
     session.run(**session.random_inputs(0))
+
+
+def of_nan() -> onnx.ModelProto:
+    """TVM's own build drops NaN."""
+    sketch = Sketch(1, 3, 8, 8)
+    return sketch.model(sketch.op("Relu", "x"))
+
+
+def of_infinities() -> onnx.ModelProto:
+    """ONNX Runtime's pooling begins with the lowest number."""
+    sketch = Sketch(1, 3, 8, 8)
+    nothing = sketch.const(np.full((1, 3, 8, 8), -np.inf))
+    masked = sketch.op("Where", sketch.op("Greater", "x", sketch.const(9.0)), "x", nothing)
+    pads = [1, 1, 1, 1]
+    return sketch.model(sketch.op("MaxPool", masked, kernel_shape=[3, 3], pads=pads))
+
+
+@pytest.mark.parametrize(
+    ("make", "runtime", "title"),
+    [
+        (of_nan, "tvm", "TVM's own build"),
+        (of_infinities, "onnxruntime", "the model for ONNX Runtime"),
+    ],
+)
+def test_a_build_that_is_wrong_at_edges_is_not_kept(
+    make: Callable[[], onnx.ModelProto],
+    runtime: str,
+    title: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shorten(monkeypatch.setattr)
+    # A second run of TVM's build is not waited for.
+    monkeypatch.setattr(tvm_build, "_PATIENCE", 0.0)
+    time_as(monkeypatch, runtime, 0.5)
+    done = optimized(tmp_path, make(), fallback=(runtime,))
+    assert done.faster is None
+    assert done.notes[-1].startswith(f"{title} was faster and is not kept: it differs from")
 
 
 def test_within_a_memory_budget_or_where_nobody_asks_it_is_ours(

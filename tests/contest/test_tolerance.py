@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tvm_ios.contest.outputs import difference, output_errors
-from tvm_ios.contest.tolerance import Tolerance, rounds, tolerance
+from tvm_ios.contest.tolerance import Tolerance, rounds, tolerance, widened
 
 WIDE = [np.zeros(1, np.float32)]
 
@@ -76,4 +76,14 @@ def test_outputs_near_zero_may_differ_by_a_step_of_one() -> None:
     small = np.array([1e-9, 2e-7], np.float32)
     # As a sigmoid does that is computed by tanh.
     assert difference([small + np.float32(6e-8)], [small], limit) == ""
+    # As ONNX Runtime's is of -17.
+    assert difference([small + np.float32(1.4e-7)], [small], limit) == ""
     assert "largest output" in difference([small + np.float32(3e-7)], [small], limit)
+
+
+def test_a_reference_with_an_error_of_its_own() -> None:
+    limit = tolerance("float32", WIDE, quantised=False)
+    assert widened(limit, 1e-5) == limit
+    assert widened(limit, 2.5e-3).relative == pytest.approx(1e-2)
+    # A wrong program is not hidden by it, however large it is.
+    assert widened(limit, 1.0).relative == 2e-2

@@ -25,6 +25,7 @@ from tvm_ios.schedule.first_difference import kinds
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
     from relay_passes.search_options import SearchOptions
+    from runtime_ext.execution.built_model import BuiltModel
 
 
 def compare_policies(
@@ -39,8 +40,8 @@ def compare_policies(
     *,
     beside_tvm: bool,
     verify: Verify,
-) -> Verdict:
-    """Verify and time the policies' programs, and say which to keep.
+) -> tuple[Verdict, Reference]:
+    """Verify and time the policies' programs; which to keep, and by which reference.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def compare_policies(
         If a program computes something else; says where that begins, as far as it can be told.
     """
     from runtime_ext.execution.bound_model import bind_library
-    from runtime_ext.verification.reference import second_opinion
+    from runtime_ext.verification.reference import judged
 
     def contest(reference: Reference) -> Verdict:
         if options.fleet is not None:
@@ -92,13 +93,7 @@ def compare_policies(
             )
 
     try:
-        try:
-            verdict = contest(reference)
-        except VerificationError:
-            if (other := second_opinion(loaded.original, reference)) is None:
-                raise
-            reference = other
-            verdict = contest(reference)
+        reference, verdict = judged(loaded.original, reference, contest)
     except VerificationError as error:
         if options.fleet is not None:
             raise
@@ -114,19 +109,19 @@ def compare_policies(
         ) from error
     if options.fleet is not None:
         sentence = "TVM's own build was not compared with: programs were timed on a fleet"
-        return replace(verdict, skipped={**verdict.skipped, TVM: sentence})
+        return replace(verdict, skipped={**verdict.skipped, TVM: sentence}), reference
     if not (how := reference.tvm_difference):
-        return verdict
+        return verdict, reference
     sentence = (
         f"TVM's own build differs from the result of {reference.source} {how}, "
         "so it was not compared with"
     )
-    return replace(verdict, skipped={**verdict.skipped, TVM: sentence})
+    return replace(verdict, skipped={**verdict.skipped, TVM: sentence}), reference
 
 
 def reference_for(
     loaded: LoadedModel,
-    candidates: Candidates,
+    program: BuiltModel,
     tvm_build: TvmBuild,
     options: SearchOptions,
     verify: Verify,
@@ -139,8 +134,10 @@ def reference_for(
 
     Parameters
     ----------
-    loaded, candidates, options, verify, progress
+    loaded, options, verify, progress
         As of :func:`compare_policies`.
+    program
+        One of them.
     tvm_build
         TVM's own build, which is asked where nothing else says what the model computes.
     on_cpu
@@ -151,15 +148,14 @@ def reference_for(
     from runtime_ext.execution.session import random_values
     from runtime_ext.verification.reference import ComparedModel, reference_of
 
-    sequential = candidates.built["sequential"]
-    inputs = random_values(sequential.inputs)
+    inputs = random_values(program.inputs)
     progress("computing the reference", 0, 1)
     reference = reference_of(
         ComparedModel(loaded.original, loaded.onnx, tvm_build.outputs),
         inputs,
         verify,
         precision=options.precision or "float32",
-        quantised=rounds(kinds(sequential.schedule.get("graph", {}))),
+        quantised=rounds(kinds(program.schedule.get("graph", {}))),
         # Of infinities alone TVM's reductions make finite numbers, in Relay and on GPUs also ours.
         infinities=loaded.dialect.name == "relax" and on_cpu,
         beside_tvm=beside_tvm,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from tvm_ios.contest import rules
+from tvm_ios.contest.outputs import Reference, difference
 from tvm_ios.contest.pairs import PairedRatio
 from tvm_ios.contest.rounds import Samples
 from tvm_ios.contest.verdict import TVM, Verdict, faster_in_each, ratio_of_all
@@ -47,10 +48,14 @@ def faster_runtime(
     verdict: Verdict,
     ours: BuiltModel,
     files: Mapping[str, Path],
+    reference: Reference,
     options: SearchOptions,
     progress: Progress,
-) -> Faster | None:
+) -> tuple[Faster | None, tuple[str, ...]]:
     """The runtime whose build is to be kept; None if our program is.
+
+    It computes what our programs have to compute, at edges too; of one that was faster and does not
+    there is a sentence.
 
     Parameters
     ----------
@@ -60,6 +65,8 @@ def faster_runtime(
         The program that it keeps.
     files
         By runtime its file: ``tvm`` a library, ``onnxruntime`` an ONNX model.
+    reference
+        What programs of the model have to compute.
     options
         Lanes and precision.
     progress
@@ -75,16 +82,41 @@ def faster_runtime(
     if tvm is None or tvm.low <= 1:
         files = {runtime: file for runtime, file in files.items() if runtime != TVM}
     if not files:
-        return None
+        return None, ()
+    from runtime_ext.execution.foreign_build import RUNTIMES
+
     with temporary_folder() as folder:
         ours.save(folder / "ours")
-        return _fastest(folder / "ours", files, options, progress)
+        faster = _faster(folder / "ours", files, options, progress)
+    wrong: list[str] = []
+    for row in faster:
+        how = _difference(row.runtime, files[row.runtime], reference, options.lanes)
+        if not how:
+            return row, tuple(wrong)
+        wrong.append(f"{RUNTIMES[row.runtime].title} was faster and is not kept: it {how}")
+    return None, tuple(wrong)
 
 
-def _fastest(
+def _difference(runtime: str, file: Path, reference: Reference, lanes: int) -> str:
+    """What a build computes otherwise than it should, as a part of a sentence."""
+    from runtime_ext.execution.bound_model import bind_library, bind_onnx
+
+    if reference.source is None:
+        return ""
+    bind = bind_library(file) if runtime == TVM else bind_onnx(file, lanes)
+    for sample in reference.samples:
+        bound = bind(sample.inputs)
+        outputs = bound.outputs(bound.run())[: len(sample.outputs)]
+        if how := difference(outputs, sample.outputs, reference.tolerance):
+            kind = sample.kind and f"{sample.kind} "
+            return f"differs from the result of {reference.source} {kind}{how}"
+    return ""
+
+
+def _faster(
     ours: Path, files: Mapping[str, Path], options: SearchOptions, progress: Progress
-) -> Faster | None:
-    """The fastest of some runtimes, if it is faster than our program beyond doubt.
+) -> list[Faster]:
+    """The runtimes that are faster than our program beyond doubt, the fastest first.
 
     That is, in each of three fresh processes, and with the whole 95 % interval of the ratio of all
     pairs of runs.
@@ -121,7 +153,7 @@ def _fastest(
         if (ratio := ratio_of_all(contests, name, runtime)).low > 1
         and faster_in_each(runtime, name, contests)
     ]
-    return max(faster, key=lambda row: row.ratio.median, default=None)
+    return sorted(faster, key=lambda row: row.ratio.median, reverse=True)
 
 
 def slower_than_tvm(verdict: Verdict) -> tuple[str, ...]:

@@ -155,7 +155,7 @@ def optimize(
         watch.lap("tvm")
         reference = reference_for(
             loaded,
-            candidates,
+            candidates.built["sequential"],
             own,
             options,
             verify,
@@ -164,7 +164,7 @@ def optimize(
             beside_tvm=beside_tvm,
         )
         candidates, inexact = exact_enough(module, candidates, reference, report)
-        verdict = compare_policies(
+        verdict, reference = compare_policies(
             loaded,
             candidates,
             own.path,
@@ -182,7 +182,7 @@ def optimize(
         # lacks the tail.
         alone = on_cpu and memory_budget is None and loaded.tail is None
         files = runtime_files(fallback if alone else (), own.path, loaded, folder)
-        faster = faster_runtime(verdict, ours, files, options, report)
+        faster, wrong = faster_runtime(verdict, ours, files, reference, options, report)
         notes = {
             "model": loaded.name,
             "policies": [asdict(result) for result in verdict.results],
@@ -247,6 +247,7 @@ def optimize(
             *inexact,
             *filter(None, [rounded_units(options.precision, named, len(prepared.units))]),
             *verdict.skipped.values(),
+            *wrong,
         ),
         tuned=module.units.log_use(),
         seconds=watch.laps,

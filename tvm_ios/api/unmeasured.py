@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.api.candidates import find_schedules, fitting
 from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.optimized import Compiled
+from tvm_ios.api.verified_here import verify_here
+from tvm_ios.contest.outputs import Verify
 from tvm_ios.costs.costs import Offer
 from tvm_ios.costs.named import costs_named
 from tvm_ios.errors import MemoryBudgetError, SearchError, UserError
@@ -33,13 +35,16 @@ def compile_unmeasured(
     policies: Sequence[str] | None = None,
     schedule: Path | None = None,
     memory_budget: int | None = None,
+    verify: Verify = Verify.onnx,
     progress: Progress | None = None,
 ) -> Compiled:
     """Compile a model for a machine that is not here, by described or recorded costs.
 
+    What this machine's CPU runs all the same is verified.
+
     Parameters
     ----------
-    model, output, options, memory_budget, progress
+    model, output, options, memory_budget, verify, progress
         As of :func:`tvm_ios.api.optimize`.
     schedule
         A file; what it has is compiled, and nothing else.
@@ -53,6 +58,8 @@ def compile_unmeasured(
     ------
     UserError
         If the model cannot be read, compiled or scheduled; one sentence says why.
+    VerificationError
+        If the program computes something else.
     MemoryBudgetError
         If no program fits into the memory budget.
     """
@@ -110,6 +117,7 @@ def compile_unmeasured(
     built = {policy: module.build(schedules[policy], compiling) for policy in compiled}
     allowed = fitting(built, memory_budget, refused)
     kept = min((p for p in built if p in allowed), key=lambda policy: expected[policy])
+    compared = verify_here(loaded, kept, built[kept], options, verify, report)
     unfit = [left_out_of(schedules[kept], loaded.dialect), without_elements(prepared.units)]
     executable = destination.save(
         KeptProgram(
@@ -122,6 +130,7 @@ def compile_unmeasured(
                 "model": loaded.name,
                 "kept": kept,
                 "cost": cost,
+                "reference": compared,
                 "precision": computed_precision(
                     options.precision, schedules[kept].kernels.values()
                 ),

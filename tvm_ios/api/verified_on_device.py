@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tvm_ios.contest.contest import verified
-from tvm_ios.contest.outputs import VerificationError, Verify
+from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.tolerance import rounds
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
@@ -61,7 +61,7 @@ def verify_on_device(
     """
     from runtime_ext.cuda.plugged_device import PluggedSession
     from runtime_ext.execution.session import random_values
-    from runtime_ext.verification.reference import ComparedModel, reference_of, second_opinion
+    from runtime_ext.verification.reference import ComparedModel, judged, reference_of
 
     if not isinstance(device, RunningDevice):
         return {}, None, f"not verified: the device {device.name!r} times programs, and runs none"
@@ -83,13 +83,7 @@ def verify_on_device(
     for done, (policy, graph) in enumerate(graphs.items()):
         report("verifying", done, len(graphs))
         session = PluggedSession(device, built[policy], graph)
-        try:
-            of_all = verified(policy, session, reference)
-        except VerificationError:
-            if (other := second_opinion(loaded.original, reference)) is None:
-                raise
-            reference = other
-            of_all = verified(policy, session, reference)
+        reference, of_all = judged(loaded.original, reference, partial(verified, policy, session))
         if of_all is not None:
             errors[policy] = of_all[1]
     report("verifying", len(graphs), len(graphs))

@@ -278,6 +278,7 @@ def optimize(
                 cost,
                 options=options,
                 **asked,
+                verify=verify,
                 progress=update,
             )
         print_compiled(compiled, as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tvm_ios.files.array_files import Array
@@ -16,6 +16,9 @@ _LARGEST: Mapping[str, float] = MappingProxyType(
 #: Of a number just between two steps, of which eight bits have 255, either may be taken, and the
 #: next layers carry it on.
 _QUANTISED = 5e-2
+#: How many times the error of a reference that of a program may be, and how large at most: two that
+#: add up in other orders are as far from each other as from what is right.
+_OF_REFERENCE, _MOST = 4, 2e-2
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,14 @@ def tolerance(precision: str, outputs: Iterable[Array], *, quantised: bool) -> T
         precision = "float16"
     limit = _LARGEST[precision]
     return Tolerance(max(limit, _QUANTISED), 1) if quantised else Tolerance(limit)
+
+
+def widened(limit: Tolerance, error: float) -> Tolerance:
+    """A tolerance for a reference whose own error of rounding was measured.
+
+    At most 2e-2 of the largest number, however large it is: a wrong program is not hidden by it.
+    """
+    return replace(limit, relative=max(limit.relative, min(_OF_REFERENCE * error, _MOST)))
 
 
 def rounds(kinds: Iterable[str]) -> bool:

@@ -171,6 +171,7 @@ def _make(
         policies=making.policies,
         schedule=making.schedule,
         memory_budget=making.memory_budget,
+        verify=making.verify,
         progress=making.progress,
     ).executable
 
@@ -198,6 +199,7 @@ def _make_by(
         policies=None if recipe.schedule else making.policies,
         schedule=recipe.schedule,
         memory_budget=making.memory_budget,
+        verify=making.verify,
         progress=making.progress,
     ).executable
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tvm_ios.api.destination import KeptProgram
+from tvm_ios.contest.outputs import difference
 from tvm_ios.contest.tolerance import rounds, tolerance
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
@@ -106,32 +107,19 @@ def _require_independent_rows(model: BuiltModel, kinds: list[str]) -> None:
         batch = next(iter(inputs.values())).shape[0]
         session.run(**inputs)
         whole = [session.get_output(port.name) for port in session.outputs]
-        largest = tolerance("float32", whole, quantised=rounds(kinds)).relative
+        limit = tolerance("float32", whole, quantised=rounds(kinds))
         for rows in sorted({1, batch // 2, batch - 1} - {0, batch}):
             session.run(**{name: _first_rows(value, rows) for name, value in inputs.items()})
             for port, expected in zip(session.outputs, whole, strict=True):
-                error = _relative_error(session.get_output(port.name)[:rows], expected[:rows])
-                if not error <= largest:
+                ours = session.get_output(port.name)[:rows]
+                if how := difference([ours], [expected[:rows]], limit):
                     raise PaddingError(
-                        f"{rows} of {batch} rows of output {port.name!r} differ by {error:.1e} if "
-                        "the other rows do, although no operator says so: this is a fault of "
-                        "tvm-ios, please report it"
+                        f"{rows} of {batch} rows of output {port.name!r} differ {how} if the other "
+                        "rows do, although no operator says so: this is a fault of tvm-ios, "
+                        "please report it"
                     )
 
 
 def _first_rows(value: Array, rows: int) -> Array:
     """The first rows, and the last of them again in the place of the others, as sessions pad."""
     return value[np.minimum(np.arange(len(value)), rows - 1)]
-
-
-def _relative_error(value: Any, expected: Any) -> float:
-    """The largest difference, relative to the largest number; infinite where one is not finite."""
-    if not np.issubdtype(expected.dtype, np.floating):
-        return 0.0 if np.array_equal(value, expected) else float("inf")
-    value, expected = value.astype("float64"), expected.astype("float64")
-    finite = np.isfinite(expected)
-    if not np.array_equal(value[~finite], expected[~finite], equal_nan=True):
-        return float("inf")
-    difference = np.abs(value[finite] - expected[finite])
-    scale = max(float(np.abs(expected[finite]).max(initial=0)), 1e-30)
-    return float(difference.max(initial=0)) / scale
