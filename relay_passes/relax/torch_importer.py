@@ -66,6 +66,8 @@ def import_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) 
                 run_ep_decomposition=False,
                 custom_convert_map={
                     "_safe_softmax.default": _safe_softmax,
+                    "elu.default": _elu,
+                    "max.dim": _largest,
                     "select.int": _select,
                 },
             )
@@ -109,6 +111,32 @@ def _safe_softmax(node: Any, importer: Any) -> relax.Var:
     powers = emit(relax.op.exp(emit(relax.op.subtract(data, largest))))
     total = emit(relax.op.sum(powers, axis, keepdims=True))
     return emit(relax.op.divide(powers, emit(relax.op.maximum(total, smallest))))
+
+
+def _elu(node: Any, importer: Any) -> relax.Var:
+    """``scale * elu(x)``, which selu and celu are written as; TVM ignores the scales."""
+    emit = importer.block_builder.emit
+    data = importer.env[node.args[0]]
+    alpha, scale, inner = (*node.args[1:], *(1.0,) * 3)[:3]
+
+    def number(value: float) -> Any:
+        return relax.const(value, str(data.ty.dtype))
+
+    powers = emit(relax.op.exp(emit(relax.op.multiply(data, number(inner)))))
+    below = emit(relax.op.nn.relu(emit(relax.op.subtract(number(1.0), powers))))
+    below = emit(relax.op.multiply(below, number(-alpha * scale)))
+    above = emit(relax.op.multiply(emit(relax.op.nn.relu(data)), number(scale)))
+    return emit(relax.op.add(below, above))
+
+
+def _largest(node: Any, importer: Any) -> relax.Var:
+    """The largest of an axis, and where the first of it is; TVM sorts, which no NaN survives."""
+    emit = importer.block_builder.emit
+    data, axis = importer.env[node.args[0]], node.args[1]
+    kept = node.args[2] if len(node.args) > 2 else node.kwargs.get("keepdim", False)
+    values = emit(relax.op.max(data, axis, keepdims=kept))
+    indices = emit(relax.op.argmax(data, axis, keepdims=kept))
+    return emit(relax.Tuple([values, indices]))
 
 
 def _is_product(node: Any) -> bool:

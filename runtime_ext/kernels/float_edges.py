@@ -3,7 +3,7 @@
 TVM's reductions begin with the largest finite number, so that the maximum of infinities alone is
 wrong, and ``argmax`` of them is -1; its maximum of two numbers drops a NaN on the left. Its
 simplifier takes floating-point numbers for real ones: ``a - a`` for 0, ``a == a`` for true, and
-``not a < b`` for ``b <= a``.
+``not a < b`` for ``b <= a``; its code takes ``a != b`` for false where one is NaN.
 """
 
 from __future__ import annotations
@@ -66,11 +66,13 @@ def _unsimplified_difference(node: Any) -> Any:
 
 
 def _unsimplified_equality(node: Any) -> Any:
-    if not _is_float(node.a) or not tvm_ffi.structural_equal(node.a, node.b):
+    if not _is_float(node.a):
         return node
-    # This is true of all but NaN, and is not simplified.
-    ordered = tirx.LE(node.a, node.b)
-    return ordered if isinstance(node, tirx.EQ) else tirx.Not(_opaque(ordered))
+    # Of one number with itself this is true of all but NaN, and is not simplified.
+    same = tvm_ffi.structural_equal(node.a, node.b)
+    equal = (tirx.LE if same else tirx.EQ)(node.a, node.b)
+    # The code of an inequality takes NaN for equal to all.
+    return equal if isinstance(node, tirx.EQ) else tirx.Not(_opaque(equal))
 
 
 def _unsimplified_logic(node: Any) -> Any:
