@@ -108,6 +108,13 @@ KNOWN = {
             {s = Identity (c) a = Neg (b)}>
         y = Neg (r)
     """,
+    "a loop that runs no step and stacks what nothing reads": """
+        n = Constant <value = int64 {0}> ()
+        r, unread = Loop (n, "", x) <body = step (int64 i, bool c, float[3, 4] b)
+            => (bool s, float[3, 4] a, float[k] row)
+            {s = Identity (c) a = Neg (b) row = Unique (b)}>
+        y = Neg (r)
+    """,
     "a scan by rows and by columns, backwards": """
         start = Constant <value_floats = [1.0, 2.0, 3.0]> ()
         other = Transpose <perm = [1, 0]> (x)

@@ -134,6 +134,13 @@ REFUSED = {
             => (bool s, float[3, 4] a) {s = Identity (c) a = Neg (b)}>""",
         ("Loop", "control flow", "nothing"),
     ),
+    "branches differ": (
+        """m = ReduceMax <keepdims = 0> (x) c = Cast <to = 9> (m)
+        r = If (c) <then_branch = one () => (float[3, 4] a) {a = Neg (x)},
+            else_branch = other () => (float[6, 4] b) {b = Concat <axis = 0> (x, x)}>
+        t = Transpose (r) p = MatMul (t, r) y = MatMul (r, p)""",
+        ("If", "3,4", "6,4", "model of its own"),
+    ),
     "most comes after it": (
         """m = ReduceMax <keepdims = 0, axes = [1]> (x) rows = Cast <to = 9> (m)
         c = Compress <axis = 0> (x, rows) t = Transpose (c) p = MatMul (c, t) y = MatMul (p, c)""",

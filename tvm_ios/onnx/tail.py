@@ -163,6 +163,16 @@ def _model_of(model: Any, nodes: Sequence[Any], read: Sequence[Any]) -> onnx.Mod
 
 
 def _reason(node: Any) -> str:
+    """Say why a node comes to the end of a model, in a clause."""
+    if node.op_type == "If":
+        branches = [node.attributes[name].as_graph() for name in ("then_branch", "else_branch")]
+        for then, other in zip(*(branch.outputs for branch in branches), strict=True):
+            if then.shape != other.shape:
+                return (
+                    f"{node_text(node)} has branches that the data choose between and whose "
+                    f"results differ in shape ({_text(then)} and {_text(other)}): each branch is a "
+                    "model of its own, as a decoder is without and with a past"
+                )
     if node.op_type in CONTROL_FLOW:
         return f"{node_text(node)} is control flow that only the data decide"
     if runs_later(node):
@@ -193,3 +203,7 @@ def _work(nodes: Iterable[Any]) -> int:
         )
         for node in nodes
     )
+
+
+def _text(value: Any) -> str:
+    return "?" if value.shape is None else ",".join(map(str, value.shape))

@@ -212,6 +212,9 @@ def _stacked(steps: Steps, parts: Sequence[Any], axis: int, output: Any) -> Any:
     if parts:
         # A negative axis counts in the result, which has one more.
         return steps.op("Concat", *(steps.unsqueezed(part, axis) for part in parts), axis=axis)
+    if not output.uses() and not output.is_graph_output():
+        # Whatever its shape, nothing reads it.
+        return new_constant(steps.graph, f"{steps.name}.unread", np.zeros(0, np.float32))
     if output.shape is None or not output.shape.is_static() or output.dtype is None:
         raise GraphError(
             f"{node_text(steps.node)} runs no step, so that {output.name!r} has no elements and an "
