@@ -19,13 +19,13 @@ def text(name: str, content: str = "text") -> Callable[[], object]:
     return lambda: Path(name).write_text(content)
 
 
-def model(graph: str, name: str = "m.onnx") -> Callable[[], object]:
+def model(graph: str, name: str = "m.onnx", opset: int = 17) -> Callable[[], object]:
     """An ONNX model in the text form of ``onnx.parser``, unchecked."""
 
     def make() -> None:
         import onnx
 
-        opsets = '"": 17, "com.example": 1'
+        opsets = f'"": {opset}, "com.example": 1'
         text = f"<ir_version: 8, opset_import: [{opsets}]> g {graph}"
         onnx.save(onnx.parser.parse_model(text), name)
 

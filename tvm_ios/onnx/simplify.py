@@ -51,6 +51,7 @@ from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
 from tvm_ios.onnx.rewrites.quantised.onnxruntime import CONTRIB_DOMAIN
 from tvm_ios.onnx.rewrites.quantised.operators import PRODUCTS, write_quantised
+from tvm_ios.onnx.rewrites.random import RANDOM, leave_out_random
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
 from tvm_ios.onnx.rewrites.resize import explicit_sizes
 from tvm_ios.onnx.rewrites.split_constants import split_constants
@@ -201,8 +202,8 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     for step in (lift_constants, _fold_constants, _fold_empty, lift_constants, _name_all):
         step(work)
     # Quantised values as floats; what held them in eight bits may be needed no more.
-    for step in (_each(gather_what_is_kept, write_quantised), passes.RemoveUnusedNodesPass()):
-        step(work)
+    _each(gather_what_is_kept, leave_out_random, write_quantised)(work)
+    passes.RemoveUnusedNodesPass()(work)
     _name_all(work)
     require_no_windows_of_padding(work.graph)
     return work
@@ -341,7 +342,7 @@ def _is_worth_folding(node: Any) -> bool | None:
     ):
         return False
     # Random values are not constants; everything else that reads only constants is one.
-    return None if node.op_type.startswith("Random") or node.op_type == "Multinomial" else True
+    return None if node.op_type in RANDOM else True
 
 
 def _fuse_pads(model: Any) -> None:

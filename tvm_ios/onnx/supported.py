@@ -8,6 +8,7 @@ from onnx import TensorProto
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import node_text
+from tvm_ios.onnx.rewrites.random import RANDOM
 from tvm_ios.onnx.tail import CONTROL_FLOW, SELECT, runs_later, sizes_of
 
 #: Types to and from which TVM's code generator, or DLPack, does not convert.
@@ -42,7 +43,7 @@ def require_tensors(name: str, model: Any) -> None:
 
 
 def require_supported(name: str, model: Any) -> None:
-    """Refuse control flow, shapes that only the data tell, and types that TVM cannot convert.
+    """Refuse control flow, random numbers, shapes that only the data tell, and certain types.
 
     Parameters
     ----------
@@ -75,6 +76,12 @@ def require_supported(name: str, model: Any) -> None:
             )
         if runs_later(node):
             raise GraphError(f"{what} runs at the end of a model, on ONNX Runtime")
+        if node.op_type in RANDOM:
+            raise GraphError(
+                f"{what} makes other numbers in each run, so that no result can be compared with "
+                "another one: let these numbers be an input of the model, or export it with the "
+                "constant 0 as what multiplies them"
+            )
         sizes = sizes_of(node.op_type, list(node.input))
         by_data = node.op_type in SELECT or not weights.issuperset(sizes)
         for output in node.output:

@@ -10,6 +10,7 @@
 - empty: what has no elements is a constant
 - node_names: names for nodes that have none
 - quantised: quantised operators in floats
+- random: random numbers that are multiplied by zero
 - plainly: operators that TVM's importer reads wrongly or not at all, in others
 - recurrent: recurrent layers as cells, with the activations that they name
 - einsum: ``Einsum`` as matrix products
