@@ -40,6 +40,9 @@ from tests.refusal_table.running import Row
 from tests.refusal_table.schedules import SCHEDULES
 
 DYNAMIC = "(float[batch, 3, 8, 8] x) => (float[batch, 3, 8, 8] y) { y = Relu(x) }"
+OPEN = "(float[batch, 3, height, 8] x) => (float[batch, 3, height, 8] y) { y = Relu(x) }"
+WIDTH = """(float[batch, length, 4] x) => (float[batch, length, 2] y)
+    <float[3, 2] w = {1, 2, 3, 4, 5, 6}> { y = MatMul(x, w) }"""
 BFLOAT16 = "(bfloat16[4] x) => (bfloat16[4] y) { y = Relu(x) }"
 COMPUTED_WEIGHTS = """(float[2, 1, 3] x, float[1, 16, 3] w, float[1, 16, 4] r)
     => (float[2, 1, 1, 4] y) { y = LSTM <hidden_size = 4> (x, w, r) }"""
@@ -88,7 +91,12 @@ SECTIONS: dict[str, list[Row]] = {
         Row("numbers that NumPy has not", "tvm-ios optimize m.onnx", model(BFLOAT16)),
         Row("recurrent layers of inputs", "tvm-ios stats m.onnx", model(COMPUTED_WEIGHTS)),
         Row("a dialect that this TVM has not", "tvm-ios stats m.onnx --dialect relay"),
-        Row("a dynamic dimension", "tvm-ios stats m.onnx", model(DYNAMIC)),
+        Row("a dynamic dimension", "tvm-ios stats m.onnx", model(OPEN)),
+        Row(
+            "a width that weights do not fit",
+            "tvm-ios stats m.onnx --shape x:1,5,4",
+            model(WIDTH),
+        ),
         Row(
             "a shape of another rank",
             "tvm-ios stats m.onnx --shape x:1,3,8",

@@ -18,6 +18,13 @@ Extent = int | str | None
 _UNKNOWN = re.compile(r"|\?|-1|none|unk(nown)?(_*\d+)?", re.IGNORECASE)
 
 
+#: What names of dimensions have in them that are no batch.
+_NO_BATCH = re.compile(
+    r"seq|len|time|frame|step|token|word|point|node|edge|box|elem|height|width|num|row|sample",
+    re.IGNORECASE,
+)
+
+
 class InputShapeError(UserError):
     """Shapes that are missing, or that the inputs of the model cannot have."""
 
@@ -103,6 +110,49 @@ def resolve_shapes(
     }
 
 
+def assumed_batch(
+    declared: Mapping[str, Sequence[Extent] | None], fixed: Mapping[str, Sequence[int]]
+) -> dict[str, tuple[int, ...]]:
+    """Return shapes for a batch of one, where nothing but the batch is open; else nothing.
+
+    Parameters are those of :func:`resolve_shapes`.
+    """
+    if None in declared.values() or not declared.keys() >= fixed.keys():
+        return {}
+    known: dict[str, list[Extent]] = {}
+    for name, extents in declared.items():
+        known[name] = list(map(_as_meant, fixed.get(name, extents or ())))
+    given = {
+        symbol
+        for name, shape in fixed.items()
+        for symbol, _ in zip(declared.get(name) or (), shape, strict=False)
+    }
+    open_inputs = {
+        name: extents
+        for name, extents in known.items()
+        if not all(isinstance(extent, int) for extent in extents)
+    }
+    firsts = {extents[0] for extents in open_inputs.values() if _begins_with_batch(extents)}
+    for extents in open_inputs.values():
+        is_batch = extents[0] in firsts and extents[0] not in given
+        if not is_batch or not all(isinstance(extent, int) for extent in extents[1:]):
+            return {}
+    return {
+        name: (1, *(extent for extent in extents[1:] if isinstance(extent, int)))
+        for name, extents in open_inputs.items()
+    }
+
+
+def _begins_with_batch(extents: Sequence[Extent]) -> bool:
+    """Whether the first dimension is open and may be a batch: of rows of something."""
+    first = extents[0]
+    if isinstance(first, int):
+        return False
+    if first is not None and "batch" in first.lower():
+        return True
+    return len(extents) > 1 and (first is None or not _NO_BATCH.search(first))
+
+
 def _as_meant(extent: Extent) -> Extent:
     """None for what only says that an extent is unknown."""
     if isinstance(extent, str):
@@ -139,7 +189,7 @@ def _advice(name: str, extents: Sequence[Extent]) -> str:
         str(extent)
         if isinstance(extent, int)
         else "1"
-        if axis == 0
+        if axis == 0 and _begins_with_batch(extents)
         else extent
         if isinstance(extent, str) and extent.isidentifier()
         else f"N{axis}"

@@ -20,6 +20,7 @@ from tvm_ios.onnx.batch import with_batch
 from tvm_ios.onnx.file import read_onnx
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.join import join
+from tvm_ios.onnx.known_shapes import known_shapes
 from tvm_ios.onnx.simplify import before_tail, simplify
 from tvm_ios.onnx.supported import require_supported, require_tensors
 from tvm_ios.onnx.tail import Tail
@@ -66,12 +67,13 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
         If shapes are missing, or it cannot be scheduled.
     """
     require_tensors(source.name, model)
+    shapes = known_shapes(source.name, model, source.shapes)
     try:
-        simple = simplify(model, source.shapes)
+        simple = simplify(model, shapes)
         require_supported(source.name, simple)
-        return SimplifiedModel(simple, with_static_inputs(model, source.shapes))
+        return SimplifiedModel(simple, with_static_inputs(model, shapes))
     except GraphError:
-        cut = before_tail(model, source.shapes)
+        cut = before_tail(model, shapes)
         if cut is None:
             raise
         if source.beside:
@@ -82,7 +84,7 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
     head, tail = cut
     simple = simplify(head)
     require_supported(source.name, simple)
-    written = beginning_as_written(with_static_inputs(model, source.shapes), head)
+    written = beginning_as_written(with_static_inputs(model, shapes), head)
     return SimplifiedModel(simple, written, tail)
 
 

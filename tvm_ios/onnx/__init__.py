@@ -7,6 +7,7 @@
 - shape_inference: shapes and types of all values of a model
 - simplify: the list of steps that a model goes through, which lie in rewrites/
 - edit: small edits of a graph of ``onnx_ir``, and questions about nodes, which many steps share
+- known_shapes: extents that a model leaves open and that follow; weights_want: from its weights
 - inputs: a model's inputs; edge_inputs: values of them that find mistakes
 - cut: the beginning of a model
 - as_written: the model that others' runtimes run

@@ -58,6 +58,7 @@ from tvm_ios.onnx.rewrites.split_constants import split_constants
 from tvm_ios.onnx.shape_inference import infer_shapes
 from tvm_ios.onnx.tail import CONTROL_FLOW, Tail, cut_tail
 from tvm_ios.onnx.tolerated import normalised
+from tvm_ios.onnx.weights_want import require_fitting
 
 #: Operators that hold graphs, and that read what holds tensors.
 _HOLD_OTHERS = frozenset(
@@ -206,6 +207,7 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     passes.RemoveUnusedNodesPass()(work)
     _name_all(work)
     require_no_windows_of_padding(work.graph)
+    require_fitting(work.graph)
     return work
 
 

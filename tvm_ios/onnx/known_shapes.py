@@ -1,0 +1,64 @@
+"""Extents of inputs that a model leaves open, and that follow from its weights or are a batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from tvm_ios.graph.input_shapes import Extent, assumed_batch
+from tvm_ios.onnx.inputs import free_inputs
+from tvm_ios.onnx.weights_want import extents_of_weights
+
+_log = logging.getLogger(__name__)
+
+
+def known_shapes(
+    name: str, model: Any, shapes: Mapping[str, Sequence[int]]
+) -> dict[str, Sequence[int]]:
+    """Return the given shapes, and those of other inputs that are known without being given.
+
+    An extent that weights multiply is theirs; a batch that is all that is open then is one, which
+    is logged as a warning.
+
+    Parameters
+    ----------
+    name
+        The model's name, for the warning.
+    model
+        An ``onnx.ModelProto``.
+    shapes
+        The shapes that were given, by the inputs' names.
+    """
+    declared = {value.name: _extents(value) for value in free_inputs(model)}
+    known: dict[str, Sequence[int]] = dict(shapes)
+    for value, wanted in extents_of_weights(model).items():
+        extents = declared[value] or []
+        is_open = not all(isinstance(extent, int) for extent in extents)
+        for axis, extent in wanted.items():
+            if not isinstance(extents[axis], int):
+                extents[axis] = extent
+        numbers = [extent for extent in extents if isinstance(extent, int)]
+        if is_open and len(numbers) == len(extents):
+            known.setdefault(value, numbers)
+    if batch := assumed_batch(declared, shapes):
+        known |= batch
+        _warn(f"{name} leaves its batch open, which is taken as 1: --batch gives another")
+    return known
+
+
+def _extents(value: Any) -> list[Extent] | None:
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return [
+        extent.dim_value if extent.HasField("dim_value") else extent.dim_param or None
+        for extent in tensor.shape.dim
+    ]
+
+
+@cache
+def _warn(sentence: str) -> None:
+    """Say a sentence once, however often a model is read."""
+    _log.warning(sentence)
