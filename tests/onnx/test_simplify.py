@@ -173,6 +173,30 @@ def test_automatic_pads_become_numbers(kind: str, mode: str) -> None:
     assert relative_error(run(simple), run(model)) <= 1e-5
 
 
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_what_is_multiplied_by_no_beta_may_be_nan(is_constant: bool) -> None:
+    s = Sketch(2, 3)
+    addend = np.array([np.nan, np.inf], np.float32)
+    feeds = {"x": np.ones((2, 3), np.float32)}
+    name = s.const(addend) if is_constant else "c"
+    if not is_constant:
+        s.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, (2,)))
+        feeds[name] = addend
+    model = s.model(s.op("Gemm", "x", s.normal(3, 2), name, beta=0.0))
+    simple = simplify(model)
+    (gemm,) = simple.graph.node
+    assert len([read for read in gemm.input if read]) == 2, "TVM multiplies by zero"
+    assert relative_error(run_on(simple, feeds), run_on(model, feeds)) <= 1e-6
+
+
+@pytest.mark.parametrize("pads", [[1, -1, 0, 2], [0, -2, 0, 3], [-1, 0, 2, -1]], ids=str)
+def test_a_pad_that_wraps_what_another_one_left(pads: list[int]) -> None:
+    """ONNX does not say which is first; ONNX Runtime crops and then copies."""
+    s = Sketch(3, 4, opset=19)
+    model = s.model(s.op("Pad", "x", s.const(np.array(pads)), mode="wrap"))
+    assert relative_error(run(simplify(model)), run(model)) == 0
+
+
 @pytest.mark.parametrize("mode", ["reflect", "edge"])
 def test_a_pad_that_copies_becomes_gathers(mode: str) -> None:
     sketch = Sketch(1, 2, 5, 6, opset=18)

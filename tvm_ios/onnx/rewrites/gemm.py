@@ -51,6 +51,10 @@ def matmul_bias_to_gemm(graph: Any) -> None:
 
 def _canonical(graph: Any, node: Any, factored: dict[_Factored, Any]) -> None:
     """What becomes of a constant is in ``factored``, for the thousand cells that share it."""
+    if node.op_type == "Gemm" and node.attributes.get_float("beta", 1.0) == 0:
+        # As runtimes have it, what is not added may also be NaN.
+        node.resize_inputs(2)
+        del node.attributes["beta"]
     weight = constant(node.inputs[1]) if node.op_type == "Gemm" else None
     attributes = node.attributes
     if weight is None or attributes.get_int("transA", 0):
