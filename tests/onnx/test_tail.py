@@ -141,6 +141,10 @@ REFUSED = {
         t = Transpose (r) p = MatMul (t, r) y = MatMul (r, p)""",
         ("If", "3,4", "6,4", "model of its own"),
     ),
+    "shapes do not go together": (
+        "t = Concat <axis = 1> (x, x) r = Relu (t) y = Add (r, x)",
+        ("Add", "3,8", "3,4", "other shapes"),
+    ),
     "most comes after it": (
         """m = ReduceMax <keepdims = 0, axes = [1]> (x) rows = Cast <to = 9> (m)
         c = Compress <axis = 0> (x, rows) t = Transpose (c) p = MatMul (c, t) y = MatMul (p, c)""",

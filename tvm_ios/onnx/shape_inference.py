@@ -42,6 +42,36 @@ def infer_shapes(model: Any) -> None:
     _take_over(graph, inferred.graph)
 
 
+def inference_error(node: Any, opset: int) -> str:
+    """Return why ONNX infers no shape of an operator that reads static shapes; empty if it may.
+
+    Parameters
+    ----------
+    node
+        Of ``onnx_ir``; operators that hold graphs are not looked into.
+    opset
+        The opset of the model.
+    """
+    read = [value for value in node.inputs if value is not None]
+    if node.domain or any(value.shape is None or value.dtype is None for value in read):
+        return ""
+    if not all(value.shape.is_static() for value in read):
+        return ""
+    try:
+        _onnx.shape_inference.infer_node_outputs(
+            _onnx.defs.get_schema(node.op_type, opset),
+            _serde.serialize_node(node),
+            {value.name: _serde.serialize_value(value).type for value in read},
+            {v.name: _serde.serialize_tensor(v.const_value) for v in read if v.const_value},
+            [_onnx.helper.make_opsetid("", opset)],
+        )
+    except _onnx.shape_inference.InferenceError as error:
+        return str(error).strip().partition("\n")[0]
+    except Exception as error:  # what it raises of operators that it does not know is private
+        _log.info("ONNX does not infer %s: %s", node.op_type, error)
+    return ""
+
+
 def _may_tell_a_shape(value: Any) -> bool:
     tensor = value.const_value
     if tensor is None or tensor.size <= 1:

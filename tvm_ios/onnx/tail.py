@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, node_text
 from tvm_ios.onnx.rewrites.control.bodies import values_read
+from tvm_ios.onnx.shape_inference import inference_error
 
 #: The library's own types are incomplete.
 _helper: Any = helper
@@ -106,7 +107,8 @@ def cut_tail(model: Any) -> Tail | None:
     Raises
     ------
     GraphError
-        If nothing, or less than half of the work, would be left.
+        If nothing, or less than half of the work, would be left, or an operator reads shapes that
+        do not go together.
     """
     graph = model.graph
     late: dict[Any, None] = {}
@@ -117,6 +119,12 @@ def cut_tail(model: Any) -> Tail | None:
             late.update(dict.fromkeys(node.outputs))
     if not nodes:
         return None
+    if error := inference_error(nodes[0], model.opset_imports.get("", 0)):
+        shapes = " and ".join(_text(value) for value in nodes[0].inputs if value is not None)
+        raise GraphError(
+            f"{node_text(nodes[0])} reads shapes that do not go together, {shapes} ({error}): give "
+            "the inputs other shapes, or export the model again"
+        )
     work, late_work = _work(graph), _work(nodes)
     if late_work > work - late_work:
         raise GraphError(
