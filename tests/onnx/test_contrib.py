@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,14 @@ DOMAIN = "com.microsoft"
 
 def normal(*shape: int, scale: float = 1.0) -> Array:
     return (scale * RNG.standard_normal(shape)).astype(np.float32)
+
+
+def f32(numbers: Sequence[float]) -> Array:
+    return np.array(numbers, np.float32)
+
+
+def i8(numbers: Sequence[int]) -> Array:
+    return np.array(numbers, np.int8)
 
 
 def ints(high: int, *shape: int, dtype: type = np.int32) -> Array:
@@ -417,7 +426,7 @@ INTEGERS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
     "dynamic": ("DynamicQuantizeMatMul", [X, near(8, 3), np.float32(0.02)], {}),
     "dynamic by columns": (
         "DynamicQuantizeMatMul",
-        [X, near(8, 3), np.float32([0.1, 0.02, 0.3]), np.int8([1, 0, 3]), normal(3)],
+        [X, near(8, 3), f32([0.1, 0.02, 0.3]), i8([1, 0, 3]), normal(3)],
         {},
     ),
     "unsigned": (
@@ -433,8 +442,8 @@ INTEGERS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
     "to floats, all inputs": (
         "MatMulIntegerToFloat",
         [
-            *(ints(256, 5, 8, dtype=np.uint8), near(8, 3), np.float32([0.1])),
-            *(np.float32([1, 2, 3]), np.uint8(3), np.int8([1, 2, 0]), normal(3)),
+            *(ints(256, 5, 8, dtype=np.uint8), near(8, 3), f32([0.1])),
+            *(f32([1, 2, 3]), np.uint8(3), i8([1, 2, 0]), normal(3)),
         ],
         {},
     ),
@@ -501,7 +510,7 @@ def test_eight_bits_with_channels_last(
     assert len(np.unique(result)) > 2
 
 
-def packed(bits: int, rows: int, columns: int, block: int) -> tuple[list[Any], dict[str, int]]:
+def packed(bits: int, rows: int, columns: int, block: int) -> tuple[list[Any], dict[str, Any]]:
     """Weights, scales and zero points of ``MatMulNBits``, and its attributes."""
     blocks = -(-rows // block)
     weight = ints(256, columns, blocks, block * bits // 8, dtype=np.uint8)

@@ -21,9 +21,9 @@ from tvm_ios.onnx.simplify import simplify
 
 pytest.importorskip("onnxruntime")
 DOMAIN = "ai.onnx.ml"
-X = np.float32([[1, 2, 3], [-1, 0.5, -2], [0, 0, 0], [4, -7, 2.5]])
-INTEGERS = np.int64([[1, 5, 2], [9, 2, 2]])
-NAN = np.float32([[np.nan, 1, 2], [3, np.nan, 1]])
+X = np.array([[1, 2, 3], [-1, 0.5, -2], [0, 0, 0], [4, -7, 2.5]], np.float32)
+INTEGERS = np.array([[1, 5, 2], [9, 2, 2]])
+NAN = np.array([[np.nan, 1, 2], [3, np.nan, 1]], np.float32)
 TWO = {"coefficients": [-0.5, 1, -2.0, 0.5, -1, 2.0], "intercepts": [-0.1, 0.2]}
 ONE = {"coefficients": [0.5, -1, 2.0], "intercepts": [0.1]}
 VECTORS = {
@@ -60,8 +60,8 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
         {"inputdimensions": [2, 3]},
     ),
     "FeatureVectorizer of integers": ("FeatureVectorizer", [INTEGERS], {"inputdimensions": [3]}),
-    "ArrayFeatureExtractor": ("ArrayFeatureExtractor", [X, np.int64([[0, 2]])], {}),
-    "ArrayFeatureExtractor of a row": ("ArrayFeatureExtractor", [X[0], np.int64([1])], {}),
+    "ArrayFeatureExtractor": ("ArrayFeatureExtractor", [X, np.array([[0, 2]])], {}),
+    "ArrayFeatureExtractor of a row": ("ArrayFeatureExtractor", [X[0], np.array([1])], {}),
     "OneHotEncoder": ("OneHotEncoder", [INTEGERS], {"cats_int64s": [1, 2, 5], "zeros": 1}),
     "OneHotEncoder of floats": ("OneHotEncoder", [X], {"cats_int64s": [1, 2], "zeros": 1}),
     "LabelEncoder": (

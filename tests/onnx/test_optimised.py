@@ -110,7 +110,7 @@ def test_an_encoder(opset: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     feeds = {
         "x": rng.standard_normal((2, ROWS, WIDTH)).astype(np.float32),
-        "mask": np.float32([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]]),
+        "mask": np.array([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]], np.float32),
     }
     written = require_read(model, path, feeds, batch=2)
     assert {"BiasGelu", "SkipLayerNormalization"} <= set(kinds(written))

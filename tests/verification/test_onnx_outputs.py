@@ -87,7 +87,7 @@ def test_operators_of_onnx_runtime_are_written_for_the_evaluator() -> None:
     pytest.importorskip("onnxruntime")
     x = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
     feeds = [{"x": x}]
-    model = contrib("BiasGelu", x, np.float32([1, 2, 3, 4]))
+    model = contrib("BiasGelu", x, np.array([1, 2, 3, 4], np.float32))
     (evaluated,), source = evaluated_outputs(model, feeds)
     (run,), _ = runtime_outputs(model, feeds)
     assert source.startswith("onnx.reference")

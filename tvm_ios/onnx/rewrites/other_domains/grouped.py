@@ -149,7 +149,7 @@ def _appended(steps: Steps, old: Any, new: Any, lengths: _Lengths, extents: list
     joined = steps.op("Concat", old, new, axis=2)
     if lengths.total == lengths.cached + lengths.queries and lengths.batch == 1:
         return joined
-    begin = steps.number([[0]]) if lengths.begin is None else lengths.begin
+    begin = steps.number([0]) if lengths.begin is None else lengths.begin
     places = np.arange(lengths.total)
     after = steps.op("Sub", steps.number(places), begin)
     is_old = steps.op("Less", after, steps.number([0]))

@@ -69,7 +69,9 @@ def masks(steps: Steps, mask: Any, queries: int, total: int) -> list[Any]:
         later = np.arange(total) > np.arange(total - queries, total).reshape(-1, 1)
         lowest = np.finfo(dtype).min if dtype.kind == "f" else dtype.type(-3e38)
         if added is None:
-            added = steps.number(np.where(later, lowest, dtype.type(0)).astype(dtype))
+            blocked = np.zeros(later.shape, dtype)
+            blocked[later] = lowest
+            added = steps.number(blocked)
         else:
             added = steps.op("Where", steps.number(later), steps.number(lowest), added)
     return [] if added is None else [added]

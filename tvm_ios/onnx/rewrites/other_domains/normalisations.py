@@ -29,7 +29,7 @@ def _epsilon(steps: Steps) -> float:
 def _normalised(steps: Steps, value: Any, scale: Any, bias: Any) -> list[Any]:
     """The layer norm of a value; its mean and the inverse of its deviation if they are read."""
     inputs = (value, scale) if bias is None else (value, scale, bias)
-    stated = {"axis": steps.integer("axis", -1), "epsilon": _epsilon(steps)}
+    stated: dict[str, Any] = {"axis": steps.integer("axis", -1), "epsilon": _epsilon(steps)}
     moments = steps.node.op_type != "EmbedLayerNormalization"
     if moments and (is_read(steps, 1) or is_read(steps, 2)):
         return steps.op("LayerNormalization", *inputs, outputs=3, **stated)

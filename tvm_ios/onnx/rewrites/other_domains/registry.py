@@ -91,7 +91,7 @@ def with_wanted_opset(model: Any) -> Any:
         If it is of an old opset, and onnx cannot convert it.
     """
     named, opset = with_strays_named(model), _opset(model)
-    own = next(filter(_is_written, named.graph.node), None)
+    own: Any = next(filter(_is_written, list(named.graph.node)), None)
     if own is None or opset >= _WANTED:
         return named
     changed: Any = onnx.ModelProto()
