@@ -71,7 +71,8 @@ outputs with those of ONNX Runtime on the model as it is written. A test holds e
 Operators whose results are as large as the data say (`NonMaxSuppression`, `NonZero`, `Unique`,
 `Compress`, `TopK` and `Range` by numbers that are computed, loops that the data end), and all that
 reads them, run after the program, on ONNX Runtime where it is installed and else on
-`onnx.reference`. `optimize`, `stats`, `run` and `explain` say so. Where such an operator has more
+`onnx.reference`. So do ensembles of trees and classifiers by support vectors (`ai.onnx.ml`).
+`optimize`, `stats`, `run` and `explain` say so. Where such an operator has more
 convolutions and matrix products after it than before, or nothing before, the model is refused.
 """
 

@@ -49,7 +49,6 @@ from tvm_ios.onnx.rewrites.other_domains.registry import with_wanted_opset, writ
 from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
-from tvm_ios.onnx.rewrites.quantised.onnxruntime import CONTRIB_DOMAIN
 from tvm_ios.onnx.rewrites.quantised.operators import PRODUCTS, write_quantised
 from tvm_ios.onnx.rewrites.random import RANDOM, leave_out_random
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
@@ -141,28 +140,6 @@ def before_tail(
         passes.RemoveUnusedNodesPass()(work)
         drop_unused_initializers(work.graph)
         return ir.serde.serialize_model(work), tail
-
-
-def in_operators_of_onnx(model: Any) -> Any:
-    """The model without ONNX Runtime's own operators, as far as ONNX's compute the same.
-
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto`` with static inputs; it is not changed.
-
-    Raises
-    ------
-    GraphError
-        As :func:`simplify`.
-    """
-    named = with_wanted_opset(model)
-    if named is model and all(node.domain != CONTRIB_DOMAIN for node in model.graph.node):
-        return model
-    with _own_errors():
-        work: Any = ir.serde.deserialize_model(named)
-        write_other_domains_out(work, _fold_constants)
-        return ir.serde.serialize_model(work)
 
 
 @contextmanager

@@ -9,6 +9,7 @@
 - ceil_mode: pools without windows that begin in the padding
 - empty: what has no elements is a constant
 - node_names: names for nodes that have none
+- other_domains: operators of ONNX Runtime's own, and of machine learning, in those of ONNX
 - quantised: quantised operators in floats
 - random: random numbers that are multiplied by zero
 - plainly: operators that TVM's importer reads wrongly or not at all, in others
