@@ -371,6 +371,7 @@ def grouped(
 
 GROUPED: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "a beginning": (grouped(5, 0, [4, 4], 5), {}),
+    "a padded beginning": (grouped(5, 0, [2, 4], 5), {}),
     "packed": (
         [normal(2, 5, 8 * WIDE), None, None, *grouped(5, 0, [4, 4], 5)[3:]],
         {"scale": 0.3},
@@ -392,6 +393,7 @@ GROUPED: dict[str, tuple[list[Any], dict[str, Any]]] = {
         {},
     ),
     "a step": ([*grouped(1, 6, [6], 7), *WIDE_TABLES], {"do_rotary": 1}),
+    "a step after fewer than there are": (grouped(1, 6, [3], 7), {}),
     "a step in a buffer": ([*grouped(1, 8, [4], 5), *WIDE_TABLES], {"do_rotary": 1}),
     "steps of several lengths": ([*grouped(1, 6, [6, 3], 7), *WIDE_TABLES], {"do_rotary": 1}),
     "steps of several lengths, a window": (

@@ -33,14 +33,16 @@ class _Lengths:
     ----------
     batch, queries, cached, total
         Sequences, new positions, positions of the cache that is read, and of the one that is made.
-    begin
-        A value of shape (batch, 1): where the new positions begin; None if at the first.
+    last, begin
+        Values of shape (batch, 1): the last position of each sequence, and where the new ones
+        begin, which is None if at the first.
     """
 
     batch: int
     queries: int
     cached: int
     total: int
+    last: Any
     begin: Any
 
 
@@ -115,11 +117,9 @@ def _grouped_attention(steps: Steps) -> None:
     )
     cached = 0 if past_key is None else shape_of(past_key)[2]
     known = number_of(total)
-    begin = None
-    if known != length:
-        last = steps.op("Reshape", steps.cast(ends, ir.DataType.INT64), steps.number([batch, 1]))
-        begin = steps.op("Sub", last, steps.number([length - 1]))
-    lengths = _Lengths(batch, length, cached, max(cached, known), begin)
+    last = steps.op("Reshape", steps.cast(ends, ir.DataType.INT64), steps.number([batch, 1]))
+    begin = None if known == length else steps.op("Sub", last, steps.number([length - 1]))
+    lengths = _Lengths(batch, length, cached, max(cached, known), last, begin)
     if steps.integer("do_rotary", 0):
         if places is None:
             offsets = steps.number(np.tile(np.arange(length), (batch, 1)))
@@ -127,9 +127,8 @@ def _grouped_attention(steps: Steps) -> None:
         query = _rotated(steps, query, places, cosines, sines, size)
         key = _rotated(steps, key, places, cosines, sines, size)
     if cached:
-        extents = [batch, groups, lengths.total, size]
         key, value = (
-            _appended(steps, old, new, lengths, extents)
+            _appended(steps, old, new, lengths, groups, size)
             for old, new in ((past_key, key), (past_value, value))
         )
     scores = _scores(steps, query, key, lengths, size)
@@ -144,25 +143,28 @@ def _grouped_attention(steps: Steps) -> None:
     finish(steps, joined_heads(steps, attended), key, value)
 
 
-def _appended(steps: Steps, old: Any, new: Any, lengths: _Lengths, extents: list[int]) -> Any:
+def _appended(steps: Steps, old: Any, new: Any, lengths: _Lengths, groups: int, size: int) -> Any:
     """A cache with the new positions where they begin, and zeros behind them."""
-    joined = steps.op("Concat", old, new, axis=2)
-    if lengths.total == lengths.cached + lengths.queries and lengths.batch == 1:
-        return joined
+    zeros = np.zeros(
+        (lengths.batch, groups, lengths.total - lengths.cached, size),
+        steps.node.outputs[0].dtype.numpy(),
+    )
+    if zeros.size:
+        old = steps.op("Concat", old, steps.number(zeros), axis=2)
     begin = steps.number([0]) if lengths.begin is None else lengths.begin
-    places = np.arange(lengths.total)
-    after = steps.op("Sub", steps.number(places), begin)
-    is_old = steps.op("Less", after, steps.number([0]))
-    inside = steps.op("Less", after, steps.number([lengths.queries]))
-    behind = steps.op("Add", after, steps.number([lengths.cached]))
-    first = steps.number(np.minimum(places, lengths.cached - 1))
-    chosen = steps.op("Where", is_old, first, behind)
-    chosen = steps.op("Where", inside, chosen, steps.number([0]))
-    column = steps.number([lengths.batch, 1, lengths.total, 1])
-    chosen = steps.op("Expand", steps.op("Reshape", chosen, column), steps.number(extents))
-    gathered = steps.op("GatherElements", joined, chosen, axis=2)
-    zero = steps.number(np.zeros((), steps.node.outputs[0].dtype.numpy()))
-    return steps.op("Where", steps.op("Reshape", inside, column), gathered, zero)
+    after = steps.op("Sub", steps.number(np.arange(lengths.total)), begin)
+    column = steps.number([-1, 1, lengths.total, 1])
+    is_old, not_behind = (
+        steps.op("Reshape", steps.op("Less", after, steps.number([end])), column)
+        for end in (0, lengths.queries)
+    )
+    if lengths.queries > 1:
+        places = steps.op("Clip", after, *map(steps.number, np.array([0, lengths.queries - 1])))
+        extents = [lengths.batch, groups, lengths.total, size]
+        places = steps.op("Expand", steps.op("Reshape", places, column), steps.number(extents))
+        new = steps.op("GatherElements", new, places, axis=2)
+    present = steps.op("Where", not_behind, new, steps.number(zeros.dtype.type(0)))
+    return steps.op("Where", is_old, old, present)
 
 
 def _scores(steps: Steps, query: Any, key: Any, lengths: _Lengths, size: int) -> Any:
@@ -192,7 +194,10 @@ def _seen(steps: Steps, lengths: _Lengths) -> Any:
         seen = columns <= rows if causal else columns < lengths.queries
         if window > 0:
             seen = seen & (columns > rows - window)
-        return steps.number(seen)
+        # What is padded sees the words.
+        words = steps.op("Reshape", lengths.last, steps.number([lengths.batch, 1, 1, 1]))
+        behind = steps.op("Less", words, steps.number(columns))
+        return steps.op("And", steps.number(seen), steps.op("Not", behind))
     begin = steps.op("Reshape", lengths.begin, steps.number([lengths.batch, 1, 1, 1]))
     last = np.full_like(rows, lengths.queries - 1) if not causal else rows
     ends = steps.op("Add", begin, steps.number(last))
