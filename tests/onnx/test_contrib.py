@@ -541,6 +541,57 @@ def test_packed_weights(bits: int, rows: int, block: int, extra: str) -> None:
     assert counts.get(onnx.TensorProto.FLOAT, 0) < rows * 6 / 4
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rows_of_packed_weights(bits: int, zeros: bool) -> None:
+    codes = ints(256, 9, 64 * bits // 8, dtype=np.uint8)
+    scales = RNG.uniform(0.01, 0.1, (9, 2)).astype(np.float32)
+    inputs = [ints(9, 2, 3, dtype=np.int64), codes, scales]
+    if zeros:
+        inputs.append(ints(256, 9, 2 * bits // 8, dtype=np.uint8))
+    attributes = {"bits": bits, "block_size": 32, "quantize_axis": 1, "gather_axis": 0}
+    model, feeds = one("GatherBlockQuantized", inputs, **attributes)
+    # The places are the second input.
+    model.graph.node[0].input[:2] = ["i1", "i0"]
+    simple = require_same(model, feeds)
+    counts = {w.data_type: np.prod(w.dims) for w in simple.graph.initializer}
+    assert counts.get(onnx.TensorProto.FLOAT, 0) <= scales.size
+
+
+def test_lengths_that_follow_from_a_shape() -> None:
+    """Which is what decoders write, and is known once constants are folded."""
+    inputs = [*grouped(1, 6, [6], 7)[:5], ints(2, 1, 7, dtype=np.int64) | 1]
+    model, feeds = one("GroupQueryAttention", inputs, 3, variable=6, num_heads=4, kv_num_heads=2)
+    constants = [numpy_helper.from_array(np.array(n), k) for k, n in (("at", 1), ("one", 1))]
+    model.graph.initializer.extend([*constants, numpy_helper.from_array(np.array([1]), "axis")])
+    nodes = [
+        helper.make_node("Shape", ["i5"], ["shape"]),
+        helper.make_node("Gather", ["shape", "at"], ["length"], axis=0),
+        helper.make_node("Cast", ["length"], ["total"], to=onnx.TensorProto.INT32),
+        helper.make_node("ReduceSum", ["i5", "axis"], ["count"], keepdims=0),
+        helper.make_node("Sub", ["count", "one"], ["last"]),
+        helper.make_node("Cast", ["last"], ["ends"], to=onnx.TensorProto.INT32),
+    ]
+    (attention,) = model.graph.node
+    attention.input[5:] = ["ends", "total"]
+    nodes.append(attention)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    require_same(model, feeds)
+
+
+def test_operators_in_branches() -> None:
+    """Both of which are computed where the data choose."""
+    text = """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+    branches (float[2, 3] x, bool c) => (float[2, 3] y) {
+        y = If (c) <then_branch = a () => (float[2, 3] p) { p = com.microsoft.Gelu (x) },
+            else_branch = b () => (float[2, 3] q) { q = com.microsoft.QuickGelu (x) }>
+    }"""
+    for chosen in (True, False):
+        feeds = {"x": normal(2, 3), "c": np.array(chosen)}
+        require_same(onnx.parser.parse_model(text), feeds)
+
+
 WEIGHT = normal(4, 3, 3, 3)
 IMAGE = normal(1, 6, 6, 3)
 #: Operators that ONNX Runtime has on GPUs only, and what they are of ONNX's.

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.onnx_sketch import Sketch, relative_error, run
+from tests.refusals import require_names
 from tvm_ios.errors import ModelError
 from tvm_ios.models.load import load_onnx
 from tvm_ios.onnx import file as onnx_file
@@ -192,6 +193,13 @@ def test_operators_of_other_domains_are_named(tmp_path: Path) -> None:
         "this operator is not known: export the model without it, or give the model a function of "
         "this name that computes it by ONNX's operators (onnx.helper.make_function)"
     )
+
+
+def test_packs_of_channels_are_named(tmp_path: Path) -> None:
+    """ONNX Runtime writes them at its highest level."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(unknown("Conv", "com.microsoft.nchwc").SerializeToString())
+    require_names(refusal(path), "Conv", "com.microsoft.nchwc", "ORT_ENABLE_EXTENDED")
 
 
 def test_functions_of_the_model_are_its_own(tmp_path: Path) -> None:

@@ -116,6 +116,23 @@ def test_an_encoder(opset: int, tmp_path: Path) -> None:
     assert {"BiasGelu", "SkipLayerNormalization"} <= set(kinds(written))
 
 
+def test_an_encoder_in_eight_bits(tmp_path: Path) -> None:
+    """Quantised as it runs, and optimised after that."""
+    from onnxruntime.quantization import quantize_dynamic
+
+    onnx.save(encoder(14), tmp_path / "float.onnx")
+    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "quantised.onnx")
+    path = tmp_path / "optimised.onnx"
+    optimised(onnx.load(tmp_path / "quantised.onnx"), path)
+    rng = np.random.default_rng(0)
+    feeds = {
+        "x": rng.standard_normal((2, ROWS, WIDTH)).astype(np.float32),
+        "mask": np.ones((2, ROWS), np.float32),
+    }
+    written = require_read(onnx.load(path), path, feeds, batch=2)
+    assert {"DynamicQuantizeMatMul", "MatMulIntegerToFloat"} <= set(kinds(written))
+
+
 def test_convolutions(tmp_path: Path) -> None:
     model, path = convolutions(), tmp_path / "optimised.onnx"
     optimised(model, path)

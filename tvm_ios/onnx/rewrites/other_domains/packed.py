@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.other_domains.deferred import Deferred, input_of, refusal
+from tvm_ios.onnx.rewrites.other_domains.deferred import Deferred, input_of, refusal, shape_of
 from tvm_ios.onnx.rewrites.steps import Steps
 
 _PACKED = "tvm_ios.packed"
@@ -39,7 +39,7 @@ def _matmul(steps: Steps) -> None:
         if given.dtype == np.uint8:
             given = _unpacked(given, bits)[:, :blocks]
         origin = given.astype(np.float32).T
-    numbers = _as_floats(steps, codes[:, :, np.newaxis], bits)
+    numbers = _as_floats(steps, steps.number(codes[:, :, np.newaxis]), bits, columns=True)
     centred = steps.op("Sub", numbers, steps.number(origin[:, np.newaxis, np.newaxis]))
     matrix = steps.op("Mul", centred, steps.number(scale[:, np.newaxis, np.newaxis]))
     matrix = steps.op("Reshape", matrix, steps.number([blocks * block, columns]))
@@ -51,10 +51,46 @@ def _matmul(steps: Steps) -> None:
     steps.stand_for(result if bias is None else steps.op("Add", result, bias))
 
 
-def _as_floats(steps: Steps, codes: Array, bits: int) -> Any:
-    """The codes in bytes of shape (..., 1, columns), as floats of shape (..., codes, columns)."""
-    up = np.arange(8 - bits, -1, -bits, dtype=np.uint8).reshape(-1, 1)
-    shifted = steps.op("BitShift", steps.number(codes), steps.number(up), direction="LEFT")
+def _gather(steps: Steps) -> None:
+    """``GatherBlockQuantized``: rows of a matrix whose blocks along a row have a scale each."""
+    data, places, scales, zeros = (input_of(steps, place) for place in range(4))
+    bits, block = steps.integer("bits", 4), steps.integer("block_size", 128)
+    codes, scale = _known(data), _known(scales)
+    if (
+        codes.dtype != np.uint8
+        or codes.ndim != 2
+        or steps.integer("gather_axis", 0) % 2 != 0
+        or steps.integer("quantize_axis", 1) % 2 != 1
+        or (length := codes.shape[1] * 8 // bits) != block * scale.shape[1]
+    ):
+        raise refusal(steps, "gathers from weights that are no rows of whole blocks in bytes")
+    blocks = scale.shape[1]
+    extents = shape_of(places)
+
+    def rows(values: Array) -> Any:
+        return steps.op("Gather", steps.number(values), places, axis=0)
+
+    numbers = _as_floats(steps, rows(codes[..., np.newaxis]), bits)
+    numbers = steps.op("Reshape", numbers, steps.number([*extents, blocks, length // blocks]))
+    if zeros is None:
+        origin = steps.number(np.array(2 ** (bits - 1), np.float32))
+    else:
+        origin = rows(_unpacked(_known(zeros), bits)[:, :blocks, np.newaxis])
+        origin = steps.op("Cast", origin, to=int(ir.DataType.FLOAT))
+    wide = steps.op("Cast", rows(scale[..., np.newaxis]), to=int(ir.DataType.FLOAT))
+    result = steps.op("Mul", steps.op("Sub", numbers, origin), wide)
+    result = steps.op("Reshape", result, steps.number([*extents, length]))
+    steps.stand_for(steps.op("Cast", result, to=int(steps.node.outputs[0].dtype)))
+
+
+def _as_floats(steps: Steps, codes: Any, bits: int, *, columns: bool = False) -> Any:
+    """The codes in bytes of shape (..., 1), as floats of shape (..., codes).
+
+    With ``columns`` both have one more axis at the end.
+    """
+    up = np.arange(8 - bits, -1, -bits, dtype=np.uint8)
+    up = up.reshape(-1, 1) if columns else up
+    shifted = steps.op("BitShift", codes, steps.number(up), direction="LEFT")
     down = steps.number(np.array(8 - bits, np.uint8))
     alone = steps.op("BitShift", shifted, down, direction="RIGHT")
     for value in (shifted, alone):
@@ -78,4 +114,7 @@ def _known(value: Any) -> Array:
 
 
 #: By the operators' names.
-PACKED: Mapping[str, Callable[[Steps], None]] = {"MatMulNBits": _matmul}
+PACKED: Mapping[str, Callable[[Steps], None]] = {
+    "GatherBlockQuantized": _gather,
+    "MatMulNBits": _matmul,
+}

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.rewrites.quantised.integer_products import factor, keep_sums_exact
 from tvm_ios.onnx.rewrites.quantised.integers import LIMITS, as_floats, centred, multiplied, rounded
-from tvm_ios.onnx.rewrites.steps import Steps
+from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 #: The domain of the operators of :data:`CONTRIB`.
 CONTRIB_DOMAIN = "com.microsoft"
@@ -57,10 +57,11 @@ def _unary(kind: str, *attributes: str) -> Callable[[Steps], None]:
 
 
 def _softmax(steps: Steps) -> None:
-    attributes = steps.node.attributes
-    if attributes.get_int("axis", -1) != -1 and (
-        (attributes.get_int("opset", 13) < 13) != (steps.opset < 13)
-    ):
+    attributes, extents = steps.node.attributes, static_shape(steps.node.inputs[0])
+    axis = attributes.get_int("axis", -1)
+    # Of the last axis all opsets say the same.
+    is_last = axis == -1 or (extents is not None and axis == len(extents) - 1)
+    if not is_last and ((attributes.get_int("opset", 13) < 13) != (steps.opset < 13)):
         raise GraphError(
             f"operator {steps.node.name!r} (QLinearSoftmax) means the axis of another opset than "
             "the model's: export the model without quantising it"
