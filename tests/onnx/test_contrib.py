@@ -580,13 +580,16 @@ def test_lengths_that_follow_from_a_shape() -> None:
     require_same(model, feeds)
 
 
-def test_operators_in_branches() -> None:
+@pytest.mark.parametrize("opset", [14, 17])
+def test_operators_in_branches(opset: int) -> None:
     """Both of which are computed where the data choose."""
-    text = """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
-    branches (float[2, 3] x, bool c) => (float[2, 3] y) {
-        y = If (c) <then_branch = a () => (float[2, 3] p) { p = com.microsoft.Gelu (x) },
-            else_branch = b () => (float[2, 3] q) { q = com.microsoft.QuickGelu (x) }>
-    }"""
+    text = f"""<ir_version: 8, opset_import: ["" : {opset}, "com.microsoft" : 1]>
+    branches (float[2, 3] x, bool c) => (float[2, 3] y) {{
+        y = If (c) <then_branch = a () => (float[2, 3] p) {{ p = com.microsoft.Gelu (x) }},
+            else_branch = b () => (float[2, 3] q)
+                {{ one = Constant <value_floats = [1.0, 2.0, 3.0]> ()
+                   q = SimplifiedLayerNormalization (x, one) }}>
+    }}"""
     for chosen in (True, False):
         feeds = {"x": normal(2, 3), "c": np.array(chosen)}
         require_same(onnx.parser.parse_model(text), feeds)

@@ -121,7 +121,8 @@ def test_an_encoder_in_eight_bits(tmp_path: Path) -> None:
     from onnxruntime.quantization import quantize_dynamic
 
     onnx.save(encoder(14), tmp_path / "float.onnx")
-    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "quantised.onnx")
+    # Of seven bits, whose products no processor adds up wrongly.
+    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "quantised.onnx", reduce_range=True)
     path = tmp_path / "optimised.onnx"
     optimised(onnx.load(tmp_path / "quantised.onnx"), path)
     rng = np.random.default_rng(0)

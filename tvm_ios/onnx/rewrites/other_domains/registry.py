@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import onnx
@@ -56,7 +56,7 @@ def is_of_other_domain(node: Any, opset: int) -> bool:
 def _has_strays(model: Any) -> bool:
     """Whether a model holds operators of ONNX Runtime's in ONNX's domain."""
     opset = _opset(model)
-    return any(_is_stray(node, opset) for node in model.graph.node)
+    return any(_is_stray(node, opset) for node in _nodes(model.graph))
 
 
 def with_strays_named(model: Any) -> Any:
@@ -69,7 +69,7 @@ def with_strays_named(model: Any) -> Any:
     opset = _opset(model)
     changed: Any = onnx.ModelProto()
     changed.CopyFrom(model)
-    for node in changed.graph.node:
+    for node in _nodes(changed.graph):
         if _is_stray(node, opset):
             node.domain = CONTRIB_DOMAIN
     if all(entry.domain != CONTRIB_DOMAIN for entry in changed.opset_import):
@@ -91,7 +91,7 @@ def with_wanted_opset(model: Any) -> Any:
         If it is of an old opset, and onnx cannot convert it.
     """
     named, opset = with_strays_named(model), _opset(model)
-    own: Any = next(filter(_is_written, list(named.graph.node)), None)
+    own = next(filter(_is_written, _nodes(named.graph)), None)
     if own is None or opset >= _WANTED:
         return named
     changed: Any = onnx.ModelProto()
@@ -143,6 +143,15 @@ def write_other_domains_out(model: Any, fold: Callable[[Any], object]) -> None:
         else:
             fold(model)
             folded = True
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph of a file, and of graphs inside them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
 
 
 def _opset(model: Any) -> int:
