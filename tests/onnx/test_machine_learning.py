@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.onnx.test_contrib import one, require_same
+from tests.contrib_sketch import one, require_same
 from tests.onnx_sketch import run_on
 from tests.refusals import refused, require_names
 from tvm_ios.errors import ModelError

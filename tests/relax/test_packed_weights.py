@@ -8,7 +8,7 @@ import pytest
 from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
 from runtime_ext.build import build
-from tests.onnx.test_contrib import normal, one, packed
+from tests.contrib_sketch import normal, one, packed
 from tests.onnx_sketch import relative_error, run_on
 from tvm_ios.onnx.simplify import simplify
 from tvm_ios.policies.sequential import sequential_schedule
