@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.backend import DispatchSortScan
@@ -43,8 +44,7 @@ class Generic:
         return _name(self.function)
 
     def __repr__(self) -> str:
-        digest = tvm_ffi.structural_hash(self.function, map_free_vars=True)
-        return f"Generic({digest}, {self.shapes})"
+        return f"Generic({_digest(self.function)}, {self.shapes})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,16 @@ class Scheduled:
     shapes: tuple[tuple[tuple[int, ...], str], ...]
 
     def __repr__(self) -> str:
-        digest = tvm_ffi.structural_hash(self.function, map_free_vars=True)
-        return f"Scheduled({digest}, {self.shapes})"
+        return f"Scheduled({_digest(self.function)}, {self.shapes})"
+
+
+@lru_cache(maxsize=4096)
+def _digest(function: Any) -> str:
+    """A name that different functions do not share.
+
+    TVM's structural hash is for tables that compare as well: a constant -1 has that of 3.
+    """
+    return hashlib.sha256(tvm.ir.save_json(function).encode()).hexdigest()
 
 
 def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import shutil
@@ -11,6 +12,8 @@ from typing import Any
 
 import tvm
 import tvm_ffi
+from tvm import relax
+from tvm.ir import GenericConst
 
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache, kernel_key
 from runtime_ext.peers.tvm_build import compile_tvm_build
@@ -40,7 +43,7 @@ def kept_tvm_build(module: tvm.IRModule, target: Any, path: Path, folder: Path) 
         If the disk has too little room, or the folder cannot be written.
     """
     cache = ArtefactCache(folder, "so")
-    key = kernel_key(f"TVM's own build of {tvm_ffi.structural_hash(module):x}", str(target))
+    key = kernel_key(f"TVM's own build of {_digest(module)}", str(target))
     if cache.find(key) is not None:
         # Another process may have removed it since.
         with suppress(FileNotFoundError):
@@ -50,6 +53,20 @@ def kept_tvm_build(module: tvm.IRModule, target: Any, path: Path, folder: Path) 
             return
     compile_tvm_build(module, target, path)
     _keep(cache, key, path)
+
+
+def _digest(module: tvm.IRModule) -> str:
+    """A name that different modules do not share; TVM's hash is the same for some constants."""
+    digest = hashlib.sha256(f"{tvm_ffi.structural_hash(module):x}".encode())
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, GenericConst):
+            digest.update(expression.value.numpy().tobytes())
+
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
+    return digest.hexdigest()
 
 
 def _keep(cache: ArtefactCache, key: str, path: Path) -> None:

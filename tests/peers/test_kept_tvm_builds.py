@@ -43,6 +43,21 @@ def test_equal_models_are_compiled_once(tmp_path: Path, compiled: list[tvm.IRMod
     assert first == second != third
 
 
+def test_models_with_other_constants_are_compiled_each(
+    tmp_path: Path, compiled: list[tvm.IRModule]
+) -> None:
+    """TVM's structural hash of these is the same."""
+    for number in (-1, 3):
+        module = module_of(
+            [(4, 6)],
+            lambda s, x, n=number: s.emit(
+                relax.op.equal(s.emit(relax.op.astype(x, "int64")), relax.const(n, "int64"))
+            ),
+        )
+        kept_tvm_build(module, TARGET, tmp_path / "a.so", tmp_path / "kept")
+    assert len(compiled) == 2
+
+
 def test_a_damaged_one_is_compiled_again(tmp_path: Path, compiled: list[tvm.IRModule]) -> None:
     kept_tvm_build(added(1.0), TARGET, tmp_path / "a.so", tmp_path / "kept")
     (kept,) = (tmp_path / "kept").glob("*.so")
