@@ -190,4 +190,5 @@ _READERS: dict[str, tuple[str, Reader]] = {
     "nn.batch_flatten": ("reshape", _reshape),
     "nn.leakyrelu": ("leaky_relu", _leaky_relu),
     "nn.leaky_relu": ("leaky_relu", _leaky_relu),
+    "nn.prelu": ("prelu", _along),
 }

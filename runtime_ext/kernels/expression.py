@@ -270,6 +270,7 @@ _RELAX: dict[str, Callable[..., Expr]] = {
     "relax.clip": lambda x, low, high: ("max", ("min", x, high), low),
     "relax.sigmoid": _unary("sigmoid"),
     "relax.erf": _unary("erf"),
+    "relax.nn.prelu": lambda x, slope: ("select_positive", x, x, ("mul", x, slope)),
     "relax.nn.silu": lambda x: ("mul", x, ("sigmoid", x)),
     "relax.nn.gelu": lambda x: (
         "mul",

@@ -27,8 +27,10 @@ from tvm_ios.graph.unit_prologues import (
     take_views,
 )
 
+#: Activations that a unit may end with, one of a slope for each channel among them.
+_LAST = ACTIVATIONS | {"prelu"}
 _ELEMENT_WISE = ACTIVATIONS | ARITHMETIC
-_CHEAP = ACTIVATIONS | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split", "round"}
+_CHEAP = _LAST | ARITHMETIC | RESHAPING | {"softmax", "cast", "bias_add", "split", "round"}
 
 
 def default_rule(graph: OpGraph) -> Sequence[Sequence[int]]:
@@ -131,7 +133,7 @@ def _epilogues(partition: Partition) -> None:
 
 
 def _take_activation(partition: Partition, op: int) -> None:
-    activation = partition.reader(op, ACTIVATIONS)
+    activation = partition.reader(op, _LAST)
     if activation is not None:
         if partition.alone(activation):
             partition.join(op, activation)

@@ -31,6 +31,7 @@ from tvm_ios.onnx.rewrites.einsum import expand_einsum
 from tvm_ios.onnx.rewrites.empty import drop_empty, make_empty_constant
 from tvm_ios.onnx.rewrites.expand import (
     binary_sums,
+    concat_in_parts,
     expand_hard_activation,
     slice_of_one_index,
     softmax_of_one_axis,
@@ -234,6 +235,7 @@ def steps() -> tuple[ModelStep, ...]:
             expand_hard_activation,
             explicit_sizes,
             binary_sums,
+            concat_in_parts,
             slice_of_one_index,
             gather_what_pads_copy,
             softmax_of_one_axis,

@@ -15,6 +15,9 @@ from runtime_ext.units.storing import in_memory, write
 from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import Arranged, Lazy, Pending, Stored, as_expression, four
 
+#: Operands of a kernel: TVM's passes call themselves for each of its buffers.
+_MOST = 64
+
 
 def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
     """relax.concat: every operand is written into its slice of the result."""
@@ -48,8 +51,9 @@ def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
             continue
         element_wise.append((as_expression(part), slice_))
     axes = unit.axes(target)
-    if axis + 4 - len(shape) == axes[3] and element_wise:
-        _one_kernel(unit, element_wise, axes)
+    if axis + 4 - len(shape) == axes[3]:
+        for at in range(0, len(element_wise), _MOST):
+            _one_kernel(unit, element_wise[at : at + _MOST], axes)
     else:
         for part, slice_ in element_wise:
             write(unit, part, slice_)
@@ -67,7 +71,7 @@ def _joins(call: Any, axis: int) -> bool:
 def _one_kernel(
     unit: UnitDraft, parts: list[tuple[Lazy, Stored]], axes: tuple[int, int, int, int]
 ) -> None:
-    """All operands in one pass over the pixels, as one kernel."""
+    """Operands in one pass over the pixels, as one kernel."""
     statements = [
         Statement(
             part.expr,

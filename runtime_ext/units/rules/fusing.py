@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm import relax
@@ -49,6 +50,8 @@ def element_wise_rule(unit: UnitDraft, var: Any, name: str, call: Any) -> bool:
         if not isinstance(arg, relax.Var) or not is_float(arg.ty):
             return False
         operands.append(unit.value(arg))
+    if name == "relax.nn.prelu" and not isinstance(operands[1], tuple):
+        operands[1] = _along(in_memory(unit, operands[1]), int(call.attrs.axis) % len(shape), shape)
     kernel = _host(unit, operands, shape)
     exprs = [o if isinstance(o, tuple) else _operand(unit, o, shape, kernel) for o in operands]
     if any(e is None for e in exprs):
@@ -94,6 +97,13 @@ def _host(
             case _:
                 pass
     return host
+
+
+def _along(numbers: Stored, axis: int, shape: tuple[int, ...]) -> Stored:
+    """Numbers for each place of one axis of a shape, or one for all."""
+    extents, strides = [1] * len(shape), [0] * len(shape)
+    extents[axis], strides[axis] = numbers.shape[0], numbers.strides[0]
+    return replace(numbers, shape=tuple(extents), strides=tuple(strides))
 
 
 def _operand(

@@ -64,11 +64,11 @@ def slice_of_one_index(graph: Any, node: Any, opset: int) -> None:
     steps.stand_for(part)
 
 
-_OF_TWO = {"Sum": "Add", "Max": "Max", "Min": "Min"}
+_OF_TWO = {"Sum": "Add", "Max": "Max", "Min": "Min", "Mean": "Add"}
 
 
 def binary_sums(graph: Any, node: Any, opset: int) -> None:
-    """A ``Sum``, ``Max`` or ``Min`` of many as a chain of those of two."""
+    """A ``Sum``, ``Max``, ``Min`` or ``Mean`` of many as a chain of those of two."""
     if len(node.inputs) < (2 if node.op_type == "Sum" else 3) or node.op_type not in _OF_TWO:
         return
     steps, result = Steps(graph, node, opset), node.outputs[0]
@@ -77,4 +77,21 @@ def binary_sums(graph: Any, node: Any, opset: int) -> None:
     total: Any = node.inputs[0]
     for term in node.inputs[1:]:
         total = steps.op(_OF_TWO[node.op_type], total, term, like=like)
+    if node.op_type == "Mean":
+        total = steps.op("Div", total, steps.number(float(len(node.inputs))))
     steps.stand_for(total)
+
+
+#: TVM's passes call themselves for each input of an operator.
+_MOST_JOINED = 64
+
+
+def concat_in_parts(graph: Any, node: Any, opset: int) -> None:
+    """A ``Concat`` of very many as one of those of fewer."""
+    if node.op_type != "Concat" or len(node.inputs) <= _MOST_JOINED:
+        return
+    steps, parts = Steps(graph, node, opset), list(node.inputs)
+    while len(parts) > 1:
+        groups = [parts[at : at + _MOST_JOINED] for at in range(0, len(parts), _MOST_JOINED)]
+        parts = [steps.op("Concat", *group, **steps.attributes) for group in groups]
+    steps.stand_for(parts[0])

@@ -3,6 +3,7 @@
 - registry: which ones, by whom
 - misread: what it reads wrongly
 - arithmetic: types that it does not compute with
+- divisions: integer quotients and remainders that there are not
 - declared: operators of a size that is an input, which the declared shape says too
 - statistics: layer norms whose means and deviations are read
 - normalisations: norms, and determinants

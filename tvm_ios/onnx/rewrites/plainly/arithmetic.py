@@ -1,9 +1,10 @@
-"""Arithmetic of types that TVM's importer or its kernels do not compute with."""
+"""Operators of types that TVM's importer or its kernels do not compute with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.onnx.edit import constant
@@ -14,6 +15,19 @@ _MOST_FACTORS = 8
 
 #: For float16 TVM has no intrinsic of these, or its importer mixes in float32.
 _IN_FLOAT32 = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Cosh", "Elu", "Selu", "Sinh")
+
+#: Reductions that TVM computes of floats only.
+_FRACTIONS = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean")
+
+_SORTED_AS = {
+    **{
+        ir.DataType[f"{sign}INT{bits}"]: ir.DataType.INT32 for sign in ("", "U") for bits in (8, 16)
+    },
+    ir.DataType.UINT32: ir.DataType.INT64,
+    ir.DataType.BFLOAT16: ir.DataType.FLOAT,
+}
+
+_UNSIGNED = frozenset({ir.DataType[f"UINT{bits}"] for bits in (8, 16, 32, 64)})
 
 
 def _power(steps: Steps) -> None:
@@ -84,11 +98,57 @@ def _bit_cast(steps: Steps) -> None:
         steps.stand_for(steps.cast(source, target))
 
 
+def _compared(steps: Steps) -> None:
+    """TVM compares truth values as if they were floats, and takes no int32 for the least one."""
+    inputs, kind = list(steps.node.inputs), steps.node.op_type
+    if kind == "Equal" and inputs[0].dtype == ir.DataType.BOOL:
+        steps.stand_for(steps.op("Not", steps.op("Xor", *inputs)))
+    elif inputs[0].dtype == ir.DataType.INT32 and any(map(_has_least, inputs)):
+        steps.stand_for(steps.op(kind, *(steps.cast(i, ir.DataType.INT64) for i in inputs)))
+
+
+def _has_least(value: ir.Value) -> bool:
+    array = constant(value)
+    return array is not None and bool(np.any(array == np.iinfo(np.int32).min))
+
+
+def _largest(steps: Steps) -> None:
+    """TVM sorts numbers of few types."""
+    source, *rest = steps.node.inputs
+    wide = _SORTED_AS.get(source.dtype)
+    if wide is not None:
+        results = steps.op("TopK", steps.cast(source, wide), *rest, outputs=2, **steps.attributes)
+        steps.stand_for(steps.cast(results[0], source.dtype), results[1])
+
+
+def _sign(steps: Steps) -> None:
+    """TVM writes a -1 that types without signs have not."""
+    (source,) = steps.node.inputs
+    if source.dtype in _UNSIGNED:
+        steps.stand_for(steps.op("Min", source, steps.number(1)))
+
+
+def _in_doubles(steps: Steps) -> None:
+    """A reduction of integers whose result is a fraction, which is cut off."""
+    source, *axes = steps.node.inputs
+    if source.dtype is None or not source.dtype.is_integer():
+        return
+    wide = steps.cast(source, ir.DataType.DOUBLE)
+    result = steps.op(steps.node.op_type, wide, *axes, **steps.attributes)
+    steps.stand_for(steps.cast(result, source.dtype))
+
+
 ARITHMETIC: Mapping[str, Callable[[Steps], None]] = {
     "BitCast": _bit_cast,
+    "Equal": _compared,
+    "Greater": _compared,
+    "LessOrEqual": _compared,
     "Pow": _power,
     "ReduceMax": _extreme_of_truths,
     "ReduceMin": _extreme_of_truths,
+    "Sign": _sign,
+    "TopK": _largest,
     "ThresholdedRelu": _thresholded_relu,
     **dict.fromkeys(_IN_FLOAT32, _in_float32),
+    **dict.fromkeys(_FRACTIONS, _in_doubles),
 }

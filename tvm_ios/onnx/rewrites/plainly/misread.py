@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.plainly.divisions import integer_division
 from tvm_ios.onnx.rewrites.plainly.statistics import layer_norm_statistics
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
@@ -116,9 +117,10 @@ def _bit_shift(steps: Steps) -> None:
 def _mod(steps: Steps) -> None:
     """TVM computes the remainder of numbers with fractions by a quotient, which may be infinite."""
     a, b = steps.node.inputs
-    if steps.node.attributes.get_int("fmod", 0) or a.dtype is None:
+    if a.dtype is None or not a.dtype.is_floating_point():
+        integer_division(steps)
         return
-    if not a.dtype.is_floating_point():
+    if steps.node.attributes.get_int("fmod", 0):
         return
     zero = steps.number(np.zeros((), a.dtype.numpy()))
     rest = steps.op("Mod", a, b, fmod=1)
@@ -197,6 +199,7 @@ def _refusal(node: Any, reason: str, way_out: str = "without it") -> GraphError:
 MISREAD: Mapping[str, Callable[[Steps], None]] = {
     "BitShift": _bit_shift,
     "Constant": _output,
+    "Div": integer_division,
     "Dropout": _dropout,
     "EyeLike": _eye_like,
     "IsInf": _is_inf,
