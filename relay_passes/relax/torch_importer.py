@@ -20,9 +20,9 @@ from tvm import relax
 from relay_passes.dialect import DialectError
 from relay_passes.node_names import UNKNOWN
 from relay_passes.relax.canonical.canonicalise import canonicalise
-from relay_passes.relax.canonical.compare_truths import CompareTruths
 from relay_passes.relax.canonical.guard_divisions import GuardDivisions
 from relay_passes.relax.canonical.join_in_parts import JoinInParts
+from relay_passes.relax.canonical.truths import LogicOfTruths
 from relay_passes.relax.fix_inputs import fix_inputs
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
 from runtime_ext.verification.torch_outputs import load_program
@@ -84,7 +84,7 @@ def import_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) 
             f"{path} changes its buffer {name!r} whenever it runs, and executables keep nothing "
             "from run to run: return the new value instead"
         )
-    passes = [relax.transform.Normalize(), CompareTruths(), GuardDivisions(), JoinInParts()]
+    passes = [relax.transform.Normalize(), GuardDivisions(), JoinInParts(), LogicOfTruths()]
     static = tvm.transform.Sequential(passes)(fix_inputs(module, shapes))
     names = {OUTPUT_NAMES: json.dumps(archive.outputs), NODE_NAMES: UNKNOWN}
     return canonicalise(static.with_attrs(names))

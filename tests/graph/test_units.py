@@ -54,6 +54,12 @@ def randwire(s: GraphSketch) -> int:
     return s.conv(s.op("relu", s.op("add", s.op("add", d, a), b)), 1)
 
 
+def slopes(s: GraphSketch) -> int:
+    x = s.op("prelu", s.conv(0), s.constant(CHANNELS))
+    y = s.op("prelu", s.op("add", s.conv(x), x), s.constant(CHANNELS))
+    return s.op("prelu", s.op("max_pool2d", y), s.constant(CHANNELS))
+
+
 def swish(s: GraphSketch) -> int:
     x = s.conv(0)
     return s.op("multiply", x, s.op("sigmoid", x))
@@ -135,6 +141,10 @@ EXPECTED: dict[str, tuple[Callable[[GraphSketch], int], list[str]]] = {
     "residual": (
         residual,
         ["conv2d+bias_add", CBR, CBR, "conv2d+bias_add+add+relu", "conv2d+bias_add+add+relu"],
+    ),
+    "slopes": (
+        slopes,
+        ["conv2d+bias_add+add+prelu", "conv2d+bias_add+prelu", "max_pool2d+prelu"],
     ),
     "bypass": (bypass, ["add", "concat", CBR, CBR, CBR, CBR]),
     "randwire": (randwire, ["add+add", f"add+add+{SEP}", "relu+conv2d+bias_add", SEP, SEP, SEP]),

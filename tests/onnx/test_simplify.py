@@ -217,6 +217,24 @@ def test_a_sum_of_many_becomes_a_chain_and_broadcasts() -> None:
     assert relative_error(run(simple), run(model)) <= 1e-5
 
 
+def test_a_mean_of_many_is_their_sum_divided() -> None:
+    s = Sketch(2, 3)
+    model = s.model(s.op("Mean", "x", s.normal(3), s.op("Relu", "x")))
+    simple = simplify(model)
+    assert kinds(simple) == ["Add", "Add", "Div", "Relu"]
+    assert relative_error(run(simple), run(model)) <= 1e-6
+
+
+def test_a_concat_of_very_many_is_of_fewer() -> None:
+    """TVM's passes call themselves for each operand: thousands would end the process."""
+    s = Sketch(2, 4)
+    parts = [s.op("Slice", "x", *(s.const([n]) for n in (i % 4, i % 4 + 1, 1))) for i in range(130)]
+    model = s.model(s.op("Concat", *parts, axis=1))
+    simple = simplify(model)
+    assert [len(n.input) for n in simple.graph.node if n.op_type == "Concat"] == [64, 64, 2, 3]
+    assert relative_error(run(simple), run(model)) == 0
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 def test_an_old_softmax_over_several_axes_says_so(axis: int) -> None:
     s = Sketch(2, 4, 3, opset=9)

@@ -133,6 +133,57 @@ def test_rows_are_taken_from_both_ends(tmp_path: Path) -> None:
     assert close(output, Rows()(data))
 
 
+def test_quotients_that_there_are_not(tmp_path: Path) -> None:
+    """By zero, and of the least number by -1: as in ONNX models, and no end of the process."""
+
+    class Quotients(nn.Module):
+        def forward(self, a: Any, b: Any) -> Any:
+            quotients = [torch.div(a, b, rounding_mode=mode) for mode in ("floor", "trunc")]
+            return [*quotients, torch.remainder(a, b), torch.fmod(a, b)]
+
+    least = -(2**31)
+    a, b = (
+        torch.tensor(numbers, dtype=torch.int32)
+        for numbers in ([7, -7, -7, least, 5], [2, 2, -1, -1, 0])
+    )
+    outputs = outputs_of(save(Quotients(), (a, b), tmp_path / "m.pt2"), {"a": a, "b": b})
+    assert [output.tolist() for output in outputs.values()] == [
+        [3, -4, 7, least, 0],
+        [3, -3, 7, least, 0],
+        [1, 1, 0, 0, 0],
+        [1, -1, 0, 0, 0],
+    ]
+
+
+def test_truth_values_are_compared_and_combined(tmp_path: Path) -> None:
+    class Truths(nn.Module):
+        def forward(self, x: Any) -> Any:
+            a, b = x > 0, x < 0.5
+            return [a == b, a != b, a < b, a * b, a + b, torch.isfinite(x)]
+
+    x = random(3, 7)
+    x[0, :3] = torch.tensor([np.nan, np.inf, -np.inf])
+    outputs = outputs_of(save(Truths(), (x,), tmp_path / "m.pt2"), {"x": x})
+    for output, expected in zip(outputs.values(), Truths()(x), strict=True):
+        assert np.array_equal(output, expected.numpy())
+
+
+def test_many_tensors_are_joined_in_parts(tmp_path: Path) -> None:
+    class Joined(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return (
+                torch.cat([x[:, i % 4 : i % 4 + 1] for i in range(70)], 1).round().to(torch.int32)
+            )
+
+    path, x = save(Joined(), (random(2, 4),), tmp_path / "m.pt2"), random(2, 4)
+    main = load_model(ModelSource(path)).module["main"]
+    calls = [b.value for block in main.body.blocks for b in block.bindings]
+    joined = [len(c.args[0].fields) for c in calls if "concat" in str(getattr(c, "op", ""))]
+    assert joined == [64, 6, 2]
+    (output,) = outputs_of(path, {"x": x}).values()
+    assert np.array_equal(output, Joined()(x).numpy())
+
+
 def test_a_program_with_a_state_is_refused(tmp_path: Path) -> None:
     class Counter(nn.Module):
         def __init__(self) -> None:

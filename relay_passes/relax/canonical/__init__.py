@@ -2,7 +2,6 @@
 
 - ``canonicalise``: the passes in order.
 - ``casts``: what says a shape that is known is left out; lowered modules are refused.
-- ``compare_truths``: truth values are compared as integers.
 - ``fold_constants``, ``fold_batch_norm``: what is known is computed.
 - ``fold_empty``: what has no elements is a constant.
 - ``guard_divisions``: no integer is divided by zero.
@@ -11,5 +10,6 @@
 - ``raise_clip``, ``raise_extreme``, ``raise_gather``, ``raise_pad``: what importers spell in
   several is one operator.
 - ``take_fields``: no tensor that an operator returns is left out.
+- ``truths``: truth values are compared and combined as such.
 - ``wrap_indices``: no index leads beyond the data.
 """
