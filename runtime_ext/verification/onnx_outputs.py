@@ -23,8 +23,8 @@ from tvm_ios.onnx.tail import NEWEST_FORMAT
 #: Operators that multiply integers of eight bits.
 _EIGHT_BITS = frozenset(
     {
-        *("ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat"),
-        *("QAttention", "QGemm", "QLinearConv", "QLinearMatMul"),
+        *("ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger"),
+        *("MatMulIntegerToFloat", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul"),
     }
 )
 #: How long ``onnx.reference`` may take: it computes in NumPy, a convolution in seconds.

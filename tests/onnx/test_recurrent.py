@@ -130,6 +130,14 @@ def test_sequences_may_be_of_several_lengths(
     assert relative_error(run_on(simplified, feeds), run_on(model, feeds)) < 1e-5
 
 
+def test_of_an_lstm_only_gates_are_clipped() -> None:
+    """The memory is not, where it is the larger one, in ONNX Runtime and others."""
+    model = layer("LSTM", clip=0.4)
+    simplified = simplify(model)
+    for seed in range(6):
+        assert relative_error(run(simplified, seed), run(model, seed)) < 1e-5
+
+
 @pytest.mark.parametrize("kind", GATES)
 def test_the_batch_may_come_first(kind: str) -> None:
     """ONNX Runtime does not know this layout."""

@@ -26,7 +26,9 @@ _PARAMETERS: dict[str, tuple[float | None, float | None]] = {
 }
 
 
-def activations(steps: Steps, names: Sequence[str], most: float) -> list[Activation] | None:
+def activations(
+    steps: Steps, names: Sequence[str], most: Sequence[float]
+) -> list[Activation] | None:
     """Activations by name, whatever its case; None if one is unknown.
 
     Parameters
@@ -36,7 +38,7 @@ def activations(steps: Steps, names: Sequence[str], most: float) -> list[Activat
     names
         The names that the layer states for all directions, in order.
     most
-        What they read is at most so far from zero, unless this is 0.
+        How far from zero at most what each reads is; 0 for any number.
     """
     spelling = {name.lower(): name for name in _PARAMETERS}
     if not {name.lower() for name in names} <= spelling.keys():
@@ -45,13 +47,14 @@ def activations(steps: Steps, names: Sequence[str], most: float) -> list[Activat
     get = steps.node.attributes.get_floats
     alphas, betas = (list(get(f"activation_{which}", [])) for which in ("alpha", "beta"))
     chosen: list[Activation] = []
-    for name in (spelling[name.lower()] for name in names):
+    for name, limit in zip(names, most, strict=False):
+        name = spelling[name.lower()]
         alpha, beta = _PARAMETERS[name]
         if alpha is not None and alphas:
             alpha = alphas.pop(0)
         if beta is not None and betas:
             beta = betas.pop(0)
-        chosen.append(_activation(steps, name, alpha, beta, most))
+        chosen.append(_activation(steps, name, alpha, beta, limit))
     return chosen
 
 

@@ -36,15 +36,17 @@ def unroll_recurrent(graph: Any, node: Any, opset: int) -> None:
     source = node.inputs[0]
     if source.shape is None or not source.shape.is_static():
         return
-    _Unroller(graph, node, opset).write()
+    Unroller(graph, node, opset, node.op_type).write()
 
 
 @dataclass(frozen=True)
-class _Direction:
+class Direction:
     """The weights of one direction, as right operands of products, and its activations.
 
     Attributes
     ----------
+    number
+        0, or 1 for the second one.
     w, r
         Of shapes (features, gates) and (hidden, gates).
     bias_w, bias_r
@@ -59,6 +61,7 @@ class _Direction:
         Of shape (batch, hidden), before the first step; None for zeros.
     """
 
+    number: int
     w: Array
     r: Array
     bias_w: Array
@@ -70,10 +73,11 @@ class _Direction:
     memory: Any
 
 
-class _Unroller:
-    def __init__(self, graph: Any, node: Any, opset: int) -> None:
-        self.node, self.steps = node, Steps(graph, node, opset)
-        self.kind: str = node.op_type
+class Unroller:
+    """Writes a layer of a kind, ``"LSTM"``, ``"GRU"`` or ``"RNN"``, as its cells."""
+
+    def __init__(self, graph: Any, node: Any, opset: int, kind: str) -> None:
+        self.node, self.steps, self.kind = node, Steps(graph, node, opset), kind
         self.gates = _GATES[self.kind]
         self.batch_first = bool(node.attributes.get_int("layout", 0))
         extents = tuple(node.inputs[0].shape)
@@ -82,6 +86,7 @@ class _Unroller:
         self.length, self.batch, self.features = extents
         self.w, self.r = (self._weights(place) for place in (1, 2))
         self.directions, _, self.hidden = self.r.shape
+        self.type = node.inputs[0].dtype.numpy()
         self.clip = node.attributes.get_float("clip", 0.0)
         self.inside = self._inside()
 
@@ -113,13 +118,13 @@ class _Unroller:
         whole = self.steps.op("Reshape", flat, self.steps.number(shape))
         return self.steps.op("Transpose", whole, perm=[1, 0, 2]) if self.batch_first else whole
 
-    def _run(self, source: Any, direction: _Direction) -> tuple[list[Any], Any, Any]:
+    def _run(self, source: Any, direction: Direction) -> tuple[list[Any], Any, Any]:
         """The states of all steps in the order of time, and the last state and memory."""
         steps = self.steps
         bias = direction.bias_w + direction.bias_r
         if self._resets_late():
             bias = np.concatenate([bias[: -self.hidden], direction.bias_w[-self.hidden :]])
-        product = steps.op("Gemm", source, steps.number(direction.w), steps.number(bias))
+        product = self._of_input(source, direction, bias)
         read = steps.split(product, [self.batch] * self.length, 0)
         weight = steps.number(direction.r)
         cell = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[self.kind](
@@ -155,10 +160,10 @@ class _Unroller:
         """The value where a step is inside its sequence, else another, or zeros."""
         if inside is None or value is None:
             return value
-        zero = self.steps.number(np.zeros((), self.w.dtype))
+        zero = self.steps.number(np.zeros((), self.type))
         return self.steps.op("Where", inside, value, zero if otherwise is None else otherwise)
 
-    def _lstm(self, direction: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
+    def _lstm(self, direction: Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
         """Gates in the order input, output, forget, candidate."""
         op, (f, g, h) = self.steps.op, direction.functions
         rows = () if direction.peepholes is None else direction.peepholes
@@ -171,7 +176,7 @@ class _Unroller:
             return op("Add", gate, op("Mul", memory, peepholes[place]))
 
         def cell(gates: Any, state: Any, memory: Any) -> tuple[Any, Any]:
-            parts = self._parts(self._with(gates, state, weight))
+            parts = self._parts(self._with(gates, state, weight, direction))
             input_gate = f(with_peephole(parts[0], memory, 0))
             new_memory = op("Mul", input_gate, g(parts[3]))
             if memory is not None:
@@ -185,7 +190,7 @@ class _Unroller:
 
         return cell
 
-    def _gru(self, direction: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
+    def _gru(self, direction: Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
         """Gates in the order update, reset, hidden."""
         steps, op, hidden, (f, g) = self.steps, self.steps.op, self.hidden, direction.functions
         one, late = steps.number(1.0), self._resets_late()
@@ -216,11 +221,11 @@ class _Unroller:
 
         return cell
 
-    def _rnn(self, direction: _Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
+    def _rnn(self, direction: Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
         (f,) = direction.functions
 
         def cell(gates: Any, state: Any, _: Any) -> tuple[Any, Any]:
-            return f(self._with(gates, state, weight)), None
+            return f(self._with(gates, state, weight, direction)), None
 
         return cell
 
@@ -228,7 +233,12 @@ class _Unroller:
         """Whether a GRU's reset gate follows the product with the state, as cuDNN has it."""
         return self.kind == "GRU" and bool(self.node.attributes.get_int("linear_before_reset", 0))
 
-    def _with(self, gates: Any, state: Any, weight: Any) -> Any:
+    def _of_input(self, source: Any, direction: Direction, bias: Array) -> Any:
+        """What the gates of all steps read of the input, with the bias."""
+        number = self.steps.number
+        return self.steps.op("Gemm", source, number(direction.w), number(bias))
+
+    def _with(self, gates: Any, state: Any, weight: Any, direction: Direction) -> Any:
         """What a step reads of the input, with what it reads of the state."""
         if state is None:
             return gates
@@ -239,13 +249,14 @@ class _Unroller:
 
     # What the node says.
 
-    def _direction(self, d: int) -> _Direction:
+    def _direction(self, d: int) -> Direction:
         width = self.gates * self.hidden
         bias = self._input(3)
-        both = np.zeros(2 * width, self.r.dtype) if bias is None else self._weights(3)[d]
+        both = np.zeros(2 * width, self.type) if bias is None else self._weights(3)[d]
         peepholes = self._input(7)
         stated = self.node.attributes.get_string("direction", "forward")
-        return _Direction(
+        return Direction(
+            number=d,
             w=self.w[d].T,
             r=self.r[d].T,
             bias_w=both[:width],
@@ -276,7 +287,9 @@ class _Unroller:
         names = self.node.attributes.get_strings(
             "activations", _DEFAULTS[self.kind] * self.directions
         )
-        functions = activations(self.steps, names, self.clip)
+        # ONNX does not say that gates alone are clipped; runtimes leave an LSTM's memory as it is.
+        limits = ([self.clip, self.clip, 0.0][: len(_DEFAULTS[self.kind])]) * self.directions
+        functions = activations(self.steps, names, limits)
         if functions is None:
             raise self._refusal(f"has activations that ONNX does not define ({', '.join(names)})")
         count = len(_DEFAULTS[self.kind])
@@ -293,4 +306,4 @@ class _Unroller:
 
     def _refusal(self, what: str) -> GraphError:
         where = f"node {self.node.name!r}, output {self.node.outputs[0].name!r}"
-        return GraphError(f"operator {self.kind} ({where}) {what}")
+        return GraphError(f"operator {self.node.op_type} ({where}) {what}")
