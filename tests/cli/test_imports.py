@@ -23,3 +23,23 @@ def test_torch_is_imported_by_who_asks_for_it_and_not_by_tvm(tmp_path: Path) -> 
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}){_BOTH}"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+_REFUSED = """
+import sys
+from tvm_ios.errors import UserError
+from tvm_ios.models.load import load_graph
+
+try:
+    load_graph(sys.argv[1])
+except UserError:
+    print(*sys.modules.keys() & {"onnx_ir", "onnxscript", "sympy", "tvm", "torch"})
+"""
+
+
+def test_what_is_no_model_is_refused_before_what_rewrites_models(tmp_path: Path) -> None:
+    (tmp_path / "bad.onnx").write_text("no model")
+    for name in (str(tmp_path / "bad.onnx"), "squeezenetty"):
+        command = [sys.executable, "-c", _REFUSED, name]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ended.stdout == "\n", ended.stderr

@@ -1,8 +1,12 @@
-"""The door of models: what a user names becomes ONNX, a graph of operators or one of units."""
+"""The door of models: what a user names becomes ONNX, a graph of operators or one of units.
+
+What rewrites a model is imported when one was read: who names none that can be should not wait.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx
 
@@ -13,17 +17,10 @@ from tvm_ios.graph.elements import GraphError
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.models.bare_graph import bare_graph
-from tvm_ios.models.random_weights import randomize_constant_weights
 from tvm_ios.models.source import AnyModel, Form, ModelSource, read_json
-from tvm_ios.onnx.as_written import beginning_as_written, with_static_inputs
-from tvm_ios.onnx.batch import with_batch
-from tvm_ios.onnx.file import read_onnx
-from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.onnx.join import join
-from tvm_ios.onnx.known_shapes import known_shapes
-from tvm_ios.onnx.simplify import before_tail, simplify
-from tvm_ios.onnx.supported import require_supported, require_tensors
-from tvm_ios.onnx.tail import Tail
+
+if TYPE_CHECKING:
+    from tvm_ios.onnx.tail import Tail
 
 
 def load_onnx(model: AnyModel) -> onnx.ModelProto:
@@ -66,6 +63,11 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
     InputShapeError, GraphError
         If shapes are missing, or it cannot be scheduled.
     """
+    from tvm_ios.onnx.as_written import beginning_as_written, with_static_inputs
+    from tvm_ios.onnx.known_shapes import known_shapes
+    from tvm_ios.onnx.simplify import before_tail, simplify
+    from tvm_ios.onnx.supported import require_supported, require_tensors
+
     require_tensors(source.name, model)
     shapes = known_shapes(source.name, model, source.shapes)
     try:
@@ -99,15 +101,23 @@ def read_model(source: ModelSource) -> onnx.ModelProto:
     if not source.is_onnx:
         raise ModelError(f"{source.model} is {source.form.value}, which holds no ONNX model")
     if source.form is Form.TOGETHER:
+        from tvm_ios.onnx.join import join
+
         return join({part.name: read_model(part) for part in source.parts})
     if source.form is Form.ZOO:
         proto = zoo.build(source.model, source.random_weights or 0)
     else:
+        from tvm_ios.onnx.file import read_onnx
+
         proto = read_onnx(source.path)
         proto.graph.name = source.name
         if source.random_weights is not None:
+            from tvm_ios.models.random_weights import randomize_constant_weights
+
             proto = randomize_constant_weights(proto, source.random_weights)
     if source.batch is not None:
+        from tvm_ios.onnx.batch import with_batch
+
         proto = with_batch(proto, source.batch)
     return proto
 
@@ -139,6 +149,8 @@ def operators_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
             )
         return OpGraph.from_json(read_json(source.path)), None
     simple = simplified(source, read_model(source))
+    from tvm_ios.onnx.graph import graph_from_onnx
+
     return graph_from_onnx(simple.model, already_simplified=True), simple.tail
 
 

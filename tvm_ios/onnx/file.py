@@ -14,13 +14,6 @@ from onnx import external_data_helper
 from tvm_ios.errors import ModelError
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.cut import graphs_inside
-from tvm_ios.onnx.edit import node_text
-from tvm_ios.onnx.rewrites.other_domains.deferred import WAY_OUT
-from tvm_ios.onnx.rewrites.other_domains.registry import is_of_other_domain, with_strays_named
-from tvm_ios.onnx.rewrites.quantised.operators import QUANTISED
-from tvm_ios.onnx.tail import runs_later
-from tvm_ios.onnx.tolerated import normalised
-from tvm_ios.onnx.valid import require_valid
 
 #: The domain of ONNX Runtime's convolutions in packs of channels.
 NCHWC_DOMAIN = "com.microsoft.nchwc"
@@ -53,6 +46,10 @@ def read_onnx(path: Path) -> Any:
     _require_known_operators(path, model)
     _require_external_data(path, model)
     _load_external_data(path, model)
+    from tvm_ios.onnx.rewrites.other_domains.registry import with_strays_named
+    from tvm_ios.onnx.tolerated import normalised
+    from tvm_ios.onnx.valid import require_valid
+
     try:
         model = normalised(model)
         require_valid(with_strays_named(model))
@@ -102,6 +99,12 @@ def _without_weights(path: Path) -> Any:
 
 def _require_known_operators(path: Path, model: Any) -> None:
     """Name the first operator that neither ONNX nor the file itself defines."""
+    # Not above: what is no model at all is refused without what rewrites models.
+    from tvm_ios.onnx.edit import node_text
+    from tvm_ios.onnx.rewrites.other_domains.registry import is_of_other_domain
+    from tvm_ios.onnx.rewrites.quantised.operators import QUANTISED
+    from tvm_ios.onnx.tail import runs_later
+
     versions = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
     local = {(function.domain, function.name) for function in model.functions}
     newest = _onnx.defs.onnx_opset_version()
@@ -131,6 +134,8 @@ def _require_known_operators(path: Path, model: Any) -> None:
 
 def _way_out(node: Any) -> str:
     """Why an operator of another domain is not read, and what can be done."""
+    from tvm_ios.onnx.rewrites.other_domains.deferred import WAY_OUT
+
     if node.domain == NCHWC_DOMAIN:
         return (
             "which ONNX Runtime writes for one kind of processor: let it optimise the model at the "
