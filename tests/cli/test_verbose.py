@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,21 @@ def test_libraries_are_silent_without_a_handler() -> None:
         logger = logging.getLogger(name)
         assert logger.level == logging.NOTSET
         assert logger.handlers == []
+
+
+_WARNS = """
+import sys
+import warnings
+from tvm_ios.cli.frame.verbose import told_on_stderr
+
+with told_on_stderr(int(sys.argv[1])):
+    warnings.warn("divide by zero encountered in log", RuntimeWarning)
+"""
+
+
+def test_warnings_of_packages_are_for_who_asks_twice() -> None:
+    for verbosity in range(3):
+        command = [sys.executable, "-W", "always", "-c", _WARNS, str(verbosity)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert ("divide by zero" in ended.stderr) is (verbosity == 2), ended.stderr
+        assert bool(ended.stderr) is (verbosity == 2)

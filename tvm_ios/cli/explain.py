@@ -22,6 +22,7 @@ from tvm_ios.cli.frame.output import (
     tell_tail,
 )
 from tvm_ios.cli.options.search_options import DeviceName
+from tvm_ios.files.byte_sizes import size_text
 
 if TYPE_CHECKING:
     from runtime_ext.execution.foreign_build import ForeignBuild
@@ -135,8 +136,10 @@ def _print(path: Path, explanation: Explanation) -> None:
         f"{peaks.flops / 1e9:.0f} GFLOP/s and {peaks.bandwidth / 1e9:.1f} GB/s on them"
     )
     out.print(
-        f"tensors between units share {explanation.arena / 2**20:.2f} MiB, apart they would take "
-        f"{explanation.unshared / 2**20:.2f} MiB"
+        f"tensors between units share {size_text(explanation.arena)}, apart they would take "
+        f"{size_text(explanation.unshared)}"
+        if explanation.unshared
+        else "no tensors lie between units"
     )
     if explanation.measured:
         out.print(_measured_text({p: 1e3 * s for p, s in explanation.measured.items()}))

@@ -28,6 +28,12 @@ def parse_bytes(text: str) -> int:
     return size
 
 
+def size_text(nbytes: int) -> str:
+    """A size in MiB, or in KiB where it is less than one, such as ``"8.54 MiB"``."""
+    mib = nbytes / 2**20
+    return f"{mib:.2f} MiB" if mib >= 1 else f"{kib(nbytes)} KiB"
+
+
 def kib(nbytes: int) -> str:
     """A size in KiB for a table, such as ``"3,943"``; small ones with a decimal."""
     size = nbytes / 1024

@@ -91,9 +91,14 @@ def console() -> Console:
     return stdout if stdout.is_terminal else Console(width=120, emoji=False)
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things, such as ``"1 block"`` or ``"1,200 units"``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def left_out_text(reasons: Sequence[str]) -> str:
     """How many programs could not be built, and why the first could not."""
-    return escape(f"{len(reasons)} programs left out that cannot be built: {reasons[0]}")
+    return escape(f"{counted(len(reasons), 'program')} left out that cannot be built: {reasons[0]}")
 
 
 class Bars:

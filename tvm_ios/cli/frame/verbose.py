@@ -11,6 +11,8 @@ from rich.console import Console
 
 #: Whose loggers are told of; they log to Python's ``logging`` under the names of their modules.
 _PACKAGES = ("tvm_ios", "runtime_ext", "relay_passes")
+#: Where Python's ``logging`` has warnings.
+_WARNINGS = "py.warnings"
 
 
 @cache
@@ -21,7 +23,22 @@ def stderr_console() -> Console:
 
 @contextmanager
 def told_on_stderr(verbosity: object) -> Generator[None]:
-    """While a command runs, show its log: with 1 what is done, from 2 on each measurement too."""
+    """While a command runs, show its log: with 1 what is done, from 2 on each measurement too.
+
+    Warnings of Python's packages, of which no user can do anything, are part of the second.
+    """
+    logging.captureWarnings(True)
+    try:
+        with _shown(verbosity):
+            yield
+    finally:
+        logging.captureWarnings(False)
+
+
+@contextmanager
+def _shown(verbosity: object) -> Generator[None]:
+    # Without a handler, Python would print what it logs of warnings.
+    logging.getLogger(_WARNINGS).addHandler(logging.NullHandler())
     if not verbosity:
         yield
         return
@@ -29,7 +46,8 @@ def told_on_stderr(verbosity: object) -> Generator[None]:
 
     handler = RichHandler(console=stderr_console(), show_path=False, log_time_format="%X")
     level = logging.INFO if verbosity == 1 else logging.DEBUG
-    loggers = [logging.getLogger(package) for package in _PACKAGES]
+    names = _PACKAGES if verbosity == 1 else (*_PACKAGES, _WARNINGS)
+    loggers = [logging.getLogger(name) for name in names]
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from tvm_ios.cli.frame.output import console, left_out_text, print_json
+from tvm_ios.cli.frame.output import console, counted, left_out_text, print_json
 from tvm_ios.contest.verdict import TVM
+from tvm_ios.files.byte_sizes import size_text
 
 if TYPE_CHECKING:
     from tvm_ios.api.fallback import Faster
     from tvm_ios.api.optimized import Compiled, Optimized
     from tvm_ios.contest.pairs import PairedRatio
+    from tvm_ios.contest.verdict import PolicyResult
     from tvm_ios.program.arena.planner import PlannedMemory
 
 
@@ -25,13 +27,15 @@ def print_optimized(done: Optimized, as_json: bool, fleet: dict[str, Any]) -> No
         return
     out = console()
     out.print(
-        f"[bold]{escape(done.model)}[/bold]: {done.operators} operators in {done.units} units, "
-        f"{done.blocks} blocks ({done.blocks_searched} different)"
+        f"[bold]{escape(done.model)}[/bold]: {counted(done.operators, 'operator')} in "
+        f"{counted(done.units, 'unit')}, {counted(done.blocks, 'block')}"
+        + (f" ({done.blocks_searched} different)" if done.blocks_searched else "")
     )
     ended = "" if done.complete else " (ended before the proof)"
     out.print(
-        f"search {done.seconds['search']:.1f} s: {done.stages_measured} stages measured now, "
-        f"{done.candidates} would be in a full search{ended}; "
+        f"search {done.seconds['search']:.1f} s: {counted(done.stages_measured, 'stage')} measured "
+        + (f"now, {done.candidates} would be in a full search" if done.candidates else "now")
+        + f"{ended}; "
         f"build {done.seconds['build']:.1f} s, "
         f"TVM's own {done.seconds['tvm']:.1f} s"
     )
@@ -62,7 +66,7 @@ def print_optimized(done: Optimized, as_json: bool, fleet: dict[str, Any]) -> No
             row.policy,
             "" if row.stages is None else str(row.stages),
             f"{row.latency * 1e3:.3f} ms",
-            f"{row.ratio:.3f}",
+            f"{_to_sequential(done, row):.3f}",
             "" if row.max_rel_error is None else f"{row.max_rel_error:.1e}",
             escape(done.outcomes[row.policy]),
             style=style,
@@ -87,6 +91,11 @@ def print_optimized(done: Optimized, as_json: bool, fleet: dict[str, Any]) -> No
     elif tvm is not None and tvm.high >= 1:
         out.print("[yellow]TVM's own build is as fast on this model[/yellow]")
     out.print(escape(f"executable: {done.executable}  (tvm-ios run {done.executable})"))
+
+
+def _to_sequential(done: Optimized, row: PolicyResult) -> float:
+    """Of what is kept the ratio that decided, which is that of fresh processes."""
+    return done.confirmed["sequential"].median if row.policy == done.kept else row.ratio
 
 
 def print_compiled(done: Compiled, as_json: bool) -> None:
@@ -183,8 +192,10 @@ def _memory_json(memory: PlannedMemory) -> dict[str, Any]:
 
 
 def _memory_text(memory: PlannedMemory) -> str:
+    if not memory.unshared:
+        return "memory: no tensors lie between units"
     sizes = (memory.plan.nbytes, memory.unshared, memory.bound)
-    arena, unshared, bound = (f"{size / 2**20:.2f} MiB" for size in sizes)
+    arena, unshared, bound = map(size_text, sizes)
     return (
         f"memory: tensors between units share {arena}, apart they take {unshared}; lower bound "
         f"{bound}, {'proven optimal' if memory.proven else f'ratio {memory.ratio:.3f}'}"
