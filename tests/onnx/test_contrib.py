@@ -165,6 +165,22 @@ def test_embeddings(inputs: list[Any], outputs: Any, attributes: dict[str, Any])
         assert np.allclose(result, right, atol=1e-5)
 
 
+@pytest.mark.parametrize("segmented", [False, True])
+def test_embeddings_in_eight_bits(segmented: bool) -> None:
+    tables: list[Any] = [ints(256, *rows.shape, dtype=np.uint8) for rows in ROWS]
+    scales: list[Any] = [np.float32(0.01 + place / 999) for place in range(5)]
+    zeros: list[Any] = [np.uint8(100 + 9 * place) for place in range(5)]
+    segments = ints(2, 2, 5)
+    if not segmented:
+        segments = tables[2] = scales[2] = zeros[2] = None
+    inputs = [WORDS, segments, *tables, MASK, *scales, *zeros]
+    model, feeds = one("QEmbedLayerNormalization", inputs, 2, variable=2)
+    simple = simplify(model)
+    for result, right in zip(run_on(simple, feeds), run_on(model, feeds), strict=True):
+        assert (result.shape, result.dtype) == (right.shape, right.dtype)
+        assert np.allclose(result, right, atol=1e-5)
+
+
 @pytest.mark.parametrize("opset", [14, 17])
 def test_operators_in_branches(opset: int) -> None:
     """Both of which are computed where the data choose."""

@@ -155,7 +155,12 @@ def test_rows_of_packed_weights(bits: int, zeros: bool) -> None:
     inputs = [ints(9, 2, 3, dtype=np.int64), codes, scales]
     if zeros:
         inputs.append(ints(256, 9, 2 * bits // 8, dtype=np.uint8))
-    attributes = {"bits": bits, "block_size": 32, "quantize_axis": 1, "gather_axis": 0}
+    attributes: dict[str, Any] = {
+        "bits": bits,
+        "block_size": 32,
+        "quantize_axis": 1,
+        "gather_axis": 0,
+    }
     model, feeds = one("GatherBlockQuantized", inputs, **attributes)
     # The places are the second input.
     model.graph.node[0].input[:2] = ["i1", "i0"]

@@ -18,7 +18,11 @@ from tvm_ios.onnx.rewrites.other_domains.deferred import (
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: What ONNX Runtime adds to variances unless a node says otherwise.
-_EPSILON = {"EmbedLayerNormalization": 1e-12, "SkipLayerNormalization": 1e-12}
+_EPSILON = {
+    "EmbedLayerNormalization": 1e-12,
+    "QEmbedLayerNormalization": 1e-12,
+    "SkipLayerNormalization": 1e-12,
+}
 
 
 def _epsilon(steps: Steps) -> float:
@@ -30,7 +34,7 @@ def _normalised(steps: Steps, value: Any, scale: Any, bias: Any) -> list[Any]:
     """The layer norm of a value; its mean and the inverse of its deviation if they are read."""
     inputs = (value, scale) if bias is None else (value, scale, bias)
     stated: dict[str, Any] = {"axis": steps.integer("axis", -1), "epsilon": _epsilon(steps)}
-    moments = steps.node.op_type != "EmbedLayerNormalization"
+    moments = not steps.node.op_type.endswith("EmbedLayerNormalization")
     if moments and (is_read(steps, 1) or is_read(steps, 2)):
         return steps.op("LayerNormalization", *inputs, outputs=3, **stated)
     return [steps.op("LayerNormalization", *inputs, **stated), None, None]
@@ -94,35 +98,54 @@ def _skip_simplified_layer_norm(steps: Steps) -> None:
 
 
 def _embedded(steps: Steps) -> None:
-    """Sums of a word's, a place's and a segment's row, normalised, and how many words there are."""
-    inputs = [input_of(steps, place) for place in range(9)]
-    words, segments, word_rows, place_rows, segment_rows, scale, shift, mask, places = inputs
-    total = steps.op("Gather", word_rows, words, axis=0)
+    _embed(steps, lambda _, value: value, input_of(steps, 8))
+
+
+def _embedded_in_eight_bits(steps: Steps) -> None:
+    """``QEmbedLayerNormalization``: each table has a scale and a zero point, further behind."""
+
+    def numbers(place: int, value: Any) -> Any:
+        zero = input_of(steps, place + 11)
+        wide, origin = (steps.op("Cast", v, to=int(ir.DataType.FLOAT)) for v in (value, zero))
+        return steps.op("Mul", steps.op("Sub", wide, origin), input_of(steps, place + 6))
+
+    _embed(steps, numbers, None)
+
+
+def _embed(steps: Steps, numbers: Callable[[int, Any], Any], places: Any) -> None:
+    """Sums of a word's, a place's and a segment's row, normalised, and how many words there are.
+
+    ``numbers`` makes floats of what was taken from an input, of which it is told the place.
+    """
+    inputs = [input_of(steps, place) for place in range(8)]
+    words, segments, word_rows, place_rows, segment_rows, scale, shift, mask = inputs
+    total = numbers(2, steps.op("Gather", word_rows, words, axis=0))
     if places is None:
-        length = shape_of(words)[1]
-        bounds = (steps.number(numbers) for numbers in ([0], [length], [0]))
+        bounds = (steps.number(bound) for bound in ([0], [shape_of(words)[1]], [0]))
         of_places = steps.op("Slice", place_rows, *bounds)
     else:
         of_places = steps.op("Gather", place_rows, places, axis=0)
-    total = steps.op("Add", total, of_places)
+    total = steps.op("Add", total, numbers(3, of_places))
     if segments is not None and segment_rows is not None:
-        total = steps.op("Add", total, steps.op("Gather", segment_rows, segments, axis=0))
+        of_segments = steps.op("Gather", segment_rows, segments, axis=0)
+        total = steps.op("Add", total, numbers(4, of_segments))
     counted = None
     if is_read(steps, 1):
-        batch = shape_of(words)[0]
-        counted = steps.number(np.zeros(batch, np.int32))
+        counted = steps.number(np.zeros(shape_of(words)[0], np.int32))
         if mask is not None:
             ones = steps.op("Equal", mask, steps.number(np.array(1, type_of(mask).numpy())))
-            numbers = steps.op("Cast", ones, to=int(ir.DataType.INT32))
-            counted = steps.reduced("ReduceSum", numbers, [1], keepdims=0)
+            truths = steps.op("Cast", ones, to=int(ir.DataType.INT32))
+            counted = steps.reduced("ReduceSum", truths, [1], keepdims=0)
         counted.dtype = ir.DataType.INT32
-    finish(steps, _normalised(steps, total, scale, shift)[0], counted, total)
+    result = _normalised(steps, total, numbers(5, scale), numbers(6, shift))[0]
+    finish(steps, result, counted, total)
 
 
 #: By the operators' names.
 NORMALISATIONS: Mapping[str, Callable[[Steps], None]] = {
     "EmbedLayerNormalization": _embedded,
     "LayerNormalization": _layer_norm,
+    "QEmbedLayerNormalization": _embedded_in_eight_bits,
     "SimplifiedLayerNormalization": _simplified_layer_norm,
     "SkipLayerNormalization": _skip_layer_norm,
     "SkipSimplifiedLayerNormalization": _skip_simplified_layer_norm,
