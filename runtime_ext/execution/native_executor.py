@@ -63,12 +63,13 @@ class NativeExecutor:
             spin_seconds,
             patience_seconds,
         )
+        self._run = self._library["run"]
         # Runs at interpreter exit too, while the threads' code is still loaded.
         self._finalizer = weakref.finalize(self, self._library["close"], self._handle)
 
     def run(self) -> None:
         """Run the program once; returns when every lane has finished."""
-        self._library["run"](self._handle)
+        self._run(self._handle)
 
     def benchmark(self, number: int, repeat: int) -> list[float]:
         """Seconds a run, ``repeat`` samples, each the mean of ``number`` runs."""
