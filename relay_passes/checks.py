@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import zip_longest
 
 import tvm
 
 from relay_passes.dialect import Dialect, DialectError
 from relay_passes.prepared import Prepared
+from runtime_ext.execution.ports import Port
+from runtime_ext.execution.states import bound_states, require_not_read
+from runtime_ext.ir_form import output_names
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.onnx.tail import Tail
 from tvm_ios.schedule.schedule import Schedule
 
 
@@ -27,6 +32,39 @@ def require_numpy_types(prepared: Prepared) -> None:
                 f"value {tensor.name!r} of {graph.name} is of type bfloat16, which TVM alone can "
                 "run: export the model in float32 or float16"
             )
+
+
+def require_states(prepared: Prepared, states: Mapping[str, str], tail: Tail | None) -> None:
+    """Refuse states that a session of a model would refuse.
+
+    Parameters
+    ----------
+    prepared, tail
+        The model.
+    states
+        For outputs, by name, the inputs that they are in the next run.
+
+    Raises
+    ------
+    SessionError
+        If one does not fit.
+    """
+    graph = prepared.units
+    names = output_names(prepared.module, len(graph.outputs))
+    inputs, outputs = (
+        [
+            Port(name, "", graph.tensors[t].shape, graph.tensors[t].dtype)
+            for t, name in zip(tensors, wanted, strict=True)
+        ]
+        for tensors, wanted in (
+            (graph.inputs, [graph.tensors[t].name for t in graph.inputs]),
+            (graph.outputs, names),
+        )
+    )
+    bound = bound_states(states, inputs, outputs)
+    if tail is not None:
+        read = (value.name for value in tail.model.graph.input)
+        require_not_read({state.input.name for state in bound}, read)
 
 
 def require_same_interface(dialect: Dialect, before: tvm.IRModule, after: tvm.IRModule) -> None:

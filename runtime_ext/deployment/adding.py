@@ -38,7 +38,7 @@ from runtime_ext.execution.package import VERSION_OF_PARTS, seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.this_machine import level_of
 from tvm_ios.deployment.entry import Entry, TensorType, batch_of
-from tvm_ios.deployment.registry import Registry, write_registry
+from tvm_ios.deployment.registry import DeploymentError, Registry, write_registry
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.files.digest import file_digest
 from tvm_ios.files.swapping import swap_in
@@ -102,8 +102,11 @@ def add_entry(folder: Path, model: str, identity: str, new: NewEntry) -> Entry:
     Raises
     ------
     DeploymentError
-        If something else is there, a deployment of another model, or it cannot be written.
+        If something else is there, a deployment of another model, or it cannot be written; or the
+        program keeps states.
     """
+    if new.executable.states:
+        raise DeploymentError("a deployment keeps no states: make an executable for each shape")
     with (
         only_writer(folder, model, identity) as registry,
         temporary_folder(folder, NEW) as room,

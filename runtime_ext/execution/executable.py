@@ -43,6 +43,7 @@ from runtime_ext.execution.package import META, open_folder, require_version, wr
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.program_files import TAIL_FILE, ProgramFiles, read_program_files
 from runtime_ext.execution.session import ExecutorName, Session
+from runtime_ext.execution.states import NO_STATES, saved_states
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
 from tvm_ios.deployment.registry import is_deployment
@@ -178,6 +179,11 @@ class Executable:
         throughput = self.notes.get("throughput")
         return None if throughput is None else natural(throughput["workers"])
 
+    @property
+    def states(self) -> Mapping[str, str]:
+        """The states that :meth:`session` has by default, as of a session."""
+        return saved_states(self.notes)
+
     def functions(self) -> dict[str, Any]:
         """The program's kernels, loaded, as a session takes them."""
         if self.arch is not None:
@@ -189,16 +195,29 @@ class Executable:
         return load_functions(self.libraries)
 
     def session(
-        self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool | None = None
+        self,
+        executor: ExecutorName | None = None,
+        *,
+        device: int = 0,
+        pin: bool | None = None,
+        states: Mapping[str, str] | None = None,
     ) -> Session | TailedSession:
         """A new session of the whole model; as :meth:`program_session`.
+
+        Parameters
+        ----------
+        executor, device, pin
+            As there.
+        states
+            As there; by default those that ``optimize --state`` saved.
 
         Raises
         ------
         UserError
             Also if the tail's runtime refuses it.
         """
-        program = self.program_session(executor, device=device, pin=pin)
+        states = self.states if states is None else states
+        program = self.program_session(executor, device=device, pin=pin, states=states)
         if self.tail is None:
             return program
         from runtime_ext.execution.tailed_session import TailedSession
@@ -206,13 +225,18 @@ class Executable:
         return TailedSession(program, self.tail)
 
     def program_session(
-        self, executor: ExecutorName | None = None, *, device: int = 0, pin: bool | None = None
+        self,
+        executor: ExecutorName | None = None,
+        *,
+        device: int = 0,
+        pin: bool | None = None,
+        states: Mapping[str, str] = NO_STATES,
     ) -> Session:
         """A new session of the program; constants are shared with all others of this process.
 
         Parameters
         ----------
-        executor, device, pin
+        executor, device, pin, states
             As of :class:`runtime_ext.execution.session.Session`; by default ``"native"``, or
             ``"cuda"`` for what was compiled for a GPU.
 
@@ -243,6 +267,7 @@ class Executable:
             device=device,
             pin=pin,
             workers=self.workers,
+            states=states,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,6 +46,10 @@ class Memory(Protocol):
 
     def read(self, name: str) -> Array:
         """A copy of what a buffer holds."""
+        ...
+
+    def carry(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Let the second buffer of each pair hold what the first one does, which is lost there."""
         ...
 
 

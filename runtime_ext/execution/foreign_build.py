@@ -24,6 +24,7 @@ from runtime_ext.execution.executor import Exclusive, Span
 from runtime_ext.execution.package import META, require_sums, require_version, write_package
 from runtime_ext.execution.ports import Port
 from runtime_ext.execution.session import Session
+from runtime_ext.execution.states import NO_STATES, bound_states, saved_states
 from runtime_ext.machine.cpu_features import missing_features
 from runtime_ext.native_errors import ExecutableError, SessionError
 from tvm_ios.files.array_files import Array
@@ -117,16 +118,24 @@ class ForeignBuild:
 
         write_package(Path(path), meta, fill)
 
-    def session(self) -> ForeignSession:
+    def session(self, *, states: Mapping[str, str] | None = None) -> ForeignSession:
         """A new session on as many threads as it was measured on.
 
         TVM counts its threads when it is loaded: in a process that has done so before, it keeps
         that number.
+
+        Parameters
+        ----------
+        states
+            As of :meth:`runtime_ext.execution.executable.Executable.session`.
         """
+        states = saved_states(self.notes) if states is None else states
         if self.runtime == "onnxruntime":
-            return ForeignSession(self.inputs, self.outputs, bind_onnx(self.file, self.lanes))
-        os.environ.setdefault("TVM_NUM_THREADS", str(self.lanes))
-        return ForeignSession(self.inputs, self.outputs, bind_library(self.file))
+            bind = bind_onnx(self.file, self.lanes)
+        else:
+            os.environ.setdefault("TVM_NUM_THREADS", str(self.lanes))
+            bind = bind_library(self.file)
+        return ForeignSession(self.inputs, self.outputs, bind, states)
 
 
 def foreign_build(folder: Path, path: Path, keeper: object) -> ForeignBuild | None:
@@ -191,11 +200,18 @@ def _require_place(path: Path, meta: Mapping[str, Any], runtime: Runtime) -> Non
 class ForeignSession(Session):
     """Runs a model on another runtime, as :class:`Session` runs a program; it has no profile."""
 
-    def __init__(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...], bind: Bind) -> None:
+    def __init__(
+        self,
+        inputs: tuple[Port, ...],
+        outputs: tuple[Port, ...],
+        bind: Bind,
+        states: Mapping[str, str] = NO_STATES,
+    ) -> None:
         self.inputs, self.outputs = inputs, outputs
         self._bind = bind
         model = _ForeignModel(inputs, outputs, bind)
         self._begin_with(model, model)
+        self._bind_states(bound_states(states, inputs, outputs))
         self._open_many_with(workers=1)
 
     def for_worker(self, workers: int) -> Session:
@@ -233,6 +249,11 @@ class _ForeignModel:
         assert self._last is not None, "the session asks after a run alone"
         model, result = self._last
         return model.outputs(result)[self._outputs.index(name)].copy()
+
+    def carry(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Copy outputs of the last run into inputs."""
+        for one, other in pairs:
+            self.write(other, self.read(one))
 
     def run(self) -> None:
         """Run the model once."""

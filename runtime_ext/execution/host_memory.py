@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tvm_ffi
 
 from runtime_ext.execution.buffers import allocate, allocate_bytes, share_constant, view
+from runtime_ext.native_library import load_native_library
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Buffer, Program, Role
@@ -48,6 +50,8 @@ class HostMemory:
         self.arrays = arrays
         self.tensors = [tvm_ffi.from_dlpack(array) for array in arrays]
         self._arrays = {b.name: a for b, a in zip(program.buffers, arrays, strict=True)}
+        self._program = program
+        self._exchanges: dict[Sequence[tuple[str, str]], Callable[[], None]] = {}
 
     def write(self, name: str, value: Array) -> None:
         """Copy an array into a buffer."""
@@ -56,6 +60,30 @@ class HostMemory:
     def read(self, name: str) -> Array:
         """A copy of what a buffer holds."""
         return self._arrays[name].copy()
+
+    def carry(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Exchange the memory of the buffers of each pair, which are whole and outside the arena.
+
+        Parameters
+        ----------
+        pairs
+            A tuple; what it needs is kept.
+        """
+        exchange = self._exchanges.get(pairs)
+        if exchange is None:
+            tensors = [[self._tensors_of(one), self._tensors_of(other)] for one, other in pairs]
+            exchange = load_native_library()["make_exchange"](tensors)
+            self._exchanges[pairs] = exchange
+        exchange()
+        arrays = self._arrays
+        for one, other in pairs:
+            arrays[one], arrays[other] = arrays[other], arrays[one]
+
+    def _tensors_of(self, name: str) -> list[Any]:
+        """What kernels are called with for a buffer and its parts."""
+        buffers = self._program.buffers
+        (whole,) = (n for n, buffer in enumerate(buffers) if buffer.name == name)
+        return [t for n, t in enumerate(self.tensors) if self._program.whole_of(n) == whole]
 
 
 def _outside(buffer: Buffer, constants: Mapping[str, Array]) -> Array:

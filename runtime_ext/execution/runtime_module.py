@@ -54,6 +54,14 @@ class ScheduledModule:
         for name, content in inputs.items():
             self._set_input(name, _tensor(content))
 
+    def bind_state(self, output: int | str, key: int | str) -> None:
+        """Let an output be an input in the next run, unless that is set before; at first zeros."""
+        self.module["bind_state"](output, key)
+
+    def reset_states(self) -> None:
+        """Make all states zeros."""
+        self.module["reset_states"]()
+
     def run(self, **inputs: Any) -> None:
         """Run once, after setting the inputs given; inputs set before stay."""
         self.set_input(**inputs)

@@ -25,6 +25,7 @@ from runtime_ext.execution.session_start import (
     check_session_plan,
     start,
 )
+from runtime_ext.execution.states import NO_STATES, State, bound_states, exchangeable
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.arena.planner import plan_quickly
@@ -66,12 +67,15 @@ class Session:
         Seed of the reference executor's choices.
     workers
         How many requests :meth:`run_many` runs at once; by default one a lane, on a GPU one.
+    states
+        For outputs, by name, the inputs that they are in the next run, unless that input is set
+        before it; at first zeros. On a CPU a step copies nothing, the two exchange their memory.
 
     Raises
     ------
     SessionError
-        If a constant is missing, something does not have the shape of its buffer, or an input or
-        output lies in the arena.
+        If a constant is missing, something does not have the shape of its buffer, an input or
+        output lies in the arena, or a state does not fit.
     ProgramError
         If the plan is of another program.
     CudaError
@@ -92,6 +96,7 @@ class Session:
         pin: bool | None = None,
         seed: int = 0,
         workers: int | None = None,
+        states: Mapping[str, str] = NO_STATES,
     ) -> None:
         self.program = program
         self.inputs = tuple(buffer_ports(program, Role.INPUT) if inputs is None else inputs)
@@ -102,7 +107,9 @@ class Session:
             raise SessionError(f"kernel {missing[0]!r} of the program is in no library given")
         check_session_plan(program, plan, (*self.inputs, *self.outputs))
         check_constants(program, constants)
+        bound = bound_states(states, self.inputs, self.outputs)
         self._begin_with(*start(program, functions, constants, plan, executor, device, pin, seed))
+        self._bind_states(bound, exchangeable(program, bound))
         self._plan, self._on_cpu = plan, not executor.startswith("cuda")
         self._again = partial(
             Session,
@@ -121,10 +128,27 @@ class Session:
 
     def _begin_with(self, memory: Memory, executor: Executor) -> None:
         """Take what holds the inputs and outputs, and what runs."""
-        self._unset = {port.name for port in self.inputs}
+        self._input_ports = {port.name: port for port in self.inputs}
+        self._unset = set(self._input_ports)
         self._ran = False
         self._one_thread = OneThread()
         self._memory, self._executor = memory, executor
+        self._bind_states(())
+
+    def _bind_states(
+        self, states: tuple[State, ...], exchanged: tuple[State, ...] | None = None
+    ) -> None:
+        """Take states, and those of them that the memory carries; by default all."""
+        carried = states if exchanged is None else exchanged
+        self._states = states
+        #: The names of inputs that are states.
+        self.state_inputs = frozenset(state.input.name for state in states)
+        self._carried = tuple((s.output.buffer, s.input.buffer) for s in carried)
+        self._copied = tuple((s.output.buffer, s.input.buffer) for s in states if s not in carried)
+        #: Buffers of states that were set since the last run.
+        self._given: set[str] = set()
+        if states:
+            self.reset_states()
 
     def _open_many_with(self, workers: int, pin: bool | None = None) -> None:
         """Say how many workers there are, and whether they are bound to CPUs."""
@@ -148,11 +172,23 @@ class Session:
             If there is no such input, or its shape or type differs.
         """
         with self._one_thread:
-            names = [port.name for port in self.inputs]
-            for key, content in named_values(name, value, values, names).items():
-                port = find_port(self.inputs, key, "input")
-                self._memory.write(port.buffer, port_value(port, content))
-                self._unset.discard(port.name)
+            for key, content in named_values(name, value, values, self._input_ports).items():
+                port = self._input_ports.get(key) or find_port(self.inputs, key, "input")
+                self._write(port, port_value(port, content))
+
+    def reset_states(self) -> None:
+        """Begin anew: the next run has zeros as states, or what is set before it.
+
+        Raises
+        ------
+        SessionError
+            If there are none.
+        """
+        if not self._states:
+            raise SessionError("there are no states: bind outputs to inputs with states=")
+        with self._one_thread:
+            for state in self._states:
+                self._write(state.input, np.zeros(state.input.shape, state.input.dtype))
 
     def run(self, /, **inputs: Any) -> None:
         """Run once, after setting the inputs given; inputs set before stay.
@@ -253,10 +289,35 @@ class Session:
         self._many.close()
         self._executor.close()
 
+    def _write(self, port: Port, value: Array) -> None:
+        self._memory.write(port.buffer, value)
+        self._unset.discard(port.name)
+        if port.name in self.state_inputs:
+            self._given.add(port.buffer)
+
     def _begin(self) -> None:
         if self._unset:
             raise SessionError(f"input {min(self._unset)!r} was never set")
+        # After a run that failed, inputs are what they were.
+        if self._states:
+            if self._ran:
+                self._carry()
+            self._given.clear()
         self._ran = False
+
+    def _carry(self) -> None:
+        """Let inputs be what the last run made of states, but for those set since then."""
+        memory, given = self._memory, self._given
+        carried, copied = self._carried, self._copied
+        if given:
+            carried = tuple(pair for pair in carried if pair[1] not in given)
+            copied = tuple(pair for pair in copied if pair[1] not in given)
+        # An output that is an input passed on is read before that input is written.
+        values = [(target, memory.read(source)) for source, target in copied]
+        if carried:
+            memory.carry(carried)
+        for target, value in values:
+            memory.write(target, value)
 
 
 def random_values(ports: Sequence[Port], seed: int = 0) -> dict[str, Array]:

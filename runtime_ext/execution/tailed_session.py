@@ -15,6 +15,7 @@ from runtime_ext.execution.executor import Span
 from runtime_ext.execution.ports import Port, find_port, port_value
 from runtime_ext.execution.session import OneThread, Session, random_values
 from runtime_ext.execution.session_pool import PoolOnDemand, Request, Result, SessionPool
+from runtime_ext.execution.states import require_not_read
 from runtime_ext.native_errors import SessionError
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
@@ -42,7 +43,7 @@ class TailedSession:
     Raises
     ------
     UserError
-        If the runtime refuses the tail.
+        If the runtime refuses the tail, or reads a state.
     """
 
     def __init__(self, program: Session, tail: Tail) -> None:
@@ -53,6 +54,7 @@ class TailedSession:
         self._program, self._whole_tail = program, tail
         self.inputs, self.outputs = tailed_ports(program.inputs, program.outputs, tail)
         self._alone = self.inputs[len(program.inputs) :]
+        require_not_read(program.state_inputs, (port.name for port in self._reads))
         self._types = {port.name: port.dtype for port in ports}
         self._tail = open_tail(tail, len(program.program.lanes))
         self._feeds: dict[str, Array] = {}
@@ -77,6 +79,15 @@ class TailedSession:
                     self._program.set_input(key, content)
                 if key in self._types:
                     self._feeds[key] = np.array(port_value(port, content))
+
+    @property
+    def state_inputs(self) -> frozenset[str]:
+        """The names of inputs that are states."""
+        return self._program.state_inputs
+
+    def reset_states(self) -> None:
+        """Begin anew; as :meth:`Session.reset_states`."""
+        self._program.reset_states()
 
     def run(self, /, **inputs: Any) -> None:
         """Run once, after setting the inputs given; as :meth:`Session.run`."""

@@ -169,6 +169,13 @@ class Cuda final : public Device {
     TVM_IOS_CUDA(MemcpyDtoH, bytes, buffers_.addresses[buffer], buffers_.sizes[buffer]);
   }
 
+  void Carry(std::size_t source, std::size_t target) final {
+    // Captured graphs have their addresses. Whatever runs next waits for the origin.
+    gpu_.Use();
+    TVM_IOS_CUDA(MemcpyDtoDAsync, buffers_.addresses[target], buffers_.addresses[source],
+                 buffers_.sizes[source], Origin());
+  }
+
   void Run() final {
     const auto entered = Enter();
     if (WarmUp()) return;

@@ -31,6 +31,7 @@ using Handle = void*;
   F(MemFree, "cuMemFree_v2", Address)                                                           \
   F(MemcpyHtoD, "cuMemcpyHtoD_v2", Address, const void*, std::size_t)                           \
   F(MemcpyDtoH, "cuMemcpyDtoH_v2", void*, Address, std::size_t)                                 \
+  F(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", Address, Address, std::size_t, Handle)             \
   F(MemsetD8Async, "cuMemsetD8Async", Address, unsigned char, std::size_t, Handle)              \
   F(ModuleLoadData, "cuModuleLoadData", Handle*, const void*)                                   \
   F(ModuleUnload, "cuModuleUnload", Handle)                                                     \

@@ -149,6 +149,12 @@ void DeploymentSession::GetOutput(std::size_t which, ffi::TensorView value) {
   std::memcpy(FirstByte(value), FirstByte(own), type.Bytes());
 }
 
+void DeploymentSession::BindState(std::size_t, std::size_t) {
+  Misuse("a deployment keeps no states: load one of its entries");
+}
+
+void DeploymentSession::ResetStates() { BindState(0, 0); }
+
 void DeploymentSession::Run() {
   const Exclusive exclusive(&inside_);
   Ready().Run();

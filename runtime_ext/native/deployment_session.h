@@ -43,6 +43,10 @@ class DeploymentSession final : public ModelSession {
   ffi::Tensor GetOutput(std::size_t which) final;
   void GetOutput(std::size_t which, ffi::TensorView value) final;
 
+  // Both are refused.
+  void BindState(std::size_t output, std::size_t input) final;
+  void ResetStates() final;
+
   // These throw an ffi::Error of kind DeploymentError, too, if no program serves the inputs, and
   // of kind ExecutableError if one cannot be opened.
   void Run() final;

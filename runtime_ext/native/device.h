@@ -17,6 +17,9 @@ class Device {
   // Copies all bytes of a buffer in or out.
   virtual void Write(std::size_t buffer, const void* bytes) = 0;
   virtual void Read(std::size_t buffer, void* bytes) = 0;
+  // Lets the second buffer hold what the first one does, which is lost there. Both are whole, outside
+  // the arena and of one type.
+  virtual void Carry(std::size_t source, std::size_t target) = 0;
 
   // As Executor's.
   virtual void Run() = 0;

@@ -270,6 +270,14 @@ std::int64_t ReadWorkers(const Folder& folder, const Program& program) {
   return folder.arch().empty() ? static_cast<std::int64_t>(program.lanes.size()) : 1;
 }
 
+std::vector<std::pair<std::string, std::string>> ReadStates(const Folder& folder) {
+  std::vector<std::pair<std::string, std::string>> states;
+  const auto saved = Object(Field(folder.meta(), "notes")).Get(ffi::String("states"));
+  if (!saved) return states;
+  for (const auto& [output, input] : Object(*saved)) states.emplace_back(Text(output), Text(input));
+  return states;
+}
+
 }  // namespace
 
 Executable OpenExecutable(const std::string& path, const std::string& name) {
@@ -287,6 +295,7 @@ Executable OpenExecutable(const std::string& path, const std::string& name) {
   executable.inputs = ReadPorts(Field(folder.meta(), "inputs"), program);
   executable.outputs = ReadPorts(Field(folder.meta(), "outputs"), program);
   executable.constants = LoadConstants(folder, program);
+  executable.states = ReadStates(folder);
   executable.workers = ReadWorkers(folder, program);
   return executable;
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "program_file.h"
@@ -43,6 +44,8 @@ struct Executable {
   std::map<std::size_t, Constant> constants;
   std::vector<Port> inputs;
   std::vector<Port> outputs;
+  // For outputs the inputs that they are in the next run.
+  std::vector<std::pair<std::string, std::string>> states;
   // As of ModelSession.
   std::int64_t workers = 1;
 };

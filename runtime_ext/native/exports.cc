@@ -19,7 +19,7 @@
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 7;
+constexpr std::int64_t kInterface = 8;
 
 class ExecutorObj : public ffi::Object {
  public:
@@ -111,6 +111,28 @@ void Randomise(ffi::Tensor tensor, std::int64_t seed) {
 }
 
 void Close(ExecutorRef self) { self->executor->Close(); }
+
+// A function that lets the two buffers of each pair have each other's memory. A buffer is all tensors
+// that lie in it; the function keeps them.
+ffi::Function MakeExchange(ffi::Array<ffi::Array<ffi::Array<ffi::Tensor>>> pairs) {
+  using Tensors = std::vector<DLTensor*>;
+  std::vector<std::pair<Tensors, Tensors>> places;
+  const auto tensors_of = [](const ffi::Array<ffi::Tensor>& buffer) {
+    Tensors tensors;
+    for (const ffi::Tensor& tensor : buffer) {
+      tensors.push_back(ffi::AnyView(tensor).cast<DLTensor*>());
+    }
+    return tensors;
+  };
+  for (const auto& pair : pairs) places.emplace_back(tensors_of(pair[0]), tensors_of(pair[1]));
+  return ffi::Function::FromTyped([pairs, places] {
+    for (const auto& [one, other] : places) {
+      void* const memory = one[0]->data;
+      for (DLTensor* tensor : one) tensor->data = other[0]->data;
+      for (DLTensor* tensor : other) tensor->data = memory;
+    }
+  });
+}
 
 double Quota(ffi::String groups, ffi::String membership) { return CpuQuota(groups, membership); }
 
@@ -204,6 +226,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, Run);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(benchmark, Benchmark);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile, Profile);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(close, Close);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(make_exchange, MakeExchange);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(time_program, Time);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile_launches, Launches);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(fill_random, Randomise);

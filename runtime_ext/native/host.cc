@@ -57,6 +57,10 @@ class Host final : public Device {
   void Read(std::size_t buffer, void* bytes) final {
     std::memcpy(bytes, buffers_[buffer].data_ptr(), types_[buffer].type.Bytes());
   }
+  void Carry(std::size_t source, std::size_t target) final {
+    // Kernels of a part are given the tensor of the whole.
+    Exchange(buffers_[source], buffers_[target]);
+  }
   void Run() final { executor_->Run(); }
   std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) final {
     return executor_->Benchmark(number, repeat);

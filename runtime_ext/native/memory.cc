@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "json_text.h"
 
@@ -73,6 +74,10 @@ ffi::Tensor TensorIn(const Block& block, std::size_t first_byte, const BufferTyp
   return ffi::Tensor::FromNDAlloc(Place{block, first_byte},
                                   ffi::ShapeView(type.shape.data(), type.shape.size()),
                                   type.Element(), DLDevice{kDLCPU, 0});
+}
+
+void Exchange(const ffi::Tensor& one, const ffi::Tensor& other) {
+  std::swap(ffi::AnyView(one).cast<DLTensor*>()->data, ffi::AnyView(other).cast<DLTensor*>()->data);
 }
 
 MappedFile::MappedFile(const std::string& path) {

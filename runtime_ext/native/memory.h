@@ -41,6 +41,9 @@ Block Allocate(std::size_t bytes);
 
 ffi::Tensor TensorIn(const Block& block, std::size_t first_byte, const BufferType& type);
 
+// Lets two tensors have each other's memory, which both keep; whoever holds them finds it there.
+void Exchange(const ffi::Tensor& one, const ffi::Tensor& other);
+
 // A file's bytes as long as this object lives; throws a std::system_error.
 class MappedFile {
  public:

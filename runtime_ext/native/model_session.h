@@ -45,6 +45,12 @@ class ModelSession {
   virtual ffi::Tensor GetOutput(std::size_t which) = 0;
   virtual void GetOutput(std::size_t which, ffi::TensorView value) = 0;
 
+  // Lets an output be an input in the next run, unless that is set before it; at first zeros. Misuse
+  // if they differ in shape or type, or the input is another output's state.
+  virtual void BindState(std::size_t output, std::size_t input) = 0;
+  // Makes all states zeros; misuse if there are none.
+  virtual void ResetStates() = 0;
+
   // These throw as Executor's do; a failed run leaves no outputs.
   virtual void Run() = 0;
   virtual std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) = 0;

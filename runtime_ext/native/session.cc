@@ -1,5 +1,6 @@
 #include "session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "exclusive.h"
@@ -13,6 +14,14 @@ std::vector<std::string> Names(const std::vector<Port>& ports) {
   std::vector<std::string> names;
   for (const Port& port : ports) names.push_back(port.name);
   return names;
+}
+
+std::vector<bool> OutputsAlone(const std::vector<Buffer>& buffers) {
+  std::vector<bool> alone;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    alone.push_back(buffers[i].role == "output" && buffers[i].whole == i);
+  }
+  return alone;
 }
 
 ffi::Tensor NewTensor(const BufferType& type) { return TensorIn(Allocate(type.Bytes()), 0, type); }
@@ -38,14 +47,75 @@ Session::Session(const Executable& executable)
       device_(executable.arch.empty() ? MakeHost(executable) : MakeCuda(executable)),
       launches_(Launches(executable.program)),
       workers_(executable.workers),
-      unset_(input_names_.begin(), input_names_.end()) {}
+      outputs_alone_(OutputsAlone(executable.program.buffers)),
+      unset_(input_names_.begin(), input_names_.end()) {
+  const auto place = [](const std::vector<std::string>& names, const std::string& name) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) throw Misfit("state '" + name + "' is no input or output");
+    return static_cast<std::size_t>(found - names.begin());
+  };
+  for (const auto& [output, input] : executable.states) {
+    try {
+      BindState(place(output_names_, output), place(input_names_, input));
+    } catch (const ffi::Error& error) {
+      throw Misfit(error.message());
+    }
+  }
+}
 
 void Session::SetInput(std::size_t which, ffi::TensorView value) {
   const Exclusive exclusive(&inside_);
   const Port& port = inputs_[which];
   RequireType("input", port.name, port.type, value);
-  device_->Write(port.buffer, FirstByte(value));
-  unset_.erase(port.name);
+  Write(which, FirstByte(value));
+}
+
+void Session::Write(std::size_t input, const void* bytes) {
+  device_->Write(inputs_[input].buffer, bytes);
+  unset_.erase(inputs_[input].name);
+  for (State& state : states_) state.given |= state.input == input;
+}
+
+void Session::BindState(std::size_t output, std::size_t input) {
+  const Exclusive exclusive(&inside_);
+  const Port &from = outputs_[output], &to = inputs_[input];
+  if (!(from.type == to.type)) {
+    Misuse("output '" + from.name + "' is " + from.type.Name() + " and input '" + to.name + "' is " +
+           to.type.Name() + ": a state has one shape and type");
+  }
+  bool exchanged = outputs_alone_[from.buffer];
+  for (const State& state : states_) {
+    if (state.input == input) {
+      Misuse("input '" + to.name + "' is the state of two outputs: name it once");
+    }
+    exchanged &= outputs_[state.output].buffer != from.buffer;
+  }
+  states_.push_back({output, input, exchanged, true});
+  Write(input, Allocate(to.type.Bytes()).get());
+}
+
+void Session::ResetStates() {
+  const Exclusive exclusive(&inside_);
+  if (states_.empty()) Misuse("there are no states: bind outputs to inputs with bind_state");
+  for (const State& state : states_) {
+    Write(state.input, Allocate(inputs_[state.input].type.Bytes()).get());
+  }
+}
+
+// Lets inputs be what the last run made of states, but for those set since then.
+void Session::CarryStates() {
+  // An output that is an input passed on is read before that input is written.
+  std::vector<std::pair<std::size_t, Block>> copied;
+  for (const State& state : states_) {
+    if (state.given || state.exchanged) continue;
+    copied.emplace_back(inputs_[state.input].buffer, Allocate(inputs_[state.input].type.Bytes()));
+    device_->Read(outputs_[state.output].buffer, copied.back().second.get());
+  }
+  for (const State& state : states_) {
+    if (state.given || !state.exchanged) continue;
+    device_->Carry(outputs_[state.output].buffer, inputs_[state.input].buffer);
+  }
+  for (const auto& [buffer, block] : copied) device_->Write(buffer, block.get());
 }
 
 ffi::Tensor Session::GetInput(std::size_t which) {
@@ -73,6 +143,9 @@ template <typename Call>
 auto Session::Running(Call call) {
   const Exclusive exclusive(&inside_);
   if (!unset_.empty()) Misuse("input '" + *unset_.begin() + "' was never set");
+  // After a run that failed, inputs are what they were.
+  if (ran_) CarryStates();
+  for (State& state : states_) state.given = false;
   ran_ = false;
   auto result = call();
   ran_ = true;

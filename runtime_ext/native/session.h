@@ -27,6 +27,9 @@ class Session final : public ModelSession {
   ffi::Tensor GetOutput(std::size_t which) final;
   void GetOutput(std::size_t which, ffi::TensorView value) final;
 
+  void BindState(std::size_t output, std::size_t input) final;
+  void ResetStates() final;
+
   void Run() final;
   std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) final;
   std::vector<LaunchSpan> Profile() final;
@@ -42,8 +45,20 @@ class Session final : public ModelSession {
 
   static std::vector<std::vector<LaunchName>> Launches(const Program& program);
 
+  // An output that is an input in the next run.
+  struct State {
+    std::size_t output;
+    std::size_t input;
+    // Whether the memory of the two is exchanged: nobody else needs what is in them.
+    bool exchanged;
+    // Whether the input was set since the last run.
+    bool given;
+  };
+
   template <typename Call>
   auto Running(Call call);
+  void Write(std::size_t input, const void* bytes);
+  void CarryStates();
 
   std::vector<Port> inputs_;
   std::vector<Port> outputs_;
@@ -53,6 +68,9 @@ class Session final : public ModelSession {
   // Lane by lane, as the spans of a profile.
   std::vector<std::vector<LaunchName>> launches_;
   std::int64_t workers_;
+  // Of the program's buffers, whether each is an output alone.
+  std::vector<bool> outputs_alone_;
+  std::vector<State> states_;
   std::set<std::string> unset_;
   bool ran_ = false;
   std::atomic<bool> inside_{false};

@@ -92,6 +92,15 @@ ffi::Optional<ffi::Function> SessionFunction(const ffi::Module& self, ModelSessi
       session->SetInput(FindPort(session->input_names(), which, "input"), value);
     });
   }
+  if (name == "bind_state") {
+    return ffi::Function::FromTyped([self, session](ffi::AnyView output, ffi::AnyView input) {
+      session->BindState(FindPort(session->output_names(), output, "output"),
+                         FindPort(session->input_names(), input, "input"));
+    });
+  }
+  if (name == "reset_states") {
+    return ffi::Function::FromTyped([self, session] { session->ResetStates(); });
+  }
   if (name == "get_input") {
     return ffi::Function::FromTyped([self, session](ffi::AnyView which) {
       return session->GetInput(FindPort(session->input_names(), which, "input"));

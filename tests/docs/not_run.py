@@ -11,6 +11,7 @@ NOT_RUN = {
     r"pip .*": "it would change the environment that the tests run in; tests/release installs",
     r"make .*": "it sets up environments and runs all tests; the checks of a change run it",
     r"(pytest|cibuildwheel|twine) .*": "a release needs Docker and accounts; tests/release builds",
+    r"tvm-ios .*--state .*|tvm-ios run vad/.*": "it needs a package's network; tests/cli have one",
     r"ssh .*": "it needs another machine",
     r"ray start .*": "a cluster outlives the command; tests/sweep start one",
     r"python -m tvm\.exec\.rpc_tracker .*": "it never ends; tests/fleet start trackers and servers",

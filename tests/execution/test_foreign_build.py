@@ -61,6 +61,26 @@ def test_it_runs_as_an_executable_does(saved: Path) -> None:
         session.run()
 
 
+def test_states_are_handed_over(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    sketch = Sketch(2, 3)
+    onnx.save(sketch.model(sketch.op("Add", "x", sketch.op("Exp", "x"))), tmp_path / "m.onnx")
+    (output,) = onnx.load(tmp_path / "m.onnx").graph.output
+    ports = [Port(name, name, (2, 3), "float32") for name in ("x", output.name)]
+    notes = {"states": {output.name: "x"}}
+    ForeignBuild("onnxruntime", tmp_path / "m.onnx", (ports[0],), (ports[1],), 1, (), notes).save(
+        tmp_path / "out"
+    )
+    session = load(tmp_path / "out").session()
+    for _ in range(2):
+        value = np.zeros((2, 3), "float32")
+        for _ in range(3):
+            session.run()
+            value = value + np.exp(value)
+            np.testing.assert_allclose(session.get_output(), value, 1e-5)
+        session.reset_states()
+
+
 def test_outputs_stay_those_of_the_last_run(saved: Path) -> None:
     session = load(saved).session()
     session.run(x=np.ones(INPUT.shape, np.float32))

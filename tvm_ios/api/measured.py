@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +52,7 @@ def optimize(
     memory_budget: int | None = None,
     fallback: Collection[str] = (TVM,),
     verify: Verify = Verify.onnx,
+    states: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Optimized:
     """Schedule a model, and keep the fastest program that was measured.
@@ -94,6 +95,9 @@ def optimize(
         memory budget, and on GPUs they do not run.
     verify
         What the programs' outputs are compared with.
+    states
+        Saved with the executable, whose sessions have them: for outputs, by name, the inputs that
+        they are in the next run.
     progress
         Called with (what, done, total).
 
@@ -108,7 +112,12 @@ def optimize(
     MemoryBudgetError
         If no program fits into the memory budget.
     """
-    from relay_passes.checks import left_out_of, require_numpy_types, without_elements
+    from relay_passes.checks import (
+        left_out_of,
+        require_numpy_types,
+        require_states,
+        without_elements,
+    )
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
@@ -126,6 +135,7 @@ def optimize(
         require_onnxruntime(loaded)
     prepared = prepare(loaded.module, loaded.name)
     require_numpy_types(prepared)
+    require_states(prepared, states or {}, loaded.tail)
     schedule_of_file: dict[str, Schedule] = {}
     if schedule is not None:
         given = read_schedule(schedule, prepared.units).schedule
@@ -191,6 +201,7 @@ def optimize(
             "reference": verdict.reference,
             "precision": computed_precision(options.precision, () if faster else named),
             **({} if options.fleet is None else {"timed_on": options.fleet.name}),
+            **({"states": dict(states)} if states else {}),
         }
         if faster is not None:
             assert isinstance(output, Path), "elsewhere no other runtime is compared with"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ def compile_unmeasured(
     schedule: Path | None = None,
     memory_budget: int | None = None,
     verify: Verify = Verify.onnx,
+    states: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Compiled:
     """Compile a model for a machine that is not here, by described or recorded costs.
@@ -44,7 +45,7 @@ def compile_unmeasured(
 
     Parameters
     ----------
-    model, output, options, memory_budget, verify, progress
+    model, output, options, memory_budget, verify, states, progress
         As of :func:`tvm_ios.api.optimize`.
     schedule
         A file; what it has is compiled, and nothing else.
@@ -63,7 +64,12 @@ def compile_unmeasured(
     MemoryBudgetError
         If no program fits into the memory budget.
     """
-    from relay_passes.checks import left_out_of, require_numpy_types, without_elements
+    from relay_passes.checks import (
+        left_out_of,
+        require_numpy_types,
+        require_states,
+        without_elements,
+    )
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
@@ -75,6 +81,7 @@ def compile_unmeasured(
     loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_numpy_types(prepared)
+    require_states(prepared, states or {}, loaded.tail)
     module = measured_module(prepared, options, progress)
     if options.precision == FORM and schedule is None:
         raise UserError(
@@ -134,6 +141,7 @@ def compile_unmeasured(
                 "precision": computed_precision(
                     options.precision, schedules[kept].kernels.values()
                 ),
+                **({"states": dict(states)} if states else {}),
             },
         )
     )

@@ -20,7 +20,14 @@ from tvm_ios.cli.options.combinations import (
 from tvm_ios.cli.options.completion import complete_cost
 from tvm_ios.cli.options.described import without_gpu
 from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
-from tvm_ios.cli.options.model import Models, RandomWeights, Together, models_together
+from tvm_ios.cli.options.model import (
+    Models,
+    RandomWeights,
+    States,
+    Together,
+    models_together,
+    states_of,
+)
 from tvm_ios.cli.options.search_options import (
     Chains,
     ChainsMode,
@@ -134,6 +141,7 @@ def optimize(
     batch: Batches = None,
     lanes: LaneCounts = None,
     random_weights: RandomWeights = None,
+    state: States = None,
     chains: Chains = ChainsMode.auto,
     log: TuningLog = None,
     measure: Measure = MeasureMode.lazy,
@@ -178,6 +186,7 @@ def optimize(
     named = models_together(model, together)
     models = sources(named, random_weights, shape, numbers_in(batch, "--batch"), dialect.value)
     lane_counts = numbers_in(lanes, "--lanes")
+    states = states_of(state)
     archs = names_in(arch or "")
     path = output or Path(f"{named.name}.ios")
     fleet = fleet_choice(tracker, key, devices)
@@ -211,7 +220,7 @@ def optimize(
 
         unfit: dict[str, object] = {"--device": device, "--tracker": fleet, "--cost": cost}
         unfit |= {"--from-logs": from_logs, "--target": target is TargetKind.cuda}
-        unfit["--fallback"] = by_onnxruntime
+        unfit |= {"--fallback": by_onnxruntime, "--state": states}
         how = {**asked, "verify": verify}
         return optimize_for_throughput(
             models, archs, lane_counts, path, make_options, unfit, how, as_json
@@ -224,6 +233,7 @@ def optimize(
             "--fallback": by_onnxruntime,
             "--cost": cost is not None and from_logs is not None,
             "--schedule": schedule is not None and from_logs is not None,
+            "--state": states,
         }
         refuse("a deployment has no such choice", refused)
         from tvm_ios.cli.deployments import make_deployment
@@ -253,6 +263,7 @@ def optimize(
     from tvm_ios.api import optimize as run
 
     if device is not None:
+        refuse("give it to `tvm-ios run`", {"--state": states})
         from tvm_ios.api.on_device import optimize_on_device
 
         with progress_bars() as update:
@@ -279,6 +290,7 @@ def optimize(
                 options=options,
                 **asked,
                 verify=verify,
+                states=states,
                 progress=update,
             )
         print_compiled(compiled, as_json)
@@ -290,6 +302,7 @@ def optimize(
             options=options,
             **asked,
             fallback=fallback.runtimes,
+            states=states,
             verify=verify,
             progress=update,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from rich.table import Table
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
-from tvm_ios.cli.options.model import input_shapes
+from tvm_ios.cli.options.model import States, input_shapes, states_of
 from tvm_ios.cli.options.search_options import Objective
 from tvm_ios.cli.options.values import refuse
 from tvm_ios.errors import UserError
@@ -24,7 +25,9 @@ from tvm_ios.files.array_files import Array, read_arrays, read_named_arrays, wri
 from tvm_ios.files.atomic import require_writable
 
 if TYPE_CHECKING:
+    from runtime_ext.execution.session import Session
     from runtime_ext.execution.session_pool import SessionPool
+    from runtime_ext.execution.tailed_session import TailedSession
 
 #: The part of the runs that took no longer, for each latency that is told.
 _QUANTILES = {"median": 50, "min": 0, "max": 100, "p90": 90, "p99": 99}
@@ -34,6 +37,7 @@ PAGE = HelpPage(
         "tvm-ios run out/ --input x.npz --output y.npz",
         "tvm-ios run out/ --input image=x.npy --compare expected.npz --rtol 1e-3",
         "tvm-ios run out/ --warm-up 20 --repeat 1000",
+        "tvm-ios run out/ --state h_out=h_in --repeat 100",
         "tvm-ios run out/ --objective throughput --repeat 200",
         "tvm-ios run app/ --shape image:5,3,224,224 --lanes 2",
     ),
@@ -67,6 +71,7 @@ def run(
         int | None,
         typer.Option(min=1, help="Lanes that a deployment may use.  [CPUs of this process]"),
     ] = None,
+    state: States = None,
     output: Annotated[Path | None, typer.Option(help="Write the outputs to this .npz.")] = None,
     compare: Annotated[
         Path | None,
@@ -97,7 +102,9 @@ def run(
 
     It runs where the processor, TVM's version and every checksum fit what it was made for. What
     `optimize` saved in the place of one, because it was faster, runs too. Of a deployment the
-    program runs that fits this machine and the inputs' shapes.
+    program runs that fits this machine and the inputs' shapes. With states, of --state or of
+    `optimize`, the runs timed are steps, each with the states of the one before, from the first on;
+    the outputs are those of the last one.
     """
     from runtime_ext.deployment.deployment import Deployment, load_program
     from runtime_ext.deployment.session import DeploymentSession
@@ -108,35 +115,51 @@ def run(
     refuse_models(executable)
     if output is not None:
         require_writable(output)
+    states = states_of(state) or None
     expected = None if compare is None else read_arrays(compare)
     shapes = input_shapes(shape)
     loaded = load_program(executable, lanes=lanes)
     build, tail = None, None
+    stepping: Session | TailedSession | None = None
     if isinstance(loaded, Deployment):
+        refuse("a deployment keeps no states: run one of its entries", {"--state": states})
         session = loaded.session()
         names = [port.name for port in loaded.registry.entries[0].inputs]
         random_inputs = partial(session.random_inputs, shapes=shapes or None)
     else:
         refuse("it is for deployments", {"--shape": shapes, "--lanes": lanes})
-        session = loaded.session()
+        session = loaded.session(states=states)
         names, random_inputs = [info.name for info in session.inputs], session.random_inputs
+        stepping = session if session.state_inputs else None
         if isinstance(loaded, ForeignBuild):
             build = loaded
         elif loaded.tail is not None:
             tail = loaded.tail.sentence
-    arrays = read_named_arrays(inputs, names) if inputs else random_inputs(seed)
+    kept = frozenset[str]() if stepping is None else stepping.state_inputs
+    if inputs:
+        arrays = read_named_arrays(inputs, names)
+    else:
+        arrays = {k: value for k, value in random_inputs(seed).items() if k not in kept}
     session.set_input(**arrays)
     session.run()
     if warm_up:
         session.benchmark(number=1, repeat=warm_up)
-    milliseconds = np.array(session.benchmark(number=1, repeat=repeat)) * 1e3
+    if stepping is None:
+        seconds = session.benchmark(number=1, repeat=repeat)
+    else:
+        stepping.reset_states()
+        stepping.set_input(**arrays)
+        seconds = _steps(stepping, repeat)
+    milliseconds = np.array(seconds) * 1e3
     results: dict[str, Any] = {info.name: session.get_output(info.name) for info in session.outputs}
     if output is not None:
         write_arrays(output, results)
     difference = None if expected is None else _require_equal(results, expected, rtol, atol)
     served = None
     if objective is Objective.throughput:
-        served = _serve(session.pool(workers), arrays, warm_up, repeat)
+        # Requests are no steps of one another: each has all inputs.
+        whole = {**random_inputs(seed), **arrays} if kept else arrays
+        served = _serve(session.pool(workers), whole, warm_up, repeat)
         session.close()
     latency = {name: float(np.percentile(milliseconds, q)) for name, q in _QUANTILES.items()}
     if as_json:
@@ -149,7 +172,14 @@ def run(
             for name, array in results.items()
         }
         runtime = None if build is None else build.runtime
-        data = {"latency_ms": latency, "outputs": digests, "tail": tail, "runtime": runtime}
+        data: dict[str, Any] = {
+            "latency_ms": latency,
+            "outputs": digests,
+            "tail": tail,
+            "runtime": runtime,
+        }
+        if kept:
+            data["states"] = sorted(kept)
         if isinstance(session, DeploymentSession):
             data["entry"] = session.entry.id
         if served is not None:
@@ -182,6 +212,16 @@ def run(
             f"and {served['in_flight']} in flight: half within {served['p50_ms']:.3f} ms, 99 % "
             f"within {served['p99_ms']:.3f}, waiting included"
         )
+
+
+def _steps(session: Session | TailedSession, count: int) -> list[float]:
+    """The seconds of each of so many steps."""
+    seconds: list[float] = []
+    for _ in range(count):
+        begin = time.perf_counter()
+        session.run()
+        seconds.append(time.perf_counter() - begin)
+    return seconds
 
 
 def _serve(

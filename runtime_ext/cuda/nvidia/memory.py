@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -83,6 +83,19 @@ class DeviceMemory:
         call("cuMemcpyDtoHAsync", staging.address, self.addresses[number], size, queue)
         call("cuStreamSynchronize", queue)
         return staging.array.copy()
+
+    def carry(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Copy the first buffer of each pair into the second one, on the device.
+
+        Captured graphs have their addresses.
+        """
+        self.device.use()
+        queue = self._stream.handle
+        for one, other in pairs:
+            source, target = self._number[one], self._number[other]
+            size = self._types[source].nbytes
+            call("cuMemcpyDtoDAsync", self.addresses[target], self.addresses[source], size, queue)
+        call("cuStreamSynchronize", queue)
 
     def _staged(self, name: str) -> tuple[int, PinnedArray]:
         self.device.use()

@@ -11,6 +11,7 @@ import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime_ext.execution.executable import load
 from runtime_ext.execution.runtime_module import load_module
 from runtime_ext.native_errors import BusyError, ExecutableError, KernelError, SessionError
 from tests.cuda.cuda_executables import add_two, executable
@@ -62,6 +63,20 @@ def test_all_that_a_module_does(tmp_path: Path) -> None:
         module.run()
     del module
     assert {kind: live(kind) for kind in before} == before
+
+
+def test_states_stay_on_the_device(tmp_path: Path) -> None:
+    replace(add_two(tmp_path, KERNELS), notes={"states": {"first": "input"}}).save(tmp_path / "out")
+    for session in (load(tmp_path / "out").session(), load_module(tmp_path / "out")):
+        for count in range(1, 5):
+            session.run()
+            np.testing.assert_array_equal(session.get_output("first"), np.full(12, 2 * count))
+        session.set_input(input=np.full(12, 5))
+        session.run()
+        session.reset_states()
+        session.run()
+        np.testing.assert_array_equal(session.get_output("first"), np.full(12, 2))
+        session.close()
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:

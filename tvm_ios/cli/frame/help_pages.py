@@ -37,7 +37,7 @@ class HelpPage:
 PANELS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(
-            ("together", "dialect", "shape", "batch", "random_weights", "inputs", "seed"),
+            ("together", "dialect", "shape", "batch", "random_weights", "inputs", "seed", "state"),
             "Model and inputs",
         ),
         **dict.fromkeys(

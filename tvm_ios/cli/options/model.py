@@ -53,6 +53,28 @@ Batch = Annotated[
     typer.Option(min=1, help="Another batch size, of ONNX models and those of the zoo."),
 ]
 
+States = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state",
+        metavar="OUTPUT=INPUT",
+        help="An output that is this input in the next run, at first zeros; once for each.",
+    ),
+]
+
+
+def states_of(texts: Sequence[str] | None) -> dict[str, str]:
+    """Return what ``--state`` gave: for outputs the inputs; what is none is a wrong use."""
+    states: dict[str, str] = {}
+    for text in texts or ():
+        output, equals, given = text.partition("=")
+        if not (output and equals and given):
+            raise wrong_use("--state", f"{text!r} is not OUTPUT=INPUT, such as h_out=h_in")
+        if output in states:
+            raise wrong_use("--state", f"output {output!r} is given twice")
+        states[output] = given
+    return states
+
 
 def models_together(models: Sequence[str], together: bool, **how: Any) -> ModelSource:
     """The model, or those that run together; several of which that is not said are a wrong use.
