@@ -16,11 +16,15 @@ from tvm.ir import GenericConst
 
 from runtime_ext.allocated import allocated_if_empty
 from runtime_ext.cpu.linker import link
-from runtime_ext.module_copies import with_main
+from runtime_ext.module_copies import with_functions, with_main
 from runtime_ext.peers.peer import TvmLibrary
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder, write_atomically
 from tvm_ios.files.json_text import json_object
+
+_CONCAT = tvm.ir.Op.get("relax.concat")
+#: So many tensors are many, and the pattern of functions that TVM does not fuse.
+_MANY, _OPAQUE = 32, 8
 
 
 def compile_tvm_build(
@@ -46,7 +50,7 @@ def compile_tvm_build(
         If the disk has too little room.
     """
     with target:
-        lowered = relax.get_pipeline("zero")(_without_empty_constants(module))
+        lowered = relax.get_pipeline("zero")(_long_joins_apart(_without_empty_constants(module)))
         if database is not None:
             lowered = relax.transform.MetaScheduleApplyDatabase(str(database))(lowered)
             _note_tuned(lowered, path)
@@ -83,6 +87,29 @@ def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
     body = tvm_ffi.structural_map(main.body, (GenericConst, allocated_if_empty))
     function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
     return relax.transform.Normalize()(with_main(module, function))
+
+
+def _long_joins_apart(module: tvm.IRModule) -> tvm.IRModule:
+    """The module with concatenations of many tensors as functions that TVM fuses with no other.
+
+    Its passes call themselves for each parameter of a function: those of thousands end the process.
+    """
+    calls = (b.value for block in module["main"].body.blocks for b in block.bindings)
+    if not any(_joined(call) > _MANY for call in calls):
+        return module
+    lowered = relax.transform.LegalizeOps()(module)
+    wide = {
+        variable: function.with_attr("op_pattern", _OPAQUE)
+        for variable, function in lowered.functions_items()
+        if isinstance(function, tvm.tirx.PrimFunc) and len(function.params) > _MANY
+    }
+    return with_functions(lowered, {**dict(lowered.functions_items()), **wide})
+
+
+def _joined(expression: Any) -> int:
+    """How many tensors a concatenation joins; 0 for anything else."""
+    is_concat = isinstance(expression, relax.Call) and expression.op == _CONCAT
+    return len(getattr(expression.args[0], "fields", ())) if is_concat else 0
 
 
 def _require_room(folder: Path, module: tvm.IRModule) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from runtime_ext.peers import tvm_build
 from runtime_ext.peers.model_files import ModelFiles
 from runtime_ext.peers.registry import peer_named
 from tests.refusals import refused
-from tests.relax.relax_sketch import module_of
+from tests.relax.relax_sketch import RelaxSketch, module_of
 from tests.tuning.tuned_database import convolution, tuned_database
 from tvm_ios.errors import UserError
 
@@ -23,6 +24,29 @@ def test_modules_with_functions_in_tir_are_compiled(tmp_path: Path) -> None:
     module = module_of([(4, 6)], lambda s, x: s.builder.emit_te(topi.tile, x, [1, 2]))
     tvm_build.compile_tvm_build(module, host_target(1), tmp_path / "tvm.so")
     assert [path.name for path in tmp_path.iterdir()] == ["tvm.so"]
+
+
+def test_many_tensors_are_not_joined_by_one_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TVM's passes call themselves for each parameter: functions of thousands end the process."""
+
+    def joined(s: RelaxSketch, *inputs: Any) -> Any:
+        parts = [s.emit(relax.op.concat(inputs[at : at + 40], axis=1)) for at in (0, 40)]
+        return s.emit(relax.op.concat(parts, axis=1))
+
+    built: list[tvm.IRModule] = []
+    build = tvm_build.relax.build
+
+    def noted(module: tvm.IRModule, **options: Any) -> Any:
+        built.append(module)
+        return build(module, **options)
+
+    monkeypatch.setattr(tvm_build.relax, "build", noted)
+    module = module_of([(1, 2)] * 80, joined)
+    tvm_build.compile_tvm_build(module, host_target(1), tmp_path / "tvm.so")
+    functions = [f for f in built[0].functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+    assert max(len(function.params) for function in functions) == 41
 
 
 def test_a_disk_without_room_for_the_weights_is_refused(
