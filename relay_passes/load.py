@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import onnx
 import tvm
@@ -45,6 +46,15 @@ class LoadedModel:
     original: Original | None = None
     tail: Tail | None = None
     whole: onnx.ModelProto | None = None
+
+    @property
+    def operators(self) -> onnx.ModelProto | None:
+        """The simplified ONNX model, or one of a torch program's operators; None of others."""
+        if not isinstance(self.original, Path):
+            return self.onnx
+        from relay_passes.relax.torch_operators import onnx_operators
+
+        return onnx_operators(self.module)
 
 
 def load_model(model: AnyModel | LoadedModel) -> LoadedModel:
