@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import onnx
 import tvm
@@ -47,15 +46,6 @@ class LoadedModel:
     tail: Tail | None = None
     whole: onnx.ModelProto | None = None
 
-    @property
-    def operators(self) -> onnx.ModelProto | None:
-        """The simplified ONNX model, or one of a torch program's operators; None of others."""
-        if not isinstance(self.original, Path):
-            return self.onnx
-        from relay_passes.relax.torch_operators import onnx_operators
-
-        return onnx_operators(self.module)
-
 
 def load_model(model: AnyModel | LoadedModel) -> LoadedModel:
     """Read a zoo network or a file: ``.onnx``, ``.pt2``, a module saved as ``.json``.
@@ -81,19 +71,14 @@ def load_model(model: AnyModel | LoadedModel) -> LoadedModel:
             source.name,
             module,
             simple.model,
-            original=simple.written,
+            original=source.path if form is Form.TORCH else simple.written,
             tail=simple.tail,
             whole=whole,
         )
-    if form not in (Form.TORCH, Form.MODULE):
+    if form is not Form.MODULE:
         raise ModelError(
             f"{source.model} is {form.value}, of which nothing can be run or measured: give a "
             "model, or schedule it with --cost DEVICE"
-        )
-    if form is Form.TORCH and dialect.name != "relax":
-        raise ModelError(
-            f"{source.model} is {form.value}, which is read as Relax only: give an .onnx file, or "
-            "a Relay module saved by tvm.ir.save_json"
         )
     if source.random_weights is not None:
         raise ModelError(
@@ -102,11 +87,6 @@ def load_model(model: AnyModel | LoadedModel) -> LoadedModel:
         )
     if source.batch is not None:
         raise ModelError(f"{source.model} is {form.value}, whose batch is fixed: leave out --batch")
-    if form is Form.TORCH:
-        from relay_passes.relax.torch_importer import import_torch
-
-        module = import_torch(source.path, source.shapes)
-        return LoadedModel(dialect, source.name, module, None, original=source.path)
     from relay_passes.saved_module import load_saved_module
 
     module = load_saved_module(source.path, dialect, source.shapes)

@@ -22,9 +22,6 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.units import form_units
 from tvm_ios.onnx.graph import graph_from_onnx
 
-#: Of a module whose importer has named the values, and whose model's names are not known.
-UNKNOWN = "{}"
-
 
 def node_names(model: onnx.ModelProto) -> str:
     """What the attribute of a module says that is imported from a simplified model."""
@@ -41,9 +38,8 @@ def node_names(model: onnx.ModelProto) -> str:
 def with_node_names(graph: OpGraph, module: tvm.IRModule) -> OpGraph:
     """The graph of a module's operators, called as the attribute says.
 
-    Where other passes have changed what the model computes, and where nothing is known of its
-    nodes, an operator gets its kind and number. A module without the attribute keeps the names of
-    its values, which are somebody's own.
+    Where other passes have changed what the model computes, an operator gets its kind and number. A
+    module without the attribute keeps the names of its values, which are somebody's own.
     """
     if not module.attrs or NODE_NAMES not in module.attrs:
         return graph

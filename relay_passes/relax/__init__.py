@@ -5,8 +5,7 @@ Of the same names in ``relay``: ``dialect``, ``importer``, ``saved_module``, ``c
 ``emitter``, ``memory_order``, ``target_units``. Of Relax alone:
 
 - ``onnx_converters``: operators that TVM's ONNX importer lacks.
-- ``torch_importer``, ``fix_inputs``: programs of ``torch.export``, and dynamic dimensions.
-- ``torch_operators``: which operators of ONNX those of such a program are.
+- ``fix_inputs``: numbers for dynamic dimensions of modules.
 - ``lrn``: local response norms in operators that fuse.
 - ``reorder``: bindings in another order.
 - ``scheduled``: what a schedule runs, as data for building.

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from runtime_ext.verification.not_computed import NotComputed
 from tvm_ios.errors import ModelError
 from tvm_ios.files.array_files import Array
 from tvm_ios.models.torch_archive import read_torch_archive
+from tvm_ios.models.torch_program import load_program
+
+#: Stands among the arguments that the program keeps for those that it is given.
+_TENSOR = object()
 
 
 def torch_outputs(
@@ -45,8 +46,14 @@ def torch_outputs(
     except ModelError as error:
         raise NotComputed(f"PyTorch does not run the program: {error}") from error
     import torch
+    from torch.export.graph_signature import InputKind
     from torch.utils import _pytree as pytree
 
+    places = [
+        getattr(spec.arg, "value", _TENSOR)
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    ]
     try:
         module = program.module()
         with torch.inference_mode():
@@ -55,34 +62,15 @@ def torch_outputs(
                     tensor.copy_(torch.from_numpy(weights(tensor.numpy())))
             outputs: list[list[Array]] = []
             for sample in inputs:
-                tensors = [torch.from_numpy(array) for array in sample.values()]
-                arguments, keywords = pytree.tree_unflatten(tensors, program.call_spec.in_spec)
+                arrays = iter(sample.values())
+                leaves = [
+                    torch.from_numpy(next(arrays)) if kept is _TENSOR else kept for kept in places
+                ]
+                arguments, keywords = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
                 result = module(*arguments, **keywords)
-                outputs.append([leaf.numpy() for leaf in pytree.tree_leaves(result)])
+                leaves = pytree.tree_leaves(result)
+                outputs.append([leaf.numpy() for leaf in leaves if leaf is not None])
     # Of inputs that it does not read a program has none; torch raises what it likes.
     except Exception as error:
         raise NotComputed(f"PyTorch {torch.__version__} does not run the program") from error
     return outputs, f"PyTorch {torch.__version__}"
-
-
-def load_program(path: Path, content: bytes) -> Any:
-    """The ``torch.export.ExportedProgram`` of a ``.pt2`` file that was read without trust.
-
-    Raises
-    ------
-    ModelError
-        If torch is not installed, or refuses it.
-    """
-    try:
-        import torch.export
-    except ImportError as error:
-        raise ModelError(f"{path} needs torch: pip install 'tvm-ios[torch]'") from error
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return torch.export.load(io.BytesIO(content))
-        except Exception as error:
-            reason = " ".join(str(error).split()) or repr(error)
-            raise ModelError(
-                f"{path} cannot be read by torch {torch.__version__}: {reason[:300]}"
-            ) from error

@@ -16,7 +16,6 @@ torch = pytest.importorskip("torch")
 
 from relay_passes.load import load_model  # noqa: E402
 from relay_passes.pipeline import apply_schedule, prepare  # noqa: E402
-from relay_passes.relax.expressions import DialectError  # noqa: E402
 from runtime_ext.build import build  # noqa: E402
 from tvm_ios.errors import ModelError  # noqa: E402
 from tvm_ios.graph.input_shapes import InputShapeError  # noqa: E402
@@ -184,21 +183,6 @@ def test_many_tensors_are_joined_in_parts(tmp_path: Path) -> None:
     assert np.array_equal(output, Joined()(x).numpy())
 
 
-def test_a_program_with_a_state_is_refused(tmp_path: Path) -> None:
-    class Counter(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("runs", torch.zeros(1))
-
-        def forward(self, x: Any) -> Any:
-            self.runs.add_(1)
-            return x * self.runs
-
-    path = save(Counter(), (random(2, 3),), tmp_path / "m.pt2")
-    with refused(ModelError, "'runs'"):
-        load_model(path)
-
-
 def test_a_row_that_is_masked_whole_gives_zeros(tmp_path: Path) -> None:
     query, mask = random(1, 2, 4, 8), torch.zeros(1, 1, 4, 4)
     mask[..., 0, :] = -torch.inf
@@ -237,16 +221,6 @@ def test_dynamic_dimensions_that_are_refused(
 ) -> None:
     with refused(InputShapeError, *named):
         load_model(ModelSource(dynamic[1], shapes=shapes))
-
-
-def test_operators_that_tvm_does_not_import(tmp_path: Path) -> None:
-    class Determinant(nn.Module):
-        def forward(self, x: Any) -> Any:
-            return torch.linalg.det(x)
-
-    path = save(Determinant(), (random(3, 3),), tmp_path / "m.pt2")
-    with refused(DialectError, "_linalg_det.default", "m.pt2"):
-        load_model(path)
 
 
 def test_random_weights_are_not_for_these(dynamic: tuple[Any, str]) -> None:

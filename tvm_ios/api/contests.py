@@ -151,7 +151,7 @@ def reference_for(
     inputs = random_values(program.inputs)
     progress("computing the reference", 0, 1)
     reference = reference_of(
-        ComparedModel(loaded.original, loaded.operators, tvm_build.outputs),
+        ComparedModel(loaded.original, loaded.onnx, tvm_build.outputs),
         inputs,
         verify,
         precision=options.precision or "float32",

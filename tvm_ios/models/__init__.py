@@ -5,4 +5,6 @@
 - random_weights: random weights in the place of constant-valued ones
 - bare_graph: block graphs of other schedulers, which have units and edges only
 - torch_archive: what of a ``.pt2`` file can be read without running anything
+- torch_program: programs of ``torch.export`` as ONNX models
+- torch_operators: operators that torch's exporter to ONNX lacks or misstates, in others
 """

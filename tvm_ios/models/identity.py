@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tvm_ios.files.digest import file_digest
 from tvm_ios.models.load import read_model
-from tvm_ios.models.source import AnyModel, ModelSource
+from tvm_ios.models.source import AnyModel, Form, ModelSource
 
 
 def model_identity(model: AnyModel) -> str:
@@ -21,7 +21,7 @@ def model_identity(model: AnyModel) -> str:
         If it cannot be read.
     """
     source = ModelSource.of(model)
-    if source.is_onnx:
+    if source.is_onnx and source.form is not Form.TORCH:
         proto = read_model(replace(source, batch=None))
         proto.graph.name = ""
         return hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()

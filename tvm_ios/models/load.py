@@ -75,7 +75,8 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
         require_supported(source.name, simple)
         return SimplifiedModel(simple, with_static_inputs(model, shapes))
     except GraphError:
-        cut = before_tail(model, shapes)
+        # The parts would be compared with the exported model, not with what torch computes.
+        cut = None if source.form is Form.TORCH else before_tail(model, shapes)
         if cut is None:
             raise
         if source.beside:
@@ -100,6 +101,21 @@ def read_model(source: ModelSource) -> onnx.ModelProto:
     """
     if not source.is_onnx:
         raise ModelError(f"{source.model} is {source.form.value}, which holds no ONNX model")
+    if source.form is Form.TORCH:
+        for option, given in (
+            ("--random-weights", source.random_weights),
+            ("--batch", source.batch),
+        ):
+            if given is not None:
+                raise ModelError(
+                    f"{source.model} is {source.form.value}, whose weights and batch are fixed: "
+                    f"leave out {option}"
+                )
+        from tvm_ios.models.torch_program import onnx_from_torch
+
+        proto = onnx_from_torch(source.path, source.shapes)
+        proto.graph.name = source.name
+        return proto
     if source.form is Form.TOGETHER:
         from tvm_ios.onnx.join import join
 

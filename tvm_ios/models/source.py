@@ -132,12 +132,12 @@ class ModelSource:
     @property
     def needs_tvm(self) -> bool:
         """Whether only TVM can read it as it is asked for."""
-        return self.dialect != "relax" or self.form in (Form.TORCH, Form.MODULE)
+        return self.dialect != "relax" or self.form is Form.MODULE
 
     @property
     def is_onnx(self) -> bool:
         """Whether it is read as ONNX."""
-        return self.form in (Form.ZOO, Form.ONNX, Form.TOGETHER)
+        return self.form in (Form.ZOO, Form.ONNX, Form.TORCH, Form.TOGETHER)
 
     @cached_property
     def form(self) -> Form:

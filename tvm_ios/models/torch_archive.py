@@ -23,7 +23,7 @@ from typing import Any, cast
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.file import LARGEST
 
-_OPERATORS = re.compile(r"torch\.ops\.(aten|prims)\.[a-z_0-9]+\.[A-Za-z_0-9]+")
+_OPERATORS = re.compile(r"torch\.ops\.(aten|prims)\.[A-Za-z_0-9]+\.[A-Za-z_0-9]+")
 #: Arithmetic on dimensions.
 _ARITHMETIC = re.compile(r"_operator\.(getitem|add|sub|mul|floordiv|mod|neg|eq|ne|lt|le|gt|ge)")
 _FILES = re.compile(r"torch\.ops\.aten\.from_file\b")
@@ -36,6 +36,8 @@ _TOKENS = re.compile(r"[A-Za-z_]\w*|'[a-z]{1,3}[0-9]{1,6}'|[0-9]{1,12}|\*\*|[-+*
 _WORDS = {"Symbol", "Integer", "Rational", "Add", "Mul", "Max", "Min", "Mod", "PythonMod"} | {
     *("FloorDiv", "CleanDiv", "CeilDiv", "positive", "negative", "nonnegative"),
     *("integer", "real", "True", "False"),
+    # What a program asserts of extents that the data decide.
+    *("LessThan", "StrictLessThan", "GreaterThan", "StrictGreaterThan", "Equality", "Unequality"),
 }
 _CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
 #: Arguments that stand for something other than numbers and tensors.

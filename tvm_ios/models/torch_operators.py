@@ -1,0 +1,340 @@
+"""Operators of torch that its exporter to ONNX lacks or misstates, in others that it writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+#: A function of an operator's arguments; where it is ``NotImplemented``, the operator stays.
+Decomposition = Callable[..., Any]
+
+
+def decompose(program: Any) -> Any:
+    """Return a ``torch.export.ExportedProgram`` without the operators of :func:`_table`."""
+    import torch
+
+    table = _table()
+    lstm = torch.ops.aten.lstm.input
+    if any(node.target is lstm and _has_projection(node) for node in program.graph.nodes):
+        table[lstm] = torch._decomp.decomposition_table[lstm]
+    names = {operator.name() for operator in table}
+    if any(_name(node) in names and _is_misstated(node) for node in program.graph.nodes):
+        return program.run_decompositions(table)
+    return program
+
+
+def _name(node: Any) -> str:
+    """Return the name of a node's operator, or of the one that changes nothing in its place."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return ""
+    return ".".join(part for part in (schema.name.rstrip("_"), schema.overload_name) if part)
+
+
+def _is_misstated(node: Any) -> bool:
+    """Whether an operator of the table is used in a way that the exporter misstates."""
+    import torch
+
+    arguments = dict(enumerate(node.args)) | node.kwargs
+    match _name(node):
+        case "aten::add.Tensor":
+            return node.meta["val"].dtype == torch.bool
+        case "aten::index_put":
+            return any(index and _is_mask(index.meta["val"]) for index in node.args[1])
+        case "aten::scaled_dot_product_attention":
+            return any(arguments.get(mask) is not None for mask in (3, "attn_mask"))
+        case "aten::avg_pool2d" | "aten::avg_pool3d":
+            return any(arguments.get(divisor) is not None for divisor in (6, "divisor_override"))
+        case _:
+            return True
+
+
+def _has_projection(lstm: Any) -> bool:
+    """Whether the states of an LSTM have two widths, for which ONNX has no operator."""
+    hidden, cell = (state.meta["val"].shape[-1] for state in lstm.args[1])
+    return hidden != cell
+
+
+def _is_mask(index: Any) -> bool:
+    import torch
+
+    return index is not None and index.dtype == torch.bool
+
+
+def _table() -> dict[Any, Decomposition]:
+    import torch
+
+    aten: Any = torch.ops.aten
+    return {
+        aten.add.Tensor: _add,
+        aten.rsub.Scalar: _subtract_from,
+        aten.sign.default: _sign,
+        aten.signbit.default: _has_sign,
+        aten.scaled_dot_product_attention.default: _attention,
+        aten.avg_pool2d.default: partial(_average, 2),
+        aten.avg_pool3d.default: partial(_average, 3),
+        aten.adaptive_max_pool1d.default: partial(_adaptive_maximum, 1),
+        aten.adaptive_max_pool2d.default: partial(_adaptive_maximum, 2),
+        aten.adaptive_max_pool3d.default: partial(_adaptive_maximum, 3),
+        aten.copysign.Tensor: _with_sign,
+        aten.hypot.default: lambda left, right: (left * left + right * right).sqrt(),
+        aten.fmin.default: partial(_of_numbers, torch.minimum),
+        aten.fmax.default: partial(_of_numbers, torch.maximum),
+        aten._adaptive_avg_pool3d.default: _adaptive_average,
+        aten.adaptive_avg_pool3d.default: _adaptive_average,
+        aten.cdist.default: _distances,
+        aten.hamming_window.default: _hamming,
+        aten.hamming_window.periodic: _hamming,
+        aten.hamming_window.periodic_alpha: _hamming,
+        aten.hamming_window.periodic_alpha_beta: _hamming,
+        aten.index_put.default: _put,
+        aten.scatter.src: partial(_scatter, torch.scatter),
+        aten.scatter_add.default: partial(_scatter, torch.scatter_add),
+        aten.scatter_reduce.two: _scatter_reduce,
+        aten.cumprod.default: _running_product,
+        aten.kthvalue.default: _kth_smallest,
+        aten.median.dim: _median,
+        aten.searchsorted.Tensor: _places,
+    }
+
+
+def _add(left: Any, right: Any, *, alpha: Any = 1) -> Any:
+    import torch
+
+    if left.dtype != torch.bool or right.dtype != torch.bool or not alpha:
+        return NotImplemented
+    return torch.logical_or(left, right)
+
+
+def _subtract_from(subtrahend: Any, number: Any, alpha: Any = 1) -> Any:
+    import torch
+
+    kind = torch.result_type(subtrahend, number)
+    product = subtrahend.to(kind) if alpha == 1 else subtrahend.to(kind) * alpha
+    return torch.full((), number, dtype=kind) - product
+
+
+def _sign(data: Any) -> Any:
+    """Zero for NaN, where ONNX has NaN."""
+    return (data > 0).to(data.dtype) - (data < 0).to(data.dtype)
+
+
+def _has_sign(data: Any) -> Any:
+    if not data.dtype.is_floating_point:
+        return data < 0
+    return (data < 0) | ((data == 0) & (data.reciprocal() < 0))
+
+
+def _with_sign(size: Any, sign: Any) -> Any:
+    import torch
+
+    return torch.where(torch.signbit(sign), -size.abs(), size.abs())
+
+
+def _of_numbers(extreme: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """The extreme of two, of which one may be NaN."""
+    import torch
+
+    found = extreme(left, right)
+    return torch.where(torch.isnan(left), right, torch.where(torch.isnan(right), left, found))
+
+
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Zeros in rows of which the mask leaves nothing, for which a softmax has NaN."""
+    import torch
+
+    if dropout:
+        return NotImplemented
+    if enable_gqa:
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = (every.repeat_interleave(groups, -3) for every in (key, value))
+    scores = (query * (scale or query.shape[-1] ** -0.5)) @ key.transpose(-1, -2)
+    if is_causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if mask is None:
+        return scores.softmax(-1) @ value
+    if mask.dtype == torch.bool:
+        mask = torch.zeros(mask.shape, dtype=query.dtype).masked_fill(~mask, -math.inf)
+    result = (scores + mask).softmax(-1) @ value
+    if is_causal:
+        return result
+    return result.masked_fill((mask == -math.inf).all(-1, keepdim=True), 0)
+
+
+def _average(
+    rank: int,
+    data: Any,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """Sums of windows by a divisor of one's own, which ONNX has not."""
+    import torch
+
+    if divisor_override is None:
+        return NotImplemented
+    kernel, stride, padding = (
+        [*values] * (rank if len(values) == 1 else 1)
+        for values in (kernel, stride or kernel, padding)
+    )
+    ends: list[int] = []
+    for size, window, step, before in zip(data.shape[-rank:], kernel, stride, padding, strict=True):
+        steps = (size + 2 * before - window + (step - 1) * ceil_mode) // step
+        # No window begins past the end.
+        steps -= ceil_mode and steps * step >= size + before
+        ends = [before, steps * step + window - size - before, *ends]
+    pool = (torch.nn.functional.avg_pool2d, torch.nn.functional.avg_pool3d)[rank - 2]
+    padded = torch.nn.functional.pad(data, ends)
+    return pool(padded, kernel, stride) * (math.prod(kernel) / divisor_override)
+
+
+def _adaptive_maximum(rank: int, data: Any, sizes: Sequence[int]) -> Any:
+    """Maxima of windows of several sizes: the shorter ones hold their last element again."""
+    import torch
+
+    windows, places = data, torch.zeros((), dtype=torch.int64)
+    for axis, (size, count) in enumerate(zip(data.shape[-rank:], sizes, strict=True)):
+        starts, ends = _windows(size, count)
+        longest = max(-(-(i + 1) * size // count) - i * size // count for i in range(count))
+        index = torch.minimum(starts[:, None] + torch.arange(longest), ends[:, None] - 1)
+        # An axis of windows and one of their elements, for each axis so far.
+        windows = windows.index_select(axis - rank, index.flatten())
+        windows = windows.unflatten(axis - rank, index.shape)
+        places = places[..., None, None] * size + index
+    order = [2 * axis + offset for offset in (0, 1) for axis in range(rank)]
+    lead = data.dim() - rank
+    windows = windows.permute(*range(lead), *(lead + axis for axis in order)).flatten(lead + rank)
+    places = places.permute(*order).flatten(rank).expand(windows.shape)
+    first = windows.argmax(-1, keepdim=True)
+    return windows.amax(-1), torch.gather(places, -1, first).squeeze(-1)
+
+
+def _adaptive_average(data: Any, sizes: Sequence[int]) -> Any:
+    """Means of windows of several sizes, along one axis after another."""
+    import torch
+
+    rank = len(sizes)
+    for axis, (size, count) in enumerate(zip(data.shape[-rank:], sizes, strict=True)):
+        starts, ends = _windows(size, count)
+        place = torch.arange(size)
+        inside = (place >= starts[:, None]) & (place < ends[:, None])
+        weights = inside / (ends - starts)[:, None]
+        data = (data.movedim(axis - rank, -1) @ weights.to(data.dtype).T).movedim(-1, axis - rank)
+    return data
+
+
+def _windows(size: int, count: int) -> tuple[Any, Any]:
+    """Return where each window of an adaptive pool begins and ends."""
+    import torch
+
+    place = torch.arange(count)
+    return place * size // count, ((place + 1) * size + count - 1) // count
+
+
+def _distances(left: Any, right: Any, p: float = 2, compute_mode: Any = None) -> Any:
+    import torch
+
+    return torch.linalg.vector_norm(left.unsqueeze(-2) - right.unsqueeze(-3), p, -1)
+
+
+def _hamming(
+    length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **how: Any
+) -> Any:
+    """Torch's coefficients are rounded, those of ONNX are not."""
+    import torch
+
+    turns = torch.arange(length, **how) * (2 * math.pi / max(length - (not periodic), 1))
+    return alpha - beta * torch.cos(turns)
+
+
+def _put(data: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+    """One number where a mask says so: ONNX would look for the places first."""
+    import torch
+
+    if len(indices) != 1 or not _is_mask(indices[0]) or values.numel() != 1:
+        return NotImplemented
+    mask = indices[0].reshape(indices[0].shape + (1,) * (data.dim() - indices[0].dim()))
+    number = values.reshape(()).to(data.dtype)
+    return torch.where(mask, data + number if accumulate else number, data)
+
+
+def _scatter(
+    operator: Any, data: Any, dim: int, index: Any, source: Any, *more: Any, **how: Any
+) -> Any:
+    """The source may be larger than its indices, of which ONNX has one for each element."""
+    if source.shape == index.shape:
+        return NotImplemented
+    part = source[tuple(slice(extent) for extent in index.shape)]
+    return operator(data, dim, index, part, *more, **how)
+
+
+def _scatter_reduce(
+    data: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    import torch
+
+    if reduce != "mean":
+        return _scatter(
+            torch.scatter_reduce, data, dim, index, source, reduce, include_self=include_self
+        )
+    ones = torch.ones(index.shape, dtype=data.dtype)
+    counts = torch.full_like(data, include_self).scatter_add(dim, index, ones)
+    first = data if include_self else data.masked_fill(counts > 0, 0)
+    return first.scatter_add(dim, index, source) / counts.clamp(min=1)
+
+
+def _running_product(data: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Products of all elements up to each, by doubling how many are multiplied."""
+    import torch
+
+    if not data.dtype.is_floating_point and dtype is None:
+        dtype = torch.int64
+    product, reach = data.to(dtype or data.dtype).movedim(dim, -1), 1
+    while reach < product.shape[-1]:
+        earlier = torch.nn.functional.pad(product[..., :-reach], (reach, 0), value=1)
+        product, reach = product * earlier, 2 * reach
+    return product.movedim(-1, dim)
+
+
+def _kth_smallest(data: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    values, indices = data.sort(dim)
+    rows = [every.narrow(dim, k - 1, 1) for every in (values, indices)]
+    return tuple(rows) if keepdim else tuple(row.squeeze(dim) for row in rows)
+
+
+def _median(data: Any, dim: int, keepdim: bool = False) -> Any:
+    return _kth_smallest(data, (data.shape[dim] + 1) // 2, dim, keepdim)
+
+
+def _places(
+    boundaries: Any,
+    data: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """How many boundaries lie before each number."""
+    import torch
+
+    if sorter is not None:
+        return NotImplemented
+    rows, numbers = boundaries.unsqueeze(-2), data.unsqueeze(-1)
+    before = rows <= numbers if right or side == "right" else rows < numbers
+    return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)

@@ -1,0 +1,198 @@
+"""Programs of ``torch.export`` as ONNX models, by torch's own exporter.
+
+It decomposes what ONNX has no operator for by torch's tables, and writes torch's promotion of types
+as casts, so that no rule of torch's is written down here a second time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tvm_ios.errors import ModelError
+from tvm_ios.graph.input_shapes import InputShapeError, Shapes
+from tvm_ios.models.torch_archive import read_torch_archive
+from tvm_ios.models.torch_operators import decompose
+
+
+def onnx_from_torch(path: Path, shapes: Shapes) -> Any:
+    """Return the ``onnx.ModelProto`` of a ``.pt2`` file.
+
+    Inputs have the names of ``forward``'s arguments, outputs those of the archive.
+
+    Raises
+    ------
+    ModelError
+        If the file cannot be read, torch is not installed, or ONNX cannot say what it computes.
+    InputShapeError
+        If a dynamic dimension was not exported for the number that the shapes give it.
+    """
+    archive = read_torch_archive(path)
+    program = load_program(path, archive.content)
+    if archive.conditions and program.range_constraints:
+        raise ModelError(
+            f"{path} was exported with conditions on its dynamic dimensions: "
+            "export it with fixed shapes"
+        )
+    _require_in_range(program, shapes)
+    results = _results(path, program, archive.outputs)
+    exported = _export(path, program)
+    _require_the_same_every_run(path, exported.exported_program)
+    _name_values(exported, results)
+    return exported.model_proto
+
+
+def load_program(path: Path, content: bytes) -> Any:
+    """Return the ``torch.export.ExportedProgram`` of a ``.pt2`` file that was read without trust.
+
+    Raises
+    ------
+    ModelError
+        If torch is not installed, or refuses it.
+    """
+    try:
+        import torch.export
+    except ImportError as error:
+        raise ModelError(f"{path} needs torch: pip install 'tvm-ios[torch]'") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return torch.export.load(io.BytesIO(content))
+        except Exception as error:
+            raise ModelError(
+                f"{path} cannot be read by torch {torch.__version__}: {_reason(error)}"
+            ) from error
+
+
+def _require_the_same_every_run(path: Path, program: Any) -> None:
+    import torch
+
+    if changed := list(program.graph_signature.buffers_to_mutate.values()):
+        raise ModelError(
+            f"{path} changes its buffer {changed[0]!r} whenever it runs, and executables keep "
+            "nothing from run to run: return the new value instead"
+        )
+    for node in program.graph.nodes:
+        if node.users and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise ModelError(
+                f"operator {node.target} of {path} draws random numbers: give them to the model as "
+                "an input"
+            )
+
+
+def _export(path: Path, program: Any) -> Any:
+    import torch
+
+    try:
+        with _quietly():
+            return torch.onnx.export(decompose(program), dynamo=True, verbose=False)
+    except Exception as error:
+        raise ModelError(_refusal(path, error)) from error
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Say nothing of the operators of packages that are not installed."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _refusal(path: Path, error: BaseException) -> str:
+    """Return the sentence that names the operator which torch's exporter stumbled over."""
+    while error.__cause__ is not None:
+        if found := re.search(r"target=torch\.ops\.\w+\.(\w+)\.\w+", str(error)):
+            return (
+                f"operator {found[1]} of {path} is one that torch's exporter to ONNX does not "
+                "write: write the model without it"
+            )
+        error = error.__cause__
+    return f"torch's exporter to ONNX refuses {path}: {_reason(error)}"
+
+
+def _reason(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or repr(error))[:300]
+
+
+def _results(path: Path, program: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return the types of the outputs by name, without those that are None."""
+    from torch.export.graph_signature import OutputKind
+
+    results = [
+        value
+        for value, spec in zip(
+            program.graph.output_node().args[0], program.graph_signature.output_specs, strict=True
+        )
+        if spec.kind is OutputKind.USER_OUTPUT
+    ]
+    kinds: dict[str, Any] = {}
+    for name, value in zip(names, results, strict=True):
+        if value is None:
+            continue
+        kind = getattr(getattr(value, "meta", {}).get("val"), "dtype", None)
+        if kind is None:
+            raise ModelError(f"output {name!r} of {path} is no tensor: return tensors alone")
+        kinds[name] = kind
+    return kinds
+
+
+def _name_values(exported: Any, results: Mapping[str, Any]) -> None:
+    """Give inputs and outputs the names and types that they have in torch."""
+    import onnx_ir as ir
+    from onnx_ir.passes.common import NameFixPass
+    from onnx_ir.tensor_adapters import from_torch_dtype
+    from torch.export.graph_signature import InputKind, TensorArgument
+
+    graph = exported.model.graph
+    inputs = [
+        spec.arg.name
+        for spec in exported.exported_program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)
+    ]
+    for value, name in zip(graph.inputs, inputs, strict=True):
+        value.name = name
+    for place, (name, kind) in enumerate(results.items()):
+        value = graph.outputs[place]
+        # The exporter forgets the cast from the type of a sum to the half precision of its terms.
+        if value.dtype != (right := from_torch_dtype(kind)):
+            cast = ir.node("Cast", [value], {"to": right})
+            graph.append(cast)
+            graph.outputs[place] = cast.outputs[0]
+            cast.outputs[0].shape, cast.outputs[0].dtype = value.shape, right
+        elif value.is_initializer() and value.uses():
+            # What is returned is none of the constants that kernels hold.
+            copy = ir.Value(name=name, type=value.type, shape=value.shape)
+            copy.const_value = value.const_value
+            graph.initializers.add(copy)
+            graph.outputs[place] = copy
+        graph.outputs[place].name = name
+    # An input and an output may share a name in torch.
+    NameFixPass()(exported.model)
+
+
+def _require_in_range(program: Any, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Require that dynamic dimensions get numbers for which the program was exported."""
+    for node in program.graph.nodes:
+        tensor = node.meta.get("val")
+        if node.op != "placeholder" or node.name not in shapes or not hasattr(tensor, "shape"):
+            continue
+        for extent, number in zip(tensor.shape, shapes[node.name], strict=False):
+            symbol = getattr(getattr(extent, "node", None), "expr", None)
+            allowed = program.range_constraints.get(symbol)
+            if allowed is not None and number not in allowed:
+                raise InputShapeError(
+                    f"the dimension {str(symbol)!r} was exported for {allowed.lower} to "
+                    f"{allowed.upper}, not for {number}"
+                )
