@@ -81,9 +81,15 @@ def integers(*shape: int, low: int = 0, high: int = 9, kind: Any = None) -> Any:
 
 MAPS = random(2, 4, 7, 9)
 EDGES = torch.cat([random(8), torch.tensor([0.0, -0.0, math.nan, math.inf, -math.inf, 0.5, 2, -2])])
-KINDS = ("int64", "int32", "int8", "uint8", "bool", "float16", "float64")
+KINDS = ("int64", "int32", "int8", "uint8", "float16", "float64")
 FAMILIES: dict[str, tuple[dict[str, rows.Row], Any, Any]] = {
     **{f"promoted {k}": (rows.PROMOTED, integers(6, kind=getattr(torch, k)), None) for k in KINDS},
+    "promoted bool": (
+        # Torch subtracts no booleans.
+        {name: row for name, row in rows.PROMOTED.items() if name != "from a half"},
+        integers(6, kind=torch.bool),
+        None,
+    ),
     "integers": (rows.INTEGERS, integers(6, low=-5), None),
     "booleans": (rows.BOOLEANS, random(6, 2) > 0, random(6, 2) > 0.5),
     "edges": (rows.EDGES, EDGES, None),

@@ -43,7 +43,7 @@ def onnx_from_torch(path: Path, shapes: Shapes) -> Any:
     _require_in_range(program, shapes)
     results = _results(path, program, archive.outputs)
     exported = _export(path, program)
-    _require_the_same_every_run(path, exported.exported_program)
+    _require_the_same_every_run(path, exported)
     _name_values(exported, results)
     return exported.model_proto
 
@@ -70,19 +70,19 @@ def load_program(path: Path, content: bytes) -> Any:
             ) from error
 
 
-def _require_the_same_every_run(path: Path, program: Any) -> None:
-    import torch
+def _require_the_same_every_run(path: Path, exported: Any) -> None:
+    import onnx_ir as ir
 
-    if changed := list(program.graph_signature.buffers_to_mutate.values()):
+    if changed := list(exported.exported_program.graph_signature.buffers_to_mutate.values()):
         raise ModelError(
             f"{path} changes its buffer {changed[0]!r} whenever it runs, and executables keep "
             "nothing from run to run: return the new value instead"
         )
-    for node in program.graph.nodes:
-        if node.users and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+    for node in ir.traversal.RecursiveGraphIterator(exported.model.graph):
+        if node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial"):
             raise ModelError(
-                f"operator {node.target} of {path} draws random numbers: give them to the model as "
-                "an input"
+                f"{path} draws random numbers ({node.name}), which are others in every run: give "
+                "them to the model as an input"
             )
 
 
