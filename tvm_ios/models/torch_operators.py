@@ -103,9 +103,10 @@ def _table() -> dict[Any, Decomposition]:
 def _add(left: Any, right: Any, *, alpha: Any = 1) -> Any:
     import torch
 
-    if left.dtype != torch.bool or right.dtype != torch.bool or not alpha:
+    kinds = {getattr(value, "dtype", type(value)) for value in (left, right)}
+    if not kinds <= {torch.bool, bool} or not alpha:
         return NotImplemented
-    return torch.logical_or(left, right)
+    return left | right
 
 
 def _subtract_from(subtrahend: Any, number: Any, alpha: Any = 1) -> Any:

@@ -123,7 +123,8 @@ def _refusal(path: Path, error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    return (" ".join(str(error).split()) or repr(error))[:300]
+    said = str(error).partition("While executing")[0]
+    return (" ".join(said.split()) or repr(error))[:300]
 
 
 def _results(path: Path, program: Any, names: Sequence[str]) -> dict[str, Any]:
