@@ -1,5 +1,9 @@
 """Operators of torch that its exporter to ONNX lacks or misstates, in others that it writes."""
 
+# Torch's own types are incomplete.
+# pyright: reportUnknownMemberType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import math
@@ -14,11 +18,12 @@ Decomposition = Callable[..., Any]
 def decompose(program: Any) -> Any:
     """Return a ``torch.export.ExportedProgram`` without the operators of :func:`_table`."""
     import torch
+    from torch._decomp import decomposition_table
 
     table = _table()
     lstm = torch.ops.aten.lstm.input
     if any(node.target is lstm and _has_projection(node) for node in program.graph.nodes):
-        table[lstm] = torch._decomp.decomposition_table[lstm]
+        table[lstm] = decomposition_table[lstm]
     names = {operator.name() for operator in table}
     if any(_name(node) in names and _is_misstated(node) for node in program.graph.nodes):
         return program.run_decompositions(table)

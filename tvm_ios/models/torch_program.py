@@ -11,9 +11,9 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tvm_ios.errors import ModelError
 from tvm_ios.graph.input_shapes import InputShapeError, Shapes
@@ -91,23 +91,25 @@ def _export(path: Path, program: Any) -> Any:
 
     try:
         with _quietly():
-            return torch.onnx.export(decompose(program), dynamo=True, verbose=False)
+            return cast(Any, torch.onnx).export(decompose(program), dynamo=True, verbose=False)
     except Exception as error:
         raise ModelError(_refusal(path, error)) from error
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Say nothing of the operators of packages that are not installed."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+def _quietly() -> Generator[None, None, None]:
+    """Say nothing of packages that are not installed, and of constants that are returned."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _refusal(path: Path, error: BaseException) -> str:
