@@ -12,6 +12,9 @@ import onnx_ir as ir
 _serde: Any = ir.serde
 _onnx: Any = onnx
 
+#: No tensor has more axes.
+_MOST_AXES = 64
+
 _log = logging.getLogger(__name__)
 
 
@@ -19,11 +22,11 @@ def infer_shapes(model: Any) -> None:
     """Give values the shapes and types that ONNX infers, as far as it does.
 
     Inference reads a copy without the weights that no shape depends on: only lists of integers and
-    single numbers say how large something is.
+    a few numbers say how large something is.
     """
     graph = model.graph
     inputs, initializers = list(graph.inputs), list(graph.initializers.values())
-    weights = [v for v in initializers if v not in inputs and not _may_tell_a_shape(v)]
+    weights = [v for v in initializers if not v.is_graph_input() and not _may_tell_a_shape(v)]
     try:
         graph.inputs.extend(weights)
         for value in weights:
@@ -74,14 +77,12 @@ def inference_error(node: Any, opset: int) -> str:
 
 def _may_tell_a_shape(value: Any) -> bool:
     tensor = value.const_value
-    if tensor is None or tensor.size <= 1:
-        return True
     # Scales of a resize are numbers with fractions, one an axis.
-    return len(tensor.shape) == 1 and (tensor.dtype.is_integer() or tensor.size <= _MOST_AXES)
+    return tensor is None or tensor.size <= _MOST_AXES or _is_list_of_integers(tensor)
 
 
-#: No tensor has more axes.
-_MOST_AXES = 64
+def _is_list_of_integers(tensor: Any) -> bool:
+    return len(tensor.shape) == 1 and tensor.dtype.is_integer()
 
 
 def _take_over(graph: Any, inferred: Any) -> None:

@@ -55,8 +55,9 @@ def modernise_legacy(model: Any) -> None:
         writers["Selu"] = _selu
     for graph in graphs:
         _rewrite(graph, writers, {})
+    others = [entry for entry in model.opset_import if entry.domain not in ("", "ai.onnx")]
     del model.opset_import[:]
-    model.opset_import.append(_helper.make_opsetid("", _FIRST))
+    model.opset_import.extend([_helper.make_opsetid("", _FIRST), *others])
     ranks = _ranks(model)
     for graph in graphs:
         _rewrite(graph, {**dict.fromkeys(_BINARY, _align), "PRelu": _slope}, ranks)
@@ -69,12 +70,12 @@ def _opset(model: Any) -> int:
 
 @dataclass
 class _Old:
-    """A node that is rewritten, what it states, and the operators that come before it.
+    """A node that is rewritten in place, and the operators that come before it.
 
     Attributes
     ----------
-    graph, node
-        The node and its graph; the node is changed in place.
+    node
+        The node.
     ranks
         How many axes values have, as far as it is known.
     constants
@@ -83,7 +84,6 @@ class _Old:
         Operators to put before the node.
     """
 
-    graph: Any
     node: Any
     ranks: Mapping[str, int]
     constants: Mapping[str, Any]
@@ -108,8 +108,7 @@ class _Old:
         name = self.node.input[place]
         if name not in self.constants:
             raise self.refusal(f"reads {name!r}, which is computed")
-        tensor = self.constants[name]
-        return numpy_helper.to_array(tensor)
+        return numpy_helper.to_array(self.constants[name])
 
     def rank(self, place: int) -> int:
         """Return how many axes an input has."""
@@ -146,7 +145,7 @@ def _rewrite(
     for node in graph.node:
         if node.op_type == "Constant":
             constants.update((node.output[0], a.t) for a in node.attribute if a.name == "value")
-        old = _Old(graph, node, ranks, constants, [])
+        old = _Old(node, ranks, constants, [])
         for name in _WITHOUT_MEANING:
             old.taken(name)
         if node.op_type in writers:
