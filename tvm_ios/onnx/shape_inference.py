@@ -30,6 +30,7 @@ def infer_shapes(model: Any) -> None:
     try:
         graph.inputs.extend(weights)
         for value in weights:
+            value.shape, value.dtype = value.const_value.shape, value.const_value.dtype
             del graph.initializers[value.name]
         copy = _serde.serialize_model(model)
     finally:
@@ -56,7 +57,9 @@ def inference_error(node: Any, opset: int) -> str:
         The opset of the model.
     """
     read = [value for value in node.inputs if value is not None]
-    if node.domain or any(value.shape is None or value.dtype is None for value in read):
+    holds_graphs = any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values())
+    is_known = all(v.dtype is not None and v.shape is not None for v in read)
+    if node.domain or holds_graphs or not is_known:
         return ""
     if not all(value.shape.is_static() for value in read):
         return ""

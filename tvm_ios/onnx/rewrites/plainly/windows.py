@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,8 @@ def _max_pool(steps: Steps) -> None:
 
 def _max_unpool(steps: Steps) -> None:
     """TVM's importer knows no ``output_shape``, and takes pads in another order than ONNX."""
-    source, index, *stated = steps.node.inputs
+    inputs: list[Any] = [*steps.node.inputs, None]
+    source, index, size = inputs[:3]
     extents = static_shape(source)
     if extents is None or source.dtype is None:
         return
@@ -88,8 +90,8 @@ def _max_unpool(steps: Steps) -> None:
         for i in range(rank)
     ]
     shape = [*extents[:2], *image]
-    wanted = constant(stated[0]) if stated else None
-    if stated and (wanted is None or wanted.tolist() != shape):
+    wanted = constant(size)
+    if size is not None and (wanted is None or wanted.tolist() != shape):
         raise GraphError(
             f"{node_text(steps.node)} makes another shape than {shape}, which follows from its "
             "windows: ONNX's example and runtimes then count pixels otherwise, so export the model "
