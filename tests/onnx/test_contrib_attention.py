@@ -50,6 +50,12 @@ ATTENTION: dict[str, tuple[str, list[Any], int | list[bool], dict[str, Any]]] = 
         {"qkv_hidden_sizes": [8, 8, 12]},
     ),
     "heads": ("MultiHeadAttention", [normal(2, 5, D), normal(2, 7, D), normal(2, 7, D)], 1, {}),
+    "heads, causal, of other keys": (
+        "MultiHeadAttention",
+        [normal(2, 5, D), normal(2, 7, D), normal(2, 7, D)],
+        1,
+        {"unidirectional": 1},
+    ),
     "heads and biases": (
         "MultiHeadAttention",
         [normal(2, 5, D), normal(2, 7, D), normal(2, 7, 12), normal(2 * D + 12)],

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 from tests.contrib_sketch import (
+    DOMAIN,
     MASK,
     RNG,
     D,
@@ -125,6 +127,24 @@ def test_eight_bits_with_channels_last(
     assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
     assert np.abs(result.astype(int) - expected).max() <= (kind != "QLinearConv")
     assert len(np.unique(result)) > 2
+
+
+def test_channels_last_after_operators_without_shapes() -> None:
+    """As of files whose batch is open: nothing says how many axes there are in between."""
+    image, scale, zero = quantised(1, 4, 4, 3)
+    model, feeds = one("QLinearAdd", [image, scale, zero, image, scale, zero, scale, zero])
+    node = helper.make_node(
+        "QLinearGlobalAveragePool",
+        ["o0", "i1", "i2", "i6", "i7"],
+        ["o1"],
+        domain=DOMAIN,
+        channels_last=1,
+    )
+    model.graph.node.append(node)
+    model.graph.output[0].name = "o1"
+    (result,), (expected,) = run_on(simplify(model), feeds), run_on(model, feeds)
+    assert result.shape == expected.shape == (1, 1, 1, 3)
+    assert np.abs(result.astype(int) - expected).max() <= 1
 
 
 @pytest.mark.parametrize("extra", ["none", "zeros", "zeros and a bias", "zeros with fractions"])

@@ -41,15 +41,15 @@ def _attend_to_projected(
     sizes = steps.integers("qkv_hidden_sizes") or [width // 3] * 3
     parts = steps.split(projected, sizes, -1)
     query, key, value = (heads(steps, part, count) for part in parts)
-    queries = total = shape_of(steps.node.inputs[0])[1]
+    queries = shape_of(steps.node.inputs[0])[1]
+    earlier = 0 if past is None else shape_of(past)[3]
     if past is not None:
-        total += shape_of(past)[3]
         before = (steps.squeezed(part, 0) for part in steps.split(past, [1, 1], 0))
         key, value = (
             steps.op("Concat", old, new, axis=2)
             for old, new in zip(before, (key, value), strict=True)
         )
-    masked = masks(steps, mask, queries, total)
+    masked = masks(steps, mask, queries, earlier, earlier + queries)
     if added is not None:
         masked = [added, *masked]
     attended = attend(steps, query, key, value, head_size=sizes[0] // count, added=masked)
@@ -90,12 +90,11 @@ def _multi_head_attention(steps: Steps) -> None:
             key, value = (heads(steps, part, count) for part in (key, value))
     if bias is not None:
         raise refusal(steps, "has a bias and packed inputs")
-    queries, total = extents[1], _keys(steps)
+    earlier = 0 if past_key is None else shape_of(past_key)[2]
     if past_key is not None:
-        total += shape_of(past_key)[2]
         key = steps.op("Concat", past_key, key, axis=2)
         value = steps.op("Concat", past_value, value, axis=2)
-    masked = masks(steps, mask, queries, total)
+    masked = masks(steps, mask, extents[1], earlier, earlier + _keys(steps))
     if added is not None:
         masked = [added, *masked]
     size = extents[4] if len(extents) == 5 else extents[2] // count

@@ -15,6 +15,15 @@ WAY_OUT = (
 )
 
 
+_KEEP_RANK = frozenset(
+    {
+        *("DequantizeLinear", "MaxPool", "QLinearAdd", "QLinearAveragePool", "QLinearConcat"),
+        *("QLinearConv", "QLinearLeakyRelu", "QLinearMul", "QLinearSigmoid", "QuantizeLinear"),
+        "Transpose",
+    }
+)
+
+
 class Deferred(Exception):
     """Something of an operator's inputs is not known yet."""
 
@@ -37,6 +46,22 @@ def shape_of(value: Any) -> list[int]:
     if shape is None:
         raise Deferred(f"the shape of {value.name!r}")
     return shape
+
+
+def rank_of(value: Any) -> int:
+    """How many axes an image has; quantised operators, whose shapes are not inferred, keep them.
+
+    Raises
+    ------
+    Deferred
+        If it is not known yet.
+    """
+    while value.shape is None:
+        node = value.producer()
+        if node is None or node.op_type not in _KEEP_RANK:
+            raise Deferred(f"the shape of {value.name!r}")
+        value = node.inputs[2 if node.op_type == "QLinearConcat" else 0]
+    return len(value.shape)
 
 
 def type_of(value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
 from typing import Any
 
-from tvm_ios.onnx.rewrites.other_domains.deferred import input_of, refusal, shape_of
+from tvm_ios.onnx.rewrites.other_domains.deferred import input_of, refusal, shape_of, type_of
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: The factors of ``FastGelu``.
@@ -138,11 +138,9 @@ def _conv_channels_last(steps: Steps) -> None:
 
 def _max_pool_channels_last(steps: Steps) -> None:
     rank = len(steps.integers("kernel_shape")) + 2
-    source = steps.node.inputs[0]
-    first = channels_first(steps, source, rank)
-    first.dtype = source.dtype
+    first = channels_first(steps, steps.node.inputs[0], rank)
     pooled = steps.op("MaxPool", first, **steps.attributes)
-    pooled.dtype = source.dtype
+    first.dtype = pooled.dtype = type_of(steps.node.inputs[0])
     steps.stand_for(channels_last(steps, pooled, rank))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from tvm_ios.onnx.rewrites.other_domains.deferred import input_of, shape_of
+from tvm_ios.onnx.rewrites.other_domains.deferred import input_of, rank_of
 from tvm_ios.onnx.rewrites.other_domains.fused import channels_first, channels_last
 from tvm_ios.onnx.rewrites.steps import Steps
 
@@ -49,9 +49,9 @@ def _channels_first(place: int, domain: str) -> Callable[[Steps], None]:
         source, *others = node.inputs
         stated = steps.attributes
         last = stated.pop("channels_last", 0)
-        rank = len(shape_of(node.inputs[place])) if last else 0
+        rank = rank_of(node.inputs[place]) if last else 0
         first = channels_first(steps, source, rank) if last else source
-        first.dtype = source.dtype
+        first.dtype = source.dtype or node.outputs[0].dtype
         result = steps.op(node.op_type, first, *others, **stated)
         result.producer().domain, result.dtype = domain, node.outputs[0].dtype
         steps.stand_for(channels_last(steps, result, rank) if last else result)

@@ -50,7 +50,7 @@ def joined_heads(steps: Steps, value: Any) -> Any:
     return steps.op("Reshape", rows, steps.number([0, 0, -1]))
 
 
-def masks(steps: Steps, mask: Any, queries: int, total: int) -> list[Any]:
+def masks(steps: Steps, mask: Any, queries: int, past: int, total: int) -> list[Any]:
     """What the mask and the order of the node add to scores.
 
     Parameters
@@ -59,14 +59,16 @@ def masks(steps: Steps, mask: Any, queries: int, total: int) -> list[Any]:
         Of a node that may have ``unidirectional`` and ``mask_filter_value``.
     mask
         ONNX Runtime's ``mask_index``: which keys there are, or how many; None if all.
-    queries, total
-        How many queries and keys there are.
+    queries, past, total
+        How many queries there are, and how many keys, before them and in all.
     """
     dtype = steps.node.outputs[0].dtype.numpy()
     hidden = np.array(steps.node.attributes.get_float("mask_filter_value", -10000.0), dtype)
     added = None if mask is None else _of_mask(steps, mask, total, hidden)
     if steps.integer("unidirectional", 0) and queries > 1:
-        later = np.arange(total) > np.arange(total - queries, total).reshape(-1, 1)
+        later = np.arange(total) > np.arange(past, past + queries).reshape(-1, 1)
+        # Where there are more keys than queries ONNX Runtime lets the last query see them all.
+        later[-1] = False
         lowest = np.finfo(dtype).min if dtype.kind == "f" else dtype.type(-3e38)
         if added is None:
             blocked = np.zeros(later.shape, dtype)

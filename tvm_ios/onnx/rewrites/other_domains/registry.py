@@ -78,7 +78,7 @@ def with_strays_named(model: Any) -> Any:
 
 
 def with_wanted_opset(model: Any) -> Any:
-    """The model, if it holds ONNX Runtime's operators, in an opset to write them with.
+    """The model, if it holds operators of other domains, in an opset to write them with.
 
     Parameters
     ----------
@@ -98,12 +98,12 @@ def with_wanted_opset(model: Any) -> Any:
     changed.CopyFrom(named)
     if opset < _SAME:
         try:
-            changed = _converter.convert_version(named, _SAME)
+            changed = _converter.convert_version(changed, _SAME)
         except Exception as error:  # the converter's own error types are private
             reason = (str(error).strip().splitlines() or [repr(error)])[0]
             raise GraphError(
-                f"{node_text(own)} is one of ONNX Runtime's own in a model of opset {opset}, and "
-                f"converting it to opset {_SAME} fails ({reason}): export the model with opset "
+                f"{node_text(own)} is of the domain {own.domain!r} in a model of opset {opset}, "
+                f"and converting it to opset {_SAME} fails ({reason}): export the model with opset "
                 f"{_SAME} or later"
             ) from error
     for entry in changed.opset_import:
@@ -192,6 +192,8 @@ def _type_of_result(node: Any) -> Any:
     """The type of what one of ONNX Runtime's operators makes, which ONNX does not infer."""
     types = [value.dtype for value in node.inputs if value is not None and value.dtype is not None]
     floats = [dtype for dtype in types if dtype.is_floating_point()]
+    integers = [dtype for dtype in types if dtype not in floats]
+    first, second = (integers, floats) if node.op_type in CHANNELS_LAST else (floats, integers)
     if not types:
         raise Deferred(f"the type of {node.inputs[0].name!r}")
-    return types[0] if node.op_type in CHANNELS_LAST or not floats else floats[0]
+    return (first + second)[0]
