@@ -219,6 +219,20 @@ OTHERS: dict[str, tuple[Any, bool, str]] = {
         False,
         "",
     ),
+    "dense layer of a batch": (
+        make_unit(
+            [(3, 5, 6), (5, 9)],
+            [(6, 9), (9,)],
+            lambda emit, x, y, w, b: op.add(emit(op.add(emit(op.matmul(x, w)), b)), y),
+        ),
+        False,
+        "",
+    ),
+    "slopes": (
+        make_unit([SMALL], [(20,)], lambda emit, x, s: op.nn.prelu(x, s, axis=1)),
+        True,
+        "NHWC",
+    ),
     "layer norm": (
         make_unit(
             [(2, 5, 6)], [(6,), (6,)], lambda emit, x, g, b: op.nn.layer_norm(x, g, b, axes=[-1])
