@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
 
@@ -26,8 +27,11 @@ class Partition:
 
     def join(self, *ops: int) -> None:
         """Put the units of these operators together."""
-        joined = sorted({member for op in ops for member in self._members[op]})
-        for member in joined:
+        units = {id(unit): unit for unit in (self._members[op] for op in ops)}
+        # The largest takes the others in: a chain of joins takes no longer than its operators.
+        joined, *others = sorted(units.values(), key=len, reverse=True)
+        for member in (member for unit in others for member in unit):
+            insort(joined, member)
             self._members[member] = joined
 
     def alone(self, op: int) -> bool:
