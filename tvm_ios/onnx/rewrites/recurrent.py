@@ -86,7 +86,7 @@ class Unroller:
         self.length, self.batch, self.features = extents
         self.w, self.r = (self._weights(place) for place in (1, 2))
         self.directions, _, self.hidden = self.r.shape
-        self.type = node.inputs[0].dtype.numpy()
+        self.type = self.r.dtype if self.r.dtype.kind == "f" else np.dtype(np.float32)
         self.clip = node.attributes.get_float("clip", 0.0)
         self.inside = self._inside()
 
