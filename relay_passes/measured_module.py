@@ -189,6 +189,10 @@ class MeasuredModule(Generic[UnitsT]):
         """What a schedule makes of the module; ``progress`` gets kernels done and all of them."""
         return self.units.build(schedule, progress)
 
+    def end_searches_at(self, until: float) -> None:
+        """End searches, and the measuring of units, at a time of :func:`time.perf_counter`."""
+        self.search.until = self.timer.until = until
+
     def end_run(self) -> None:
         """Let the next run measure again, unless one of the searches ran out of time.
 

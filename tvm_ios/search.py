@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
+from contextlib import suppress
 from dataclasses import replace
 
 from tvm_ios import interrupts
+from tvm_ios.clock import OutOfTimeError
 from tvm_ios.costs.costs import Costs, Offer
 from tvm_ios.errors import PolicyError, SearchError, UserError
 from tvm_ios.ios.memory_front import FrontPoint, descend
@@ -69,8 +73,10 @@ class Search:
 
     Attributes
     ----------
+    until
+        When all searches end, by :func:`time.perf_counter`: what needs costs is not searched then.
     out_of_time
-        Whether a search was ended by its time limit.
+        Whether a search was ended by a time limit.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class Search:
         self.problem = problem
         self.costs = costs
         self.limits = limits
+        self.until = math.inf
         self.out_of_time = False
         self._progress = progress
         self._results: dict[tuple[str, int | None], Found] = {}
@@ -105,6 +112,8 @@ class Search:
         ------
         SearchError, MemoryBudgetError, PolicyError
             As :func:`search`.
+        OutOfTimeError
+            If the time was over before the policy was searched.
         """
         policy = policy_named(policy) if isinstance(policy, str) else policy
         limits = self._limits(memory_budget)
@@ -116,6 +125,7 @@ class Search:
             try:
                 self._results[key] = self._search(policy, limits)
             except UserError as error:
+                self.out_of_time |= isinstance(error, OutOfTimeError)
                 self._failures[key] = error
                 raise
         result = self._results[key]
@@ -158,12 +168,16 @@ class Search:
         return replace(self.limits, memory_budget=memory_budget)
 
     def _search(self, policy: Policy, limits: Limits) -> Found:
-        request = self._request(policy, limits)
+        request = self._request(policy, self._in_time(limits))
         # Without units there is only one schedule.
         asked = policy if len(self.problem.units) else SEQUENTIAL
+        if asked.needs and time.perf_counter() > self.until:
+            raise OutOfTimeError(f"{policy.name} is not searched: the time limit had passed")
         try:
             found = asked.find(request)
-            completed = self.costs.completed(found.schedule)
+            completed = found.schedule
+            with suppress(OutOfTimeError):
+                completed = self.costs.completed(completed)
         except (UserError, OSError):
             raise
         except Exception as error:
@@ -175,6 +189,13 @@ class Search:
             self.out_of_time |= not statistics.complete
         _LOGGER.info("%s: %s", policy.name, _told(found))
         return replace(found, schedule=self._noted(policy, completed))
+
+    def _in_time(self, limits: Limits) -> Limits:
+        left, own = max(0.0, self.until - time.perf_counter()), limits.budget.time_limit
+        if math.isinf(left):
+            return limits
+        time_limit = left if own is None else min(own, left)
+        return replace(limits, budget=replace(limits.budget, time_limit=time_limit))
 
     def _request(self, policy: Policy, limits: Limits) -> Request:
         return Request(

@@ -41,7 +41,7 @@ def printed(capsys: pytest.CaptureFixture[str], **how: Any) -> str:
         left_out=("an operator is written down",),
         notes=(),
         tuned=None,
-        seconds={"search": 0.1, "build": 0.1, "tvm": 0.1},
+        seconds={"import": 0.6, "search": 0.1, "build": 0.1, "tvm": 0.0},
     )
     vars(done).update(how)
     print_optimized(done, False, {})  # pyright: ignore[reportArgumentType]

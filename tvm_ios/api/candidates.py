@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios import interrupts
+from tvm_ios.clock import Clock
 from tvm_ios.contest.verdict import first_with_equal_schedule
 from tvm_ios.errors import MemoryBudgetError, PolicyError, UserError
 from tvm_ios.files.byte_sizes import kib
@@ -120,9 +121,12 @@ def _within(
 
 
 def build_candidates(
-    module: MeasuredModule[Any], schedules: Mapping[str, Schedule], report: Progress
+    module: MeasuredModule[Any],
+    schedules: Mapping[str, Schedule],
+    report: Progress,
+    clock: Clock | None = None,
 ) -> Candidates:
-    """Programs of schedules.
+    """Programs of schedules: where a clock's time is over, of those alone that must be there.
 
     Raises
     ------
@@ -139,6 +143,8 @@ def build_candidates(
             unbuilt[policy] = unbuilt[first]
             continue
         try:
+            if clock is not None and policy not in ("sequential", "given"):
+                clock.require_left("built")
             built[policy] = built[first] if first in built else module.build(lowered[first])
         except Exception as error:
             interrupts.raise_if_received()

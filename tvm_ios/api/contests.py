@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from tvm_ios.api.candidates import Candidates
 from tvm_ios.api.fleet_contests import hold_contest_on_fleet
 from tvm_ios.api.located import located
 from tvm_ios.api.tvm_build import TvmBuild
+from tvm_ios.clock import Clock
 from tvm_ios.contest import rules
 from tvm_ios.contest.contest import TimeElsewhere, hold_contest
 from tvm_ios.contest.outputs import Reference, VerificationError, Verify
@@ -36,7 +37,7 @@ def compare_policies(
     options: SearchOptions,
     allowed: Collection[str],
     progress: Progress,
-    lap: Callable[[str], None],
+    clock: Clock,
     *,
     beside_tvm: bool,
     verify: Verify,
@@ -57,7 +58,7 @@ def compare_policies(
         Lanes and precision.
     allowed
         The policies that may be kept.
-    progress, lap
+    progress, clock
         As of :func:`tvm_ios.contest.contest.hold_contest`.
     beside_tvm
         Whether TVM's own build is timed too, not only compared with.
@@ -75,7 +76,7 @@ def compare_policies(
     def contest(reference: Reference) -> Verdict:
         if options.fleet is not None:
             return hold_contest_on_fleet(
-                candidates, options.fleet, reference, allowed, progress, lap
+                candidates, options.fleet, reference, allowed, progress, clock
             )
         # What computes something else is not compared with.
         beside = beside_tvm and not reference.tvm_difference
@@ -89,7 +90,7 @@ def compare_policies(
                 progress,
                 tvm=tvm,
                 allowed=allowed,
-                lap=lap,
+                clock=clock,
             )
 
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from tvm_ios.api.candidates import Candidates
+from tvm_ios.clock import Clock
 from tvm_ios.contest import rules
 from tvm_ios.contest.contest import hold_contest
 from tvm_ios.contest.outputs import Reference
@@ -26,7 +27,7 @@ def hold_contest_on_fleet(
     reference: Reference,
     allowed: Collection[str],
     progress: Progress,
-    lap: Callable[[str], None],
+    clock: Clock,
 ) -> Verdict:
     """Verify and time programs on one machine, all of them on the same, in processes of its own.
 
@@ -39,7 +40,7 @@ def hold_contest_on_fleet(
         The policies' programs.
     fleet
         The machines.
-    reference, allowed, progress, lap
+    reference, allowed, progress, clock
         As of :func:`tvm_ios.contest.contest.hold_contest`.
 
     Raises
@@ -77,7 +78,7 @@ def hold_contest_on_fleet(
                 time_elsewhere,
                 progress,
                 allowed=allowed,
-                lap=lap,
+                clock=clock,
             )
 
         return fleet.on_a_machine(contest)

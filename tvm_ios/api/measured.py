@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +23,7 @@ from tvm_ios.api.optimized import Optimized
 from tvm_ios.api.outcomes import leaving_out_little, not_worth_a_program, outcomes
 from tvm_ios.api.tails import require_same_tail
 from tvm_ios.api.tvm_build import TvmBuild
+from tvm_ios.clock import Clock
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.verdict import TVM
 from tvm_ios.files.atomic import temporary_folder
@@ -37,6 +37,9 @@ from tvm_ios.schedule.schedule import Schedule
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
     from relay_passes.search_options import SearchOptions
+
+#: The part of the time limit in which schedules are searched; the rest builds and compares.
+_SEARCHING = 0.5
 
 
 def optimize(
@@ -72,7 +75,10 @@ def optimize(
         Where the executable goes: a folder, a ``.tar``, or a place in a deployment, where the build
         of another runtime cannot go: leave out ``fallback``.
     options
-        Lanes, target, tuned kernels, limits of the search and of measuring.
+        Lanes, target, tuned kernels, limits of the search and of measuring. The time limit of their
+        budget is that of all the work: what can be left out has half of it to be searched, and
+        is neither built, timed nor kept once it has passed. The sequential program is there in any
+        case.
     policies
         What to try, by default all that can be measured; ``sequential`` is always built.
     schedule
@@ -125,8 +131,8 @@ def optimize(
 
     destination = destination_of(output)
     destination.require_writable()
-    watch = _Watch()
     options = options or SearchOptions()
+    clock = Clock(options.limits.budget.time_limit)
     if memory_budget is None:
         options = leaving_out_little(options)
     report = progress or silent
@@ -143,8 +149,9 @@ def optimize(
         schedule_of_file["given"] = given
     if loaded.tail is not None:
         require_same_tail(loaded, verify)
-    watch.lap("import")
+    clock.lap("import")
     module = measured_module(prepared, options, progress)
+    module.end_searches_at(clock.share(_SEARCHING))
     tried, broken = (
         tried_policies(module.search.costs.offers, prepared.units)
         if policies is None
@@ -153,16 +160,17 @@ def optimize(
     searches, refused = find_schedules(module, ("sequential", *tried), module.search, memory_budget)
     reasons = not_worth_a_program(module, searches, report)
     schedules = {p: found.schedule for p, found in searches.items() if p not in reasons}
-    watch.lap("search")
-    candidates = build_candidates(module, schedules | schedule_of_file, report)
+    clock.lap("search")
+    candidates = build_candidates(module, schedules | schedule_of_file, report, clock)
     allowed = fitting(candidates.built, memory_budget, refused)
-    watch.lap("build")
+    clock.lap("build")
+    beside_tvm = beside_tvm and clock.left > 0
     with temporary_folder() as folder:
         on_cpu = module.units.backend.executor == "native" and options.fleet is None
         own = TvmBuild(loaded, options, tvm_build or folder / "tvm.so", report)
         if beside_tvm:
             own.make()
-        watch.lap("tvm")
+        clock.lap("tvm")
         reference = reference_for(
             loaded,
             candidates.built["sequential"],
@@ -182,7 +190,7 @@ def optimize(
             options,
             allowed,
             report,
-            watch.lap,
+            clock,
             beside_tvm=on_cpu and beside_tvm,
             verify=verify,
         )
@@ -190,7 +198,7 @@ def optimize(
         named = candidates.schedules[verdict.kept].kernels.values()
         # Of others is not known what memory they take, and they do not run on GPUs; TVM's own build
         # lacks the tail.
-        alone = on_cpu and memory_budget is None and loaded.tail is None
+        alone = on_cpu and memory_budget is None and loaded.tail is None and clock.left > 0
         files = runtime_files(fallback if alone else (), own.path, loaded, folder)
         faster, wrong = faster_runtime(verdict, ours, files, reference, options, report)
         notes = {
@@ -222,7 +230,7 @@ def optimize(
     if sequential is not None:
         candidates.built["sequential"].save(sequential)
     module.end_run()
-    watch.lap("save")
+    clock.lap("save")
     statistics = [f.statistics for f in searches.values() if f.statistics is not None]
     unfit = [left_out_of(s, loaded.dialect) for s in schedule_of_file.values()]
     unfit.append(without_elements(prepared.units))
@@ -261,18 +269,5 @@ def optimize(
             *wrong,
         ),
         tuned=module.units.log_use(),
-        seconds=watch.laps,
+        seconds=clock.seconds,
     )
-
-
-class _Watch:
-    """Seconds between laps."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name] = now - self._last
-        self._last = now

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios.clock import OutOfTimeError
 from tvm_ios.contest.rules import WORTHWHILE
 from tvm_ios.contest.verdict import TVM, PolicyResult, Verdict
 from tvm_ios.policies.policy import Found
@@ -55,13 +56,22 @@ def not_worth_a_program(
     if not least:
         return {}
     costs = module.search.costs
-    reasons = {
-        policy: found.why_not
-        or why_no_program(module.problem, costs, found.schedule, least, progress)
-        for policy, found in searches.items()
-        if policy != "sequential"
-    }
-    return {policy: reason for policy, reason in reasons.items() if reason}
+    reasons: dict[str, str] = {}
+    for policy, found in searches.items():
+        if policy == "sequential":
+            continue
+        try:
+            if costs.measuring is not None:
+                # Before stages are measured there has to be time for their units.
+                costs.measuring.bounds(progress)
+            reason = found.why_not or why_no_program(
+                module.problem, costs, found.schedule, least, progress
+            )
+        except OutOfTimeError as error:
+            reason = str(error)
+        if reason:
+            reasons[policy] = reason
+    return reasons
 
 
 def outcomes(

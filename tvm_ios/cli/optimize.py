@@ -303,6 +303,7 @@ def optimize(
             **asked,
             fallback=fallback.runtimes,
             states=states,
+            beside_tvm=fallback is not Fallback.none,
             verify=verify,
             progress=update,
         )

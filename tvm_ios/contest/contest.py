@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import Any, Protocol
 
+from tvm_ios.clock import Clock
 from tvm_ios.contest import rules
 from tvm_ios.contest.outputs import Errors, Reference, largest_errors, verify_outputs
 from tvm_ios.contest.pairs import PairedRatio
@@ -28,6 +29,8 @@ from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 
 _LOGGER = logging.getLogger(__name__)
+#: The part of what is left of a clock's time that finds the most promising program.
+_SELECTING = 0.4
 
 
 class AnySession(Protocol):
@@ -60,7 +63,7 @@ def hold_contest(
     *,
     tvm: Runner | None = None,
     allowed: Collection[str] | None = None,
-    lap: Callable[[str], None] = lambda _: None,
+    clock: Clock | None = None,
 ) -> Verdict:
     """Verify programs of policies, time them in turn, and decide which one to keep.
 
@@ -84,8 +87,9 @@ def hold_contest(
         Runs TVM's own build beside them; in the first fresh process too, if it may be faster.
     allowed
         The policies that may be kept; by default all.
-    lap
-        Called with ``verify``, ``measure`` and ``confirm`` when that is done.
+    clock
+        Told when ``verify``, ``measure`` and ``confirm`` are done. Where its time is over, little
+        is measured, and what cannot be confirmed is not kept.
 
     Raises
     ------
@@ -93,6 +97,7 @@ def hold_contest(
         If a schedule computes something else.
     """
     measured_as = first_with_equal_schedule(schedules)
+    clock = clock or Clock()
     with ExitStack() as opened:
         sessions: dict[str, AnySession] = {}
         errors: dict[str, Errors | None] = {TVM: reference.tvm_errors}
@@ -109,25 +114,25 @@ def hold_contest(
             errors[policy] = verified(policy, session, reference)
             _LOGGER.info("verified %s against %s", policy, reference.source or "nothing")
         progress("verifying", len(different), len(different))
-        lap("verify")
+        clock.lap("verify")
         runners = {} if tvm is None else {TVM: tvm}
         runners |= {policy: session.run for policy, session in sessions.items()}
-        limits = rules.SELECTION
+        limits = rules.SELECTION.within(clock.left * _SELECTING)
         samples = run_in_turn(runners, limits, lambda n: progress("measuring", n, limits.rounds))
-    lap("measure")
+    clock.lap("measure")
     built = {policy: first for policy, first in measured_as.items() if policy not in skipped}
     stages = {policy: len(schedules[policy].stages) for policy in built}
     results = policy_results(stages, built, samples, errors)
     rows = [row for row in results if allowed is None or row.policy in allowed]
     for row in results:
         _LOGGER.info("timed %s: median %.3f ms", row.policy, row.latency * 1e3)
-    kept, confirmed = _confirmed(rows, samples, measured_as, time_elsewhere, progress)
+    kept, confirmed = _confirmed(rows, samples, measured_as, time_elsewhere, progress, clock)
     for other, ratio in confirmed.items():
         _LOGGER.info(
             "confirmed to %s: %.3f (%.3f to %.3f)", other, ratio.median, ratio.low, ratio.high
         )
     _LOGGER.info("kept %s", kept)
-    lap("confirm")
+    clock.lap("confirm")
     return Verdict(results, kept, confirmed, skipped, reference.source)
 
 
@@ -156,6 +161,7 @@ def _confirmed(
     measured_as: Mapping[str, str],
     time_elsewhere: TimeElsewhere,
     progress: Progress,
+    clock: Clock,
 ) -> tuple[str, dict[str, PairedRatio]]:
     """The policy to keep, and its ratios to ``sequential`` and ``tvm``, from fresh processes.
 
@@ -163,13 +169,16 @@ def _confirmed(
     sequential program, and whether TVM's own build is slower.
     """
     best = most_promising(results)
+    may_keep_sequential = "sequential" in {row.policy for row in results}
+    if clock.left <= 0 and may_keep_sequential:
+        best = "sequential"
     policies = list(dict.fromkeys(("sequential", best)))
     # A few pairs have no interval of 95 %, but who is three times as slow has no more of them.
     compared = TVM in samples
     tvm = () if not compared or ratio_of(samples, measured_as[best], TVM).high < 1 else (TVM,)
-    may_keep_sequential = "sequential" in {row.policy for row in results}
     contests: list[Samples] = []
     processes = rules.CONFIRMING_PROCESSES if len(policies) > 1 else len(tvm)
+    processes = 0 if clock.left <= 0 else processes
     for number in range(processes):
         progress("confirming", number, processes)
         # What is loaded first lies elsewhere in memory.

@@ -40,6 +40,15 @@ class Rules:
     hopeless_rounds: int = 2
     margin: float | None = None
 
+    def within(self, seconds: float) -> Rules:
+        """These rules for so many seconds at most."""
+        most = max(0.0, seconds)
+        return replace(
+            self,
+            seconds=min(self.seconds, most),
+            hopeless_seconds=min(self.hopeless_seconds, most),
+        )
+
     def shared_by(self, processes: int) -> Rules:
         """What each of several processes has of these rounds and seconds."""
         return replace(

@@ -114,7 +114,9 @@ def save_tensors(
     arrays: Mapping[str, Array], path: Path, facts: Mapping[str, str] | None = None
 ) -> None:
     """Write a new safetensors file, which others may read as far as the umask allows."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import (
+        save_file,  # pyright: ignore[reportUnknownVariableType]
+    )
 
     # The library gives no access to anyone but the file's owner.
     path.touch()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from tvm_ios.clock import OutOfTimeError
 from tvm_ios.costs.composed import ComposedCost
 from tvm_ios.costs.costs import Costs, ProgramCosts
 from tvm_ios.costs.log import MeasurementLog
@@ -22,6 +24,8 @@ from tvm_ios.measuring.stage_timer import StageTimer
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
+
+_LATE = "not searched: the time limit had passed before all units were measured"
 
 
 def measured_costs(
@@ -57,7 +61,7 @@ def measured_costs(
             # Which form of a unit is the faster one is known when both were timed.
             measuring.bounds(progress)
             schedule = timer.forms.named(schedule)
-        if chains:
+        if chains and time.perf_counter() < timer.until:
             # Groups share the lanes, on which chains are timed, by the latencies of their units.
             measuring.bounds(progress)
             schedule = timer.chains.chained(schedule, timer.unit_latency)
@@ -129,8 +133,18 @@ class _StageMeasuring:
     def bounds(self, progress: Progress) -> ComposedCost:
         if self._bounds is None:
             timer = self._timer
-            timer.compile_units(progress)
-            timer.measure_units(progress)
+
+            def require_time() -> None:
+                if time.perf_counter() > timer.until:
+                    raise OutOfTimeError(_LATE)
+
+            def in_time(what: str, done: int, total: int) -> None:
+                progress(what, done, total)
+                require_time()
+
+            require_time()
+            timer.compile_units(in_time)
+            timer.measure_units(in_time)
             self._bounds = ComposedCost(
                 timer.unit_latencies,
                 timer.unit_key,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from tvm_ios.clock import OutOfTimeError
 from tvm_ios.costs.log import MEASUREMENTS, MeasurementLog, ReadOnlyLog, quietest
 from tvm_ios.costs.stage_key import stage_key
 from tvm_ios.errors import UnfusedError
@@ -57,6 +58,8 @@ class StageTimer:
         Stages that a GPU could not take as one kernel: how many, by the reason.
     untimed
         Stages of which the device has no time: how many, by the reason.
+    until
+        When measuring units ends, by :func:`time.perf_counter`.
     """
 
     name = "measured"
@@ -72,6 +75,7 @@ class StageTimer:
         self.rkernels = ProfiledRKernels(units, self.forms, self._alone, self._measurer)
         self.unfused: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
+        self.until = math.inf
         self._units = units
         self._log = units.log
         self._latency: dict[str, tuple[float, ...]] = {}
@@ -101,7 +105,12 @@ class StageTimer:
     def measure_units(self, progress: Progress | None = None) -> None:
         """Time every distinct unit alone on 1 to all lanes."""
         keys = {self.unit_key(self.graph, unit): unit for unit in range(len(self.graph))}
-        self._measure_units(keys, progress)
+        try:
+            self._measure_units(keys, progress)
+        except OutOfTimeError:
+            # Who lowers a schedule knows all units' latencies or none.
+            self._latency.clear()
+            raise
         for times in range(2, MEASUREMENTS + 1):
             doubtful = {k: u for k, u in keys.items() if _gains_little(self._latency[k])}
             self._measure_units(doubtful, times=times)

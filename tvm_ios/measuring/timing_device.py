@@ -134,6 +134,13 @@ def timing_device_names() -> tuple[str, ...]:
     return tuple(extensions(GROUP))
 
 
+#: What people mean that is no device of another package.
+_MEANT = {
+    **dict.fromkeys(("gpu", "cuda", "nvidia"), "for a GPU give --target cuda"),
+    **dict.fromkeys(("cpu", "llvm", "host"), "without --device programs run on this CPU"),
+}
+
+
 def open_timing_device(name: str) -> TimingDevice:
     """Open a timing device by the name of its entry point.
 
@@ -145,6 +152,8 @@ def open_timing_device(name: str) -> TimingDevice:
     """
     known = timing_device_names()
     if name not in known:
+        if meant := _MEANT.get(name.lower().partition(":")[0]):
+            raise UserError(f"there is no timing device {name!r}: {meant}")
         instead = f"there are {', '.join(known)}" if known else "no package here adds any"
         raise UserError(
             f"there is no timing device {name!r}, {instead}: a described device is a --cost, and "

@@ -13,6 +13,8 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperOption
 
+from tvm_ios.cli.frame.meant_options import suggest
+
 _SHAPE = re.compile(r"[^:\s-][^:\s]*:\d+(,\d+)*")
 
 
@@ -134,7 +136,12 @@ class _PanelledCommand(TyperCommand):
         self.params.sort(key=lambda p: panels.index(getattr(p, "rich_help_panel", None)))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _with_each_shape_named(args))
+        try:
+            return super().parse_args(ctx, _with_each_shape_named(args))
+        except typer.TyperException as error:
+            if hasattr(error, "option_name"):
+                suggest(error, [option for p in self.params for option in p.opts])
+            raise
 
 
 def _with_each_shape_named(args: list[str]) -> list[str]:

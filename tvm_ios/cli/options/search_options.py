@@ -166,7 +166,18 @@ MemoryBudget = Annotated[
     str | None,
     typer.Option(metavar="BYTES", help="What tensors between units may take: 800000, 512K, 1.5M."),
 ]
-TimeLimit = Annotated[float | None, typer.Option(help="Seconds of a policy's search, at most.")]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(
+        "--time-limit",
+        "--seconds",
+        help="Seconds of all the work, about: what is left out then is told, and a program that "
+        "runs units one after another is saved in any case.",
+    ),
+]
+SearchTime = Annotated[
+    float | None, typer.Option("--time-limit", help="Seconds of a policy's search, at most.")
+]
 ObjectiveOption = Annotated[
     Objective,
     typer.Option(

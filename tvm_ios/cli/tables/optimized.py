@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from tvm_ios.contest.verdict import PolicyResult
     from tvm_ios.program.arena.planner import PlannedMemory
 
+#: Parts of the work, where they have other names than in JSON.
+_PARTS = {"import": "read", "tvm": "TVM's own"}
+#: Shorter parts are none when they are printed.
+_SHOWN = 0.05
+
 
 def print_optimized(done: Optimized, as_json: bool, fleet: dict[str, Any]) -> None:
     """Print what was measured and kept; ``fleet`` is what JSON says of one besides."""
@@ -36,8 +41,11 @@ def print_optimized(done: Optimized, as_json: bool, fleet: dict[str, Any]) -> No
         f"search {done.seconds['search']:.1f} s: {counted(done.stages_measured, 'stage')} measured "
         + (f"now, {done.candidates} would be in a full search" if done.candidates else "now")
         + f"{ended}; "
-        f"build {done.seconds['build']:.1f} s, "
-        f"TVM's own {done.seconds['tvm']:.1f} s"
+        + ", ".join(
+            f"{_PARTS.get(part, part)} {seconds:.1f} s"
+            for part, seconds in done.seconds.items()
+            if part != "search" and seconds >= _SHOWN
+        )
     )
     if done.left_out:
         out.print(left_out_text(done.left_out))
