@@ -51,8 +51,9 @@ def test_optimize(optimized: tuple[Outcome, Path]) -> None:
     assert found["model"] == "block"
     # Which are worth a program is for the machine to say; each has a line.
     measured = [row["policy"] for row in found["policies"]]
-    assert measured[:2] == ["tvm", "sequential"]
-    assert set(found["outcomes"]) == {"tvm", *tried_policies(Offer)[0]}
+    # With --fallback none nothing of TVM's own is built.
+    assert measured[0] == "sequential"
+    assert set(found["outcomes"]) == set(tried_policies(Offer)[0])
     assert set(measured) <= set(found["outcomes"])
     for policy in set(found["outcomes"]) - set(measured):
         assert found["outcomes"][policy]
@@ -61,11 +62,10 @@ def test_optimize(optimized: tuple[Outcome, Path]) -> None:
         assert list(row) == keys
         assert row["latency_ms"] > 0
         assert row["max_rel_error"] <= 1e-4
-        assert (row["stages"] is None) == (row["policy"] == "tvm")
     rows = {row["policy"]: row for row in found["policies"]}
     assert rows["sequential"]["ratio"] == 1
     assert rows["sequential"]["stages"] == found["search"]["units"] == 7
-    assert all(row["stages"] <= 7 for policy, row in rows.items() if policy != "tvm")
+    assert all(row["stages"] <= 7 for row in rows.values())
     assert found["kept"] in tried_policies(Offer)[0]
     assert found["executable"] == str(path)
     memory = found["memory"]
@@ -73,7 +73,7 @@ def test_optimize(optimized: tuple[Outcome, Path]) -> None:
     assert memory["bound_bytes"] <= memory["arena_bytes"] < memory["unshared_bytes"]
     plan = json.loads((path / "memory.json").read_text())
     assert plan["nbytes"] == memory["arena_bytes"]
-    assert set(found["confirmed"]) == {"sequential", "tvm"}
+    assert set(found["confirmed"]) == {"sequential"}
     assert "measuring stages" in outcome.stderr
     assert Schedule.load(path / "schedule.json").policy == found["kept"]
 
@@ -240,7 +240,7 @@ def test_optimize_a_file_into_a_tar(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     found = tvm_ios("optimize", tmp_path / "small.onnx", *options)
     assert found.code == 0, found.stderr
     assert "small" in found.stdout
-    assert "kept sequential: no ratio to it has a 95 % interval below one, " in found.stdout
+    assert "kept sequential: no ratio to it has a 95 % interval below one" in found.stdout
     ran = tvm_ios("run", path, "--repeat", 1, "--json").json
     assert [output["shape"] for output in ran["outputs"].values()] == [[1, 4, 8, 8], [1, 3, 8, 8]]
 

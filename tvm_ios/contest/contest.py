@@ -161,13 +161,14 @@ def _confirmed(
     measured_as: Mapping[str, str],
     time_elsewhere: TimeElsewhere,
     progress: Progress,
-    clock: Clock,
+    clock: Clock | None = None,
 ) -> tuple[str, dict[str, PairedRatio]]:
     """The policy to keep, and its ratios to ``sequential`` and ``tvm``, from fresh processes.
 
     What the samples of this process decide is not asked there: who is the fastest, if that is the
     sequential program, and whether TVM's own build is slower.
     """
+    clock = clock or Clock()
     best = most_promising(results)
     may_keep_sequential = "sequential" in {row.policy for row in results}
     if clock.left <= 0 and may_keep_sequential:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graph.op_graph import OpGraph
@@ -26,6 +26,7 @@ def choose_instances(
     axes: tuple[int, ...] = (0, 2),
     least_factor: int = 1,
     device: MemoryHierarchy | None = None,
+    report: Callable[[int, int], bool] = lambda _done, _total: True,
 ) -> Instances:
     """Sub-graphs of units, and their instances, each of which lives in the cache of a lane.
 
@@ -45,6 +46,8 @@ def choose_instances(
         The fewest instances of a sub-graph that is split: as many as lanes, say.
     device
         Predicts which sub-graphs gain from being split; the others are not. If None all are.
+    report
+        As of :func:`tvm_ios.graphturbo.worth.choose_subgraphs`.
     """
     layers = unit_layers(graph, units)
     if capacity is None and device is None:
@@ -53,7 +56,7 @@ def choose_instances(
     splitters = lane_splitters(layers, sizes, lanes, axes, least_factor)
     if device is None:
         return split_into_instances(layers, group(splitters[0]))
-    return split_into_instances(layers, choose_subgraphs(splitters, device).subgraphs)
+    return split_into_instances(layers, choose_subgraphs(splitters, device, report).subgraphs)
 
 
 def lane_splitters(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -153,7 +153,11 @@ class Choice:
         return sum(subgraph.split is not None for subgraph in self.subgraphs)
 
 
-def choose_subgraphs(splitters: Iterable[Splitter], device: MemoryHierarchy) -> Choice:
+def choose_subgraphs(
+    splitters: Sequence[Splitter],
+    device: MemoryHierarchy,
+    report: Callable[[int, int], bool] = lambda _done, _total: True,
+) -> Choice:
     """The plainest of the best partitions of a graph for a CPU's lanes, by :class:`Worth`.
 
     Of those that are predicted to take about the least time, the one that splits the fewest
@@ -166,8 +170,15 @@ def choose_subgraphs(splitters: Iterable[Splitter], device: MemoryHierarchy) -> 
         a large one reads weights and the rows at its borders less often.
     device
         The CPU.
+    report
+        Called with how many splitters were tried, and of how many; none is tried after it has
+        given False.
     """
-    choices = [_choose(splitter, device) for splitter in splitters]
+    choices: list[Choice] = []
+    for done, splitter in enumerate(splitters, 1):
+        choices.append(_choose(splitter, device))
+        if not report(done, len(splitters)):
+            break
     choices.append(_unsplit(choices[0]))
     enough = _UNSURE * min(choice.seconds for choice in choices)
     good = (choice for choice in choices if choice.seconds <= enough)

@@ -167,13 +167,17 @@ def _splits(request: Request, programs: Programs, watch: Watch) -> list[Schedule
     for split in (predicted, *measured):
         if watch.spent():
             break
-        schedule = _split_schedule(request, split, lanes)
+        schedule = _split_schedule(request, split, lanes, watch)
         if schedule.instances is not None and programs.builds(schedule):
             schedules[schedule] = None
     return list(schedules)
 
 
-def _split_schedule(request: Request, split: _Split, lanes: int) -> Schedule:
+def _split_schedule(request: Request, split: _Split, lanes: int, watch: Watch) -> Schedule:
+    def report(done: int, total: int) -> bool:
+        request.progress(f"{request.policy}: predicting splits", done, total)
+        return not watch.spent()
+
     operators, units = request.problem.operators, request.problem.units
     assert operators is not None, "what builds programs knows the operators"
     instances = choose_instances(
@@ -184,5 +188,6 @@ def _split_schedule(request: Request, split: _Split, lanes: int) -> Schedule:
         axes=split.axes,
         least_factor=split.least_factor,
         device=split.device,
+        report=report,
     )
     return schedule_on_lanes(units, instances, lanes)
