@@ -172,14 +172,16 @@ def onnx_feeds(session: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
     Parameters
     ----------
     session
-        Of a model with static inputs.
+        Of a model; what `inputs` lack is static.
     inputs
         Those of a program of the model; what it lacks, because nothing but its shape is read, is
         zeros.
     """
     feeds: dict[str, Array] = {}
     for port in session.get_inputs():
-        kind = port.type.removeprefix("tensor(").removesuffix(")")
-        zeros = np.zeros(port.shape, _NUMPY_NAMES.get(kind, kind))
-        feeds[port.name] = inputs.get(port.name, zeros)
+        if port.name in inputs:
+            feeds[port.name] = inputs[port.name]
+        else:
+            kind = port.type.removeprefix("tensor(").removesuffix(")")
+            feeds[port.name] = np.zeros(port.shape, _NUMPY_NAMES.get(kind, kind))
     return feeds
