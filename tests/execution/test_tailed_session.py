@@ -46,6 +46,24 @@ def executable(saved: Path) -> Executable:
     return load(saved)
 
 
+def test_states_are_those_of_the_program(executable: Executable) -> None:
+    (made,) = executable.outputs
+    session = executable.session(states={made.name: "x"})
+    plain, program = executable.session(), executable.program_session()
+    x = np.zeros((3, 4), "float32")
+    session.set_input(k=FEEDS["k"])
+    for _ in range(3):
+        session.run()
+        plain.run(x=x, k=FEEDS["k"])
+        np.testing.assert_array_equal(session.get_output("y"), plain.get_output("y"))
+        program.run(x=x, k=FEEDS["k"])
+        x = program.get_output()
+    # The tail makes the one, and the other is no number like it.
+    for states, names in (({"y": "x"}, ("output", "'y'")), ({made.name: "k"}, ("input", "'k'"))):
+        with refused(SessionError, *names):
+            executable.session(states=states)
+
+
 @pytest.mark.parametrize("is_installed", [True, False])
 def test_the_outputs_are_those_of_the_model(
     is_installed: bool, drawn: Any, executable: Executable, monkeypatch: pytest.MonkeyPatch
