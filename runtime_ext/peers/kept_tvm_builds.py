@@ -1,5 +1,7 @@
 """TVM's own builds that were made before: compiling one may take longer than a search."""
 
+# TVM's nodes get their attributes at run time.
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import hashlib
