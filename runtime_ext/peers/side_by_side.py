@@ -27,7 +27,7 @@ from runtime_ext.torch_later import import_torch_later
 from tvm_ios.contest.outputs import difference, output_errors
 from tvm_ios.contest.rounds import Samples, run_in_turn
 from tvm_ios.contest.rules import Rules
-from tvm_ios.contest.tolerance import rounds, tolerance
+from tvm_ios.contest.tolerance import rounds, tolerance, widened
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.progress import Progress, silent
@@ -58,6 +58,8 @@ class SideBySide:
         What the programs compute in, and peers that can; outputs may differ accordingly.
     verified
         Whether nothing is timed if they differ by more.
+    own_error
+        What rounding alone makes of the outputs, relative to the largest; 0 unless it was measured.
     """
 
     executables: Mapping[str, Path]
@@ -69,6 +71,7 @@ class SideBySide:
     tvm: Path | None = None
     precision: str = "float32"
     verified: bool = True
+    own_error: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of :meth:`from_json`."""
@@ -158,6 +161,7 @@ def _compete(runners: SideBySide) -> Outcome:
     errors = {name: output_errors(o, outputs[reference])[1] for name, o in outputs.items()}
     if runners.verified:
         limit = tolerance(runners.precision, outputs[reference], quantised=quantised)
+        limit = widened(limit, runners.own_error)
         for name, arrays in outputs.items():
             if how := difference(arrays, outputs[reference], limit):
                 raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ class Timer:
         self.device = SimpleNamespace(name="device")
         self.kernels = SimpleNamespace(fuser=None)
         self.stages_measured = 0
+        self.until = math.inf
         self.log = MeasurementLog(path, LogHeader("device", "target", "tvm"))
         self.unit_latencies = {str(unit): (1.0, 0.5) for unit in range(len(self.graph))}
 

@@ -82,7 +82,7 @@ def test_what_is_refused(module: tvm.IRModule) -> None:
         GraphTurboPartition(capacity=0)
     with refused(UserError, "'tpu'", "a100"):
         GraphTurboPartition("tpu")(module)
-    with refused(UserError, "'lv'", "batch"):
+    with refused(UserError, "'lv'", "extents are written down"):
         GraphTurboPartition("stcp920", capacity=40)(batch_written_down())
 
 

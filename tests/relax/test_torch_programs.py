@@ -210,7 +210,6 @@ def test_dynamic_dimensions_become_those_given(dynamic: tuple[Any, str]) -> None
 @pytest.mark.parametrize(
     ("shapes", "named"),
     [
-        ({}, ("'image'", "dimension 0", "--shape image:1,3,16,16")),
         ({"image": (9, 3, 16, 16)}, ("1 to 8", 9)),
         ({"image": (1, 3, 8, 8)}, ("dimension 2", "'image'", 16, 8)),
         ({"x": (1, 3, 16, 16)}, ("'x'", "image")),
@@ -221,6 +220,13 @@ def test_dynamic_dimensions_that_are_refused(
 ) -> None:
     with refused(InputShapeError, *named):
         load_model(ModelSource(dynamic[1], shapes=shapes))
+
+
+def test_a_batch_that_alone_is_open_is_one(dynamic: tuple[Any, str]) -> None:
+    module, path = dynamic
+    data = random(1, 3, 16, 16)
+    (output,) = outputs_of(path, {"image": data}).values()
+    assert close(output, module(data))
 
 
 def test_random_weights_are_not_for_these(dynamic: tuple[Any, str]) -> None:

@@ -199,6 +199,7 @@ def _timed_elsewhere(
                 tvm=tvm_build,
                 precision=reference.precision,
                 verified=reference.source is not None,
+                own_error=reference.own_error,
             )
         )
         if TVM in outcome.failed:

@@ -87,7 +87,7 @@ def faster_runtime(
 
     with temporary_folder() as folder:
         ours.save(folder / "ours")
-        faster = _faster(folder / "ours", files, options, progress)
+        faster = _faster(folder / "ours", files, reference.own_error, options, progress)
     wrong: list[str] = []
     for row in faster:
         how = _difference(row.runtime, files[row.runtime], reference, options.lanes)
@@ -114,7 +114,11 @@ def _difference(runtime: str, file: Path, reference: Reference, lanes: int) -> s
 
 
 def _faster(
-    ours: Path, files: Mapping[str, Path], options: SearchOptions, progress: Progress
+    ours: Path,
+    files: Mapping[str, Path],
+    own_error: float,
+    options: SearchOptions,
+    progress: Progress,
 ) -> list[Faster]:
     """The runtimes that are faster than our program beyond doubt, the fastest first.
 
@@ -125,6 +129,8 @@ def _faster(
     ----------
     ours
         An executable.
+    own_error
+        That of the reference.
     files, options, progress
         As of :func:`faster_runtime`.
     """
@@ -139,6 +145,7 @@ def _faster(
         onnx=files.get(ONNXRUNTIME),
         tvm=files.get(TVM),
         precision=options.precision or "float32",
+        own_error=own_error,
     )
     processes = rules.CONFIRMING_PROCESSES
     for number in range(processes):
