@@ -109,7 +109,8 @@ def test_doubles_become_half_precision() -> None:
 def test_other_pixels_of_regions_are_refused() -> None:
     sketch = Sketch(*EXTENTS, opset=16)
     regions = sketch.const(np.array([[0, 0, 3, 3]], "float32"))
-    model = sketch.model(sketch.op("RoiAlign", "x", regions, sketch.const(np.zeros(1, "int64"))))
+    batch = sketch.const(np.zeros(1, "int64"))
+    model = sketch.model(sketch.op("RoiAlign", "x", regions, batch, sampling_ratio=2))
     with refused(DialectError, "half_pixel", "RoiAlign_0"):
         import_onnx(simplify(model))
 

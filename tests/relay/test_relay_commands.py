@@ -99,8 +99,6 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
     module = tmp_path / "module.json"
     module.write_text('{"nodes": []}')
     require_names(command("stats", module, *RELAY, code=1), "module.json", "Relay")
-    program = tmp_path / "program.pt2"
-    require_names(command("optimize", program, *RELAY, code=1), "program.pt2", "Relax")
 
 
 def test_a_processor_level_is_one_that_older_compilers_know() -> None:

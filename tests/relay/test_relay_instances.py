@@ -123,7 +123,7 @@ def test_the_pass_computes_the_same(capacity: int) -> None:
 
 def test_the_pass_refuses_a_batch_that_is_written_down() -> None:
     written = module_of([(8, 3)], lambda s, x: relay.add(x, s.normal(8, 3)))
-    with refused(UserError, "batch"):
+    with refused(UserError, "extents are written down"):
         GraphTurboPartition("stcp920", capacity=40)(written)
 
 
