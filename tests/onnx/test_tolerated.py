@@ -120,6 +120,18 @@ def test_outputs_without_a_name_are_not_there(unwanted: tuple[str, str]) -> None
     assert relative_error(run(simplified), run(named)) < 1e-5
 
 
+def test_outputs_that_onnx_wants_are_there(tmp_path: Path) -> None:
+    s = Sketch(2, 4)
+    y, _ = s.op("TopK", "x", s.const(np.array([2])), outputs=2)
+    expected = run(s.model(y))
+    s.nodes[-1].output[1] = ""
+    models = {"topk": s.model(y), "norm": training_norm(Sketch(2, 4, 6, 6), "", "")}
+    for name, model in models.items():
+        (tmp_path / f"{name}.onnx").write_bytes(model.SerializeToString())
+        computed = run(simplify(read_onnx(tmp_path / f"{name}.onnx")))
+        assert name == "norm" or relative_error(computed, expected) == 0
+
+
 def test_a_mask_without_a_name_is_not_there() -> None:
     s = Sketch(2, 4)
     y, _ = s.op("Dropout", "x", outputs=2)

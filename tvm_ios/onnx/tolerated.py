@@ -13,8 +13,13 @@ from tvm_ios.onnx.cut import graphs_inside, names_read
 from tvm_ios.onnx.edit import node_text
 from tvm_ios.onnx.rewrites.legacy import is_legacy, modernise_legacy
 
-#: Operators whose results depend on how many outputs they have.
-_COUNT_OUTPUTS = frozenset({"If", "Loop", "Scan", "SequenceMap", "Split"})
+#: Operators whose results depend on how many outputs they have, or that ONNX wants all outputs of.
+_COUNT_OUTPUTS = frozenset(
+    {
+        *("BatchNormalization", "DynamicQuantizeLinear", "If", "Loop", "Scan", "SequenceMap"),
+        *("Split", "TopK"),
+    }
+)
 
 
 def normalised(model: Any) -> Any:
