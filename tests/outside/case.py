@@ -29,12 +29,15 @@ class Case:
         The outputs, where no other runtime reads the model.
     rtol
         The relative difference that is allowed; wider where eight bits are rounded.
+    steps
+        By how much integers may differ: of a number just between two either may be taken.
     """
 
     model: Any
     feeds: Mapping[str, Array]
     expected: Sequence[Array] | None = None
     rtol: float = 1e-3
+    steps: int = 0
 
 
 Draw = Callable[[Generator], Case]

@@ -21,12 +21,12 @@ def _case(
     order: Sequence[str],
     outputs: Sequence[str] | dict[str, Any] = ("y",),
     rtol: float = 1e-3,
+    steps: int = 0,
     **attributes: Any,
 ) -> Case:
     made = node(operator, order, [*outputs], domain=_DOMAIN, **attributes)
-    return Case(
-        onnx_model([made], feeds, outputs, weights, opset=17, domains=[_DOMAIN]), feeds, rtol=rtol
-    )
+    model = onnx_model([made], feeds, outputs, weights, opset=17, domains=[_DOMAIN])
+    return Case(model, feeds, rtol=rtol, steps=steps)
 
 
 @kind("activations of com.microsoft")
@@ -116,4 +116,4 @@ def _eight_bits(rng: Generator) -> Case:
     scales = {f"{n}s": np.float32(s) for n, s in (("a", 0.1), ("b", 0.05), ("y", 0.2))}
     zeros = {f"{n}z": np.uint8(z) for n, z in (("a", 120), ("b", 3), ("y", 128))}
     order = ["a", "as", "az", "b", "bs", "bz", "ys", "yz"]
-    return _case(operator, numbers, {**scales, **zeros}, order, {"y": np.uint8})
+    return _case(operator, numbers, {**scales, **zeros}, order, {"y": np.uint8}, steps=1)
