@@ -14,6 +14,7 @@ from tests.onnx.test_recurrent import BATCH, FEATURES, HIDDEN, STEPS, layer
 from tests.onnx_sketch import Sketch, kinds, run_on
 from tests.refusals import refused
 from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.file import read_onnx
 from tvm_ios.onnx.simplify import simplify
 
 pytest.importorskip("onnxruntime")
@@ -105,3 +106,10 @@ def test_computed_weights_are_refused(tmp_path: Path) -> None:
     model.graph.initializer.remove(scale)
     with refused(GraphError, LSTM, "weights", "computed"):
         simplify(model)
+
+
+def test_a_file_of_one_is_read(tmp_path: Path) -> None:
+    model = quantised(layer("LSTM"), tmp_path)
+    onnx.save(model, tmp_path / "lstm.onnx")
+    assert "DynamicQuantizeLSTM" in kinds(model)
+    assert "DynamicQuantizeLSTM" not in kinds(simplify(read_onnx(tmp_path / "lstm.onnx")))
