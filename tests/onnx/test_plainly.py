@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from tests.onnx_sketch import Sketch, relative_error, run_on
 from tests.refusals import refused
 from tvm_ios.graph.elements import GraphError
+from tvm_ios.onnx.rewrites.plainly import registry
 from tvm_ios.onnx.simplify import simplify
 
 
@@ -85,3 +86,10 @@ def test_axes_may_be_one_number() -> None:
     assert [axes[node.input[1]] for node in simple.graph.node if len(node.input) > 1] == [[1]]
     x = np.random.default_rng(0).standard_normal((3, 4), dtype=np.float32)
     assert relative_error(run_on(simple, {"x": x}), run_on(model, {"x": x})) == 0
+
+
+def test_an_operator_has_one_writer() -> None:
+    tables = [registry.MISREAD, registry.ARITHMETIC, registry.DECLARED, registry.FOURIER]
+    tables += [registry.NORMALISATIONS, registry.PLACES, registry.WINDOWS]
+    names = [name for table in tables for name in table]
+    assert len(names) == len({*names})

@@ -19,6 +19,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.graph.input_shapes import InputShapeError, Shapes
 from tvm_ios.models.torch_archive import read_torch_archive
 from tvm_ios.models.torch_operators import decompose
+from tvm_ios.onnx.rewrites.random import RANDOM
 
 
 def onnx_from_torch(path: Path, shapes: Shapes) -> Any:
@@ -79,7 +80,7 @@ def _require_the_same_every_run(path: Path, exported: Any) -> None:
             "nothing from run to run: return the new value instead"
         )
     for node in ir.traversal.RecursiveGraphIterator(exported.model.graph):
-        if node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial"):
+        if node.op_type in RANDOM:
             raise ModelError(
                 f"{path} draws random numbers ({node.name}), which are others in every run: give "
                 "them to the model as an input"

@@ -38,6 +38,11 @@ def is_of_onnx(node: Any) -> bool:
     return node.domain in ("", "ai.onnx")
 
 
+def opset_of(model: Any) -> int:
+    """Return the version of ONNX's operators that an ``onnx.ModelProto`` states, by default 1."""
+    return max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
+
+
 def node_text(node: Any) -> str:
     """What a sentence calls a node, of ``onnx_ir`` or of a file.
 

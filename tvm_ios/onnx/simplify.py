@@ -51,7 +51,6 @@ from tvm_ios.onnx.rewrites.pads import explicit_pads, gather_what_pads_copy
 from tvm_ios.onnx.rewrites.pass_through import remove_if_nothing
 from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
 from tvm_ios.onnx.rewrites.quantised.operators import PRODUCTS, write_quantised
-from tvm_ios.onnx.rewrites.quantised.recurrent import unroll_quantised
 from tvm_ios.onnx.rewrites.random import RANDOM, leave_out_random
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
 from tvm_ios.onnx.rewrites.resize import explicit_sizes
@@ -181,8 +180,6 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
     for step in (lift_constants, _fold_constants, _fold_empty, lift_constants, _name_all):
         step(work)
-    if unroll_quantised(work.graph, _opset(work), lambda: _fold_constants(work)):
-        passes.ShapeInferencePass(check_type=False, strict_mode=False)(work)
     # Quantised values as floats; what held them in eight bits may be needed no more.
     _each(gather_what_is_kept, leave_out_random, write_quantised)(work)
     passes.RemoveUnusedNodesPass()(work)

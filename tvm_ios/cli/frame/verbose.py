@@ -37,8 +37,6 @@ def told_on_stderr(verbosity: object) -> Generator[None]:
 
 @contextmanager
 def _shown(verbosity: object) -> Generator[None]:
-    # Without a handler, Python would print what it logs of warnings.
-    logging.getLogger(_WARNINGS).addHandler(logging.NullHandler())
     if not verbosity:
         yield
         return

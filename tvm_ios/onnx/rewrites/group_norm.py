@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from tvm_ios.onnx.edit import opset_of
+
 #: Since then each channel has a scale and a bias, not each group.
 _OF_CHANNELS = 21
 
@@ -20,7 +22,7 @@ def write_group_norms_out(model: Any) -> Any:
     model
         An ``onnx.ModelProto``; it is not changed. Group norms whose scale is computed stay.
     """
-    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
+    opset = opset_of(model)
     weights = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
 
     def is_chosen(node: Any) -> bool:

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.cut import graphs_inside
-from tvm_ios.onnx.edit import node_text
+from tvm_ios.onnx.edit import node_text, opset_of
 
 #: The library's own types are incomplete.
 _onnx: Any = onnx
@@ -33,7 +33,7 @@ _WITHOUT_MEANING = frozenset({"consumed_inputs", "is_test", "output_sequence"})
 
 def is_legacy(model: Any) -> bool:
     """Whether a model is of an opset older than 7; one that states none is of the first."""
-    return _opset(model) < _FIRST
+    return opset_of(model) < _FIRST
 
 
 def modernise_legacy(model: Any) -> None:
@@ -51,7 +51,7 @@ def modernise_legacy(model: Any) -> None:
     """
     graphs = [model.graph, *graphs_inside(model.graph)]
     writers = dict(_WRITERS)
-    if _opset(model) < _EXACT_SELU:
+    if opset_of(model) < _EXACT_SELU:
         writers["Selu"] = _selu
     for graph in graphs:
         _rewrite(graph, writers, {})
@@ -61,11 +61,6 @@ def modernise_legacy(model: Any) -> None:
     ranks = _ranks(model)
     for graph in graphs:
         _rewrite(graph, {**dict.fromkeys(_BINARY, _align), "PRelu": _slope}, ranks)
-
-
-def _opset(model: Any) -> int:
-    own = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
-    return max(own, default=1)
 
 
 @dataclass

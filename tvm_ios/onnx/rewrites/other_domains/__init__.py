@@ -9,6 +9,7 @@
 - grouped: attention whose keys serve several queries, rotations by position
 - integers: products of integers that become floats
 - packed: weights of a few bits that stay packed
+- recurrent: LSTMs whose inputs and states are rounded
 - features: numbers scaled, chosen, replaced and looked up, as scikit-learn does
 - linear: linear classifiers and regressors, and support vectors
 """

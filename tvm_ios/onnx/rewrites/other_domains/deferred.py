@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, node_text
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
@@ -77,8 +78,8 @@ def type_of(value: Any) -> Any:
     return value.dtype
 
 
-def number_of(value: Any) -> int:
-    """The number that a constant holds.
+def array_of(value: Any) -> Array:
+    """The array that a constant holds.
 
     Raises
     ------
@@ -87,8 +88,8 @@ def number_of(value: Any) -> int:
     """
     array = constant(value)
     if array is None:
-        raise Deferred(f"the number {value.name!r}")
-    return int(array.item())
+        raise Deferred(f"{value.name!r}, which is computed,")
+    return array
 
 
 def is_read(steps: Steps, place: int) -> bool:

@@ -11,9 +11,9 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.onnx.rewrites.other_domains.deferred import (
+    array_of,
     finish,
     input_of,
-    number_of,
     refusal,
     shape_of,
 )
@@ -116,7 +116,7 @@ def _grouped_attention(steps: Steps) -> None:
         heads(steps, part, n) for part, n in ((query, count), (key, groups), (value, groups))
     )
     cached = 0 if past_key is None else shape_of(past_key)[2]
-    known = number_of(total)
+    known = int(array_of(total).item())
     last = steps.op("Reshape", steps.cast(ends, ir.DataType.INT64), steps.number([batch, 1]))
     begin = None if known == length else steps.op("Sub", last, steps.number([length - 1]))
     lengths = _Lengths(batch, length, cached, max(cached, known), last, begin)

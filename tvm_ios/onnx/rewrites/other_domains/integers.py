@@ -30,12 +30,17 @@ def _matmul_to_float(steps: Steps) -> None:
     steps.stand_for(as_float_product(steps, (a, a_scale, a_zero), (b, b_scale, b_zero), bias))
 
 
-def _dynamic_matmul(steps: Steps) -> None:
-    source, weight, scale, zero, bias = (input_of(steps, place) for place in range(5))
-    quantised = steps.op("DynamicQuantizeLinear", source, outputs=3)
+def dynamic_product(steps: Steps, left: Any, right: tuple[Any, Any, Any], bias: Any) -> Any:
+    """The product of a float tensor, rounded to eight bits, and an integer one, plus a bias."""
+    quantised = steps.op("DynamicQuantizeLinear", left, outputs=3)
     for value, dtype in zip(quantised, ("UINT8", "FLOAT", "UINT8"), strict=True):
         value.dtype = ir.DataType[dtype]
-    steps.stand_for(as_float_product(steps, tuple(quantised), (weight, scale, zero), bias))
+    return as_float_product(steps, tuple(quantised), right, bias)
+
+
+def _dynamic_matmul(steps: Steps) -> None:
+    source, weight, scale, zero, bias = (input_of(steps, place) for place in range(5))
+    steps.stand_for(dynamic_product(steps, source, (weight, scale, zero), bias))
 
 
 def _channels_first(place: int, domain: str) -> Callable[[Steps], None]:

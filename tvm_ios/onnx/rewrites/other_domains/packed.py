@@ -9,8 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.files.array_files import Array
-from tvm_ios.onnx.edit import constant
-from tvm_ios.onnx.rewrites.other_domains.deferred import Deferred, input_of, refusal, shape_of
+from tvm_ios.onnx.rewrites.other_domains.deferred import array_of, input_of, refusal, shape_of
 from tvm_ios.onnx.rewrites.steps import Steps
 
 _PACKED = "tvm_ios.packed"
@@ -31,11 +30,11 @@ def _matmul(steps: Steps) -> None:
     dtype = steps.node.outputs[0].dtype
     blocks = -(-rows // block)
     # Rows come first, so that what is unpacked is the matrix of the product.
-    codes = _known(weight).reshape(columns, blocks, -1).transpose(1, 2, 0)
-    scale = _known(scales).astype(np.float32).reshape(columns, blocks).T
+    codes = array_of(weight).reshape(columns, blocks, -1).transpose(1, 2, 0)
+    scale = array_of(scales).astype(np.float32).reshape(columns, blocks).T
     origin = np.full((1, 1), 2 ** (bits - 1), np.float32)
     if zeros is not None:
-        given = _known(zeros).reshape(columns, -1)
+        given = array_of(zeros).reshape(columns, -1)
         if given.dtype == np.uint8:
             given = _unpacked(given, bits)[:, :blocks]
         origin = given.astype(np.float32).T
@@ -55,7 +54,7 @@ def _gather(steps: Steps) -> None:
     """``GatherBlockQuantized``: rows of a matrix whose blocks along a row have a scale each."""
     data, places, scales, zeros = (input_of(steps, place) for place in range(4))
     bits, block = steps.integer("bits", 4), steps.integer("block_size", 128)
-    codes, scale = _known(data), _known(scales)
+    codes, scale = array_of(data), array_of(scales)
     if (
         codes.dtype != np.uint8
         or codes.ndim != 2
@@ -75,7 +74,7 @@ def _gather(steps: Steps) -> None:
     if zeros is None:
         origin = steps.number(np.array(2 ** (bits - 1), np.float32))
     else:
-        origin = rows(_unpacked(_known(zeros), bits)[:, :blocks, np.newaxis])
+        origin = rows(_unpacked(array_of(zeros), bits)[:, :blocks, np.newaxis])
         origin = steps.op("Cast", origin, to=int(ir.DataType.FLOAT))
     wide = steps.op("Cast", rows(scale[..., np.newaxis]), to=int(ir.DataType.FLOAT))
     result = steps.op("Mul", steps.op("Sub", numbers, origin), wide)
@@ -104,13 +103,6 @@ def _unpacked(array: Array, bits: int) -> Array:
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     codes = (array[..., np.newaxis] >> shifts) & np.uint8(2**bits - 1)
     return codes.reshape(*array.shape[:-1], -1)
-
-
-def _known(value: Any) -> Array:
-    array = constant(value)
-    if array is None:
-        raise Deferred(f"the weight {value.name!r}")
-    return array
 
 
 #: By the operators' names.

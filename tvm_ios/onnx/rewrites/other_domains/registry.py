@@ -11,7 +11,8 @@ from onnx import version_converter
 from onnx_ir.passes import common as passes
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.edit import is_of_onnx, node_text
+from tvm_ios.onnx.cut import graphs_inside
+from tvm_ios.onnx.edit import is_of_onnx, node_text, opset_of
 from tvm_ios.onnx.rewrites.other_domains.attention import ATTENTION
 from tvm_ios.onnx.rewrites.other_domains.deferred import Deferred
 from tvm_ios.onnx.rewrites.other_domains.features import FEATURES
@@ -21,8 +22,10 @@ from tvm_ios.onnx.rewrites.other_domains.integers import CHANNELS_LAST, INTEGERS
 from tvm_ios.onnx.rewrites.other_domains.linear import LINEAR
 from tvm_ios.onnx.rewrites.other_domains.normalisations import NORMALISATIONS
 from tvm_ios.onnx.rewrites.other_domains.packed import PACKED
+from tvm_ios.onnx.rewrites.other_domains.recurrent import RECURRENT
 from tvm_ios.onnx.rewrites.quantised.onnxruntime import CONTRIB_DOMAIN
 from tvm_ios.onnx.rewrites.steps import Steps
+from tvm_ios.onnx.shape_inference import infer_shapes
 
 #: ONNX's domain for classical machine learning.
 ML_DOMAIN = "ai.onnx.ml"
@@ -36,6 +39,7 @@ _WRITERS: Mapping[str, Mapping[str, Callable[[Steps], None]]] = {
         **INTEGERS,
         **NORMALISATIONS,
         **PACKED,
+        **RECURRENT,
     },
     ML_DOMAIN: {**FEATURES, **LINEAR},
 }
@@ -55,7 +59,7 @@ def is_of_other_domain(node: Any, opset: int) -> bool:
 
 def _has_strays(model: Any) -> bool:
     """Whether a model holds operators of ONNX Runtime's in ONNX's domain."""
-    opset = _opset(model)
+    opset = opset_of(model)
     return any(_is_stray(node, opset) for node in _nodes(model.graph))
 
 
@@ -66,7 +70,7 @@ def with_strays_named(model: Any) -> Any:
     """
     if not _has_strays(model):
         return model
-    opset = _opset(model)
+    opset = opset_of(model)
     changed: Any = onnx.ModelProto()
     changed.CopyFrom(model)
     for node in _nodes(changed.graph):
@@ -90,7 +94,7 @@ def with_wanted_opset(model: Any) -> Any:
     GraphError
         If it is of an old opset, and onnx cannot convert it.
     """
-    named, opset = with_strays_named(model), _opset(model)
+    named, opset = with_strays_named(model), opset_of(model)
     own = next(filter(_is_written, _nodes(named.graph)), None)
     if own is None or opset >= _WANTED:
         return named
@@ -130,7 +134,7 @@ def write_other_domains_out(model: Any, fold: Callable[[Any], object]) -> None:
     folded = False
     while nodes := [n for n in ir.traversal.RecursiveGraphIterator(model.graph) if _is_written(n)]:
         passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-        passes.ShapeInferencePass(check_type=False, strict_mode=False)(model)
+        infer_shapes(model)
         reasons = [_write(node, model.opset_imports.get("", 1)) for node in nodes]
         if None in reasons:
             folded = False
@@ -147,15 +151,8 @@ def write_other_domains_out(model: Any, fold: Callable[[Any], object]) -> None:
 
 def _nodes(graph: Any) -> Iterator[Any]:
     """The nodes of a graph of a file, and of graphs inside them."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g)
-
-
-def _opset(model: Any) -> int:
-    return max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
+    for each in (graph, *graphs_inside(graph)):
+        yield from each.node
 
 
 def _is_stray(node: Any, opset: int) -> bool:

@@ -17,7 +17,7 @@ _MOST_FACTORS = 8
 _IN_FLOAT32 = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Cosh", "Elu", "Selu", "Sinh")
 
 #: Reductions that TVM computes of floats only.
-_FRACTIONS = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean")
+_FRACTIONS = ("ReduceL2", "ReduceLogSum", "ReduceMean")
 
 _SORTED_AS = {
     **{
@@ -26,8 +26,6 @@ _SORTED_AS = {
     ir.DataType.UINT32: ir.DataType.INT64,
     ir.DataType.BFLOAT16: ir.DataType.FLOAT,
 }
-
-_UNSIGNED = frozenset({ir.DataType[f"UINT{bits}"] for bits in (8, 16, 32, 64)})
 
 
 def _power(steps: Steps) -> None:
@@ -121,14 +119,7 @@ def _largest(steps: Steps) -> None:
         steps.stand_for(steps.cast(results[0], source.dtype), results[1])
 
 
-def _sign(steps: Steps) -> None:
-    """TVM writes a -1 that types without signs have not."""
-    (source,) = steps.node.inputs
-    if source.dtype in _UNSIGNED:
-        steps.stand_for(steps.op("Min", source, steps.number(1)))
-
-
-def _in_doubles(steps: Steps) -> None:
+def in_doubles(steps: Steps) -> None:
     """A reduction of integers whose result is a fraction, which is cut off."""
     source, *axes = steps.node.inputs
     if source.dtype is None or not source.dtype.is_integer():
@@ -146,9 +137,8 @@ ARITHMETIC: Mapping[str, Callable[[Steps], None]] = {
     "Pow": _power,
     "ReduceMax": _extreme_of_truths,
     "ReduceMin": _extreme_of_truths,
-    "Sign": _sign,
     "TopK": _largest,
     "ThresholdedRelu": _thresholded_relu,
     **dict.fromkeys(_IN_FLOAT32, _in_float32),
-    **dict.fromkeys(_FRACTIONS, _in_doubles),
+    **dict.fromkeys(_FRACTIONS, in_doubles),
 }

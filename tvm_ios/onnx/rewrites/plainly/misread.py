@@ -10,9 +10,12 @@ import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.rewrites.plainly.arithmetic import in_doubles
 from tvm_ios.onnx.rewrites.plainly.divisions import integer_division
 from tvm_ios.onnx.rewrites.plainly.statistics import layer_norm_statistics
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
+
+_UNSIGNED = frozenset({ir.DataType[f"UINT{bits}"] for bits in (8, 16, 32, 64)})
 
 
 def _output(steps: Steps) -> None:
@@ -130,19 +133,23 @@ def _mod(steps: Steps) -> None:
 
 
 def _sign(steps: Steps) -> None:
-    """TVM makes 0 of NaN."""
+    """TVM makes 0 of NaN, and writes a -1 that types without signs have not."""
     (source,) = steps.node.inputs
-    if source.dtype is None or not source.dtype.is_floating_point():
-        return
-    sign = steps.op("Sign", source)
-    steps.stand_for(steps.op("Where", steps.op("IsNaN", source), source, sign))
+    if source.dtype in _UNSIGNED:
+        steps.stand_for(steps.op("Min", source, steps.number(1)))
+    elif source.dtype is not None and source.dtype.is_floating_point():
+        sign = steps.op("Sign", source)
+        steps.stand_for(steps.op("Where", steps.op("IsNaN", source), source, sign))
 
 
 def _log_sum_exp(steps: Steps) -> None:
     """TVM subtracts the largest number, which makes NaN where that is an infinity."""
     source, *axes = steps.node.inputs
     shape, dtype = static_shape(steps.node.outputs[0]), source.dtype
-    if dtype is None or not dtype.is_floating_point() or shape is None:
+    if dtype is None or not dtype.is_floating_point():
+        in_doubles(steps)
+        return
+    if shape is None:
         return
     if steps.integer("noop_with_empty_axes", 0) and (not axes or axes[0] is None):
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tvm_ios.onnx.edit import is_of_onnx
@@ -17,11 +17,17 @@ from tvm_ios.onnx.rewrites.plainly.places import PLACES
 from tvm_ios.onnx.rewrites.plainly.windows import WINDOWS
 from tvm_ios.onnx.rewrites.steps import Steps
 
-#: Some operators are read wrongly for two reasons, each of types of its own.
-_WRITERS: Sequence[Mapping[str, Callable[[Steps], None]]] = (
-    *(MISREAD, ARITHMETIC, DECLARED, FOURIER, NORMALISATIONS, PLACES, WINDOWS),
-    {"DeformConv": deformable_convolution, "TfIdfVectorizer": count_n_grams},
-)
+_WRITERS: Mapping[str, Callable[[Steps], None]] = {
+    **MISREAD,
+    **ARITHMETIC,
+    **DECLARED,
+    **FOURIER,
+    **NORMALISATIONS,
+    **PLACES,
+    **WINDOWS,
+    "DeformConv": deformable_convolution,
+    "TfIdfVectorizer": count_n_grams,
+}
 
 
 def write_plainly(graph: Any, node: Any, opset: int) -> None:
@@ -32,7 +38,5 @@ def write_plainly(graph: Any, node: Any, opset: int) -> None:
     GraphError
         If there is no other way to write it.
     """
-    for writers in _WRITERS:
-        # Once it is written in others it is in no graph.
-        if node.graph is not None and node.op_type in writers and is_of_onnx(node):
-            writers[node.op_type](Steps(graph, node, opset))
+    if node.op_type in _WRITERS and is_of_onnx(node):
+        _WRITERS[node.op_type](Steps(graph, node, opset))

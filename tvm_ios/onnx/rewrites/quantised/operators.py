@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.edit import constant, node_text
+from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.quantised.dequantised import (
     PRODUCTS,
     know_scaled,
@@ -239,22 +239,12 @@ _OF_ONNX: Mapping[str, Callable[[Steps], None]] = {
     "QuantizeLinear": _quantize,
 }
 
-
 #: By domain and name.
-def _of_unknown_length(steps: Steps) -> None:
-    """Refuse a layer that could not be unrolled before."""
-    raise GraphError(
-        f"{node_text(steps.node)} reads sequences of a length that is not known: "
-        "give the inputs shapes, or export the model with fixed shapes"
-    )
-
-
 QUANTISED: Mapping[str, Mapping[str, Callable[[Steps], None]]] = {
     "ai.onnx": _OF_ONNX,
     CONTRIB_DOMAIN: {
         **CONTRIB,
         "DequantizeLinear": _dequantize,
-        "DynamicQuantizeLSTM": _of_unknown_length,
         "QuantizeLinear": _quantize,
     },
 }
