@@ -9,8 +9,7 @@ import tvm
 
 from relay_passes.dialect import Dialect, DialectError
 from relay_passes.prepared import Prepared
-from runtime_ext.execution.ports import Port
-from runtime_ext.execution.states import bound_states, require_not_read
+from runtime_ext.execution.ports import Port, bound_states, require_not_read
 from runtime_ext.ir_form import output_names
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.onnx.tail import Tail

@@ -40,10 +40,9 @@ from runtime_ext.execution.kernel_files import (
     read_launched,
 )
 from runtime_ext.execution.package import META, open_folder, require_version, write_package
-from runtime_ext.execution.ports import Port
+from runtime_ext.execution.ports import NO_STATES, Port, saved_states
 from runtime_ext.execution.program_files import TAIL_FILE, ProgramFiles, read_program_files
 from runtime_ext.execution.session import ExecutorName, Session
-from runtime_ext.execution.states import NO_STATES, saved_states
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
 from tvm_ios.deployment.registry import is_deployment

@@ -22,9 +22,8 @@ import numpy as np
 from runtime_ext.execution.bound_model import Bind, BoundModel, bind_library, bind_onnx
 from runtime_ext.execution.executor import Exclusive, Span
 from runtime_ext.execution.package import META, require_sums, require_version, write_package
-from runtime_ext.execution.ports import Port
+from runtime_ext.execution.ports import NO_STATES, Port, bound_states, saved_states
 from runtime_ext.execution.session import Session
-from runtime_ext.execution.states import NO_STATES, bound_states, saved_states
 from runtime_ext.machine.cpu_features import missing_features
 from runtime_ext.native_errors import ExecutableError, SessionError
 from tvm_ios.files.array_files import Array

@@ -80,7 +80,7 @@ class HostMemory:
             arrays[one], arrays[other] = arrays[other], arrays[one]
 
     def _tensors_of(self, name: str) -> list[Any]:
-        """What kernels are called with for a buffer and its parts."""
+        """Return the tensors that kernels are called with for a buffer and its parts."""
         buffers = self._program.buffers
         (whole,) = (n for n, buffer in enumerate(buffers) if buffer.name == name)
         return [t for n, t in enumerate(self.tensors) if self._program.whole_of(n) == whole]

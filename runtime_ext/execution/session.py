@@ -11,9 +11,13 @@ import numpy as np
 
 from runtime_ext.execution.executor import Executor, Memory, Span
 from runtime_ext.execution.ports import (
+    NO_STATES,
     Port,
+    State,
+    bound_states,
     buffer_ports,
     check_ports,
+    exchangeable,
     find_port,
     named_values,
     port_value,
@@ -25,7 +29,6 @@ from runtime_ext.execution.session_start import (
     check_session_plan,
     start,
 )
-from runtime_ext.execution.states import NO_STATES, State, bound_states, exchangeable
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.arena.planner import plan_quickly

@@ -12,10 +12,9 @@ import onnx
 from onnx import helper
 
 from runtime_ext.execution.executor import Span
-from runtime_ext.execution.ports import Port, find_port, port_value
+from runtime_ext.execution.ports import Port, find_port, port_value, require_not_read
 from runtime_ext.execution.session import OneThread, Session, random_values
 from runtime_ext.execution.session_pool import PoolOnDemand, Request, Result, SessionPool
-from runtime_ext.execution.states import require_not_read
 from runtime_ext.native_errors import SessionError
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array

@@ -107,7 +107,7 @@ def _long_joins_apart(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _joined(expression: Any) -> int:
-    """How many tensors a concatenation joins; 0 for anything else."""
+    """Return how many tensors a concatenation joins; 0 for anything else."""
     is_concat = isinstance(expression, relax.Call) and expression.op == _CONCAT
     return len(getattr(expression.args[0], "fields", ())) if is_concat else 0
 

@@ -25,7 +25,9 @@ _DRAWS = 2
 
 
 def own_error(original: Original, inputs: Mapping[str, Array]) -> float:
-    """How much of its outputs a model changes by, relative to the largest; infinite for NaN.
+    """Return by how much rounding changes a model's outputs, relative to the largest of each.
+
+    It is infinite where NaN or infinities come and go.
 
     Parameters
     ----------
@@ -45,7 +47,7 @@ def own_error(original: Original, inputs: Mapping[str, Array]) -> float:
 
 
 def _outputs(original: Original, inputs: Mapping[str, Array], draw: Any = None) -> list[Array]:
-    """Of the model as it is; or disturbed by what is drawn."""
+    """Return a model's outputs; with ``draw`` those from inputs and weights one step off."""
 
     def moved(array: Array) -> Array:
         return array if draw is None else _one_step_off(array, draw)

@@ -126,7 +126,7 @@ def with_large_channels(inputs: Inputs) -> dict[str, Array] | None:
 def judged(
     original: Original | None, reference: Reference, attempt: Callable[[Reference], _T]
 ) -> tuple[Reference, _T]:
-    """What an attempt gives that compares programs, and by which reference.
+    """Compare programs with a reference; return that which they were judged by, and the result.
 
     Where a program seems to be wrong, it is attempted again by what else can be known of the model:
     its reference's own error, and what ``onnx.reference`` makes of it.
@@ -138,7 +138,7 @@ def judged(
     reference
         What the programs have to compute.
     attempt
-        Compares them.
+        Compares programs with the reference that it is given, and returns the result.
 
     Raises
     ------

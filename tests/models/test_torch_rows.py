@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ torch = pytest.importorskip("torch")
 
 from tests.models import torch_rows as rows  # noqa: E402
 from tests.onnx_sketch import reference_session  # noqa: E402
+from tests.torch_sketch import save  # noqa: E402
 
 nn = torch.nn
 
@@ -37,14 +37,6 @@ class Family(nn.Module):
     def forward(self, x: Any, k: Any) -> Any:
         inputs = (x,) if k is None else (x, k)
         return {name: row(*inputs) for name, row in self.table.items()}
-
-
-def save(module: Any, inputs: tuple[Any, ...], path: Path, **options: Any) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program = torch.export.export(module.eval(), inputs, **options)
-        torch.export.save(program, str(path))
-    return str(path)
 
 
 def computed(model: Any, inputs: tuple[Any, ...]) -> dict[str, Array]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ torch = pytest.importorskip("torch")
 from relay_passes.load import load_model  # noqa: E402
 from relay_passes.pipeline import apply_schedule, prepare  # noqa: E402
 from runtime_ext.build import build  # noqa: E402
+from tests.torch_sketch import save  # noqa: E402
 from tvm_ios.errors import ModelError  # noqa: E402
 from tvm_ios.graph.input_shapes import InputShapeError  # noqa: E402
 from tvm_ios.models.source import ModelSource  # noqa: E402
@@ -63,14 +63,6 @@ class Attention(nn.Module):
 
     def forward(self, query: Any, mask: Any) -> Any:
         return nn.functional.scaled_dot_product_attention(query, query, query, attn_mask=mask)
-
-
-def save(module: Any, inputs: tuple[Any, ...], path: Path, **options: Any) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program = torch.export.export(module.eval(), inputs, **options)
-        torch.export.save(program, str(path))
-    return str(path)
 
 
 def outputs_of(model: str, inputs: dict[str, Any], **options: Any) -> dict[str, np.ndarray]:

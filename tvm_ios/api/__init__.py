@@ -36,8 +36,6 @@
     Load what was saved.
 ``fallback.py``
     Another runtime's build in the place of ours, where it is faster.
-``verified_here.py``
-    Whether a program that nobody measured computes what it should.
 ``tvm_build.py``
     TVM's own build of the model, made when it is asked for.
 """

@@ -49,7 +49,7 @@ def find_schedules(
     *,
     priced: bool = False,
 ) -> tuple[dict[str, Found], dict[str, str]]:
-    """What each policy finds, and why others find nothing.
+    """Run policies; return what they found, and for the others why they found nothing.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ def faster_runtime(
 
 
 def _difference(runtime: str, file: Path, reference: Reference, lanes: int) -> str:
-    """What a build computes otherwise than it should, as a part of a sentence."""
+    """Say how a build's outputs differ from the reference; empty if they do not."""
     from runtime_ext.execution.bound_model import bind_library, bind_onnx
 
     if reference.source is None:

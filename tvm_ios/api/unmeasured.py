@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.candidates import find_schedules, fitting
+from tvm_ios.api.contests import reference_for
 from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.optimized import Compiled
-from tvm_ios.api.verified_here import verify_here
+from tvm_ios.api.tvm_build import TvmBuild
+from tvm_ios.contest.contest import verified
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.costs.costs import Offer
 from tvm_ios.costs.named import costs_named
 from tvm_ios.errors import MemoryBudgetError, SearchError, UserError
+from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.program.bfloat16 import FORM, computed_precision, require_precision
@@ -24,6 +30,7 @@ from tvm_ios.search import Search
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
     from relay_passes.search_options import SearchOptions
+    from runtime_ext.execution.built_model import BuiltModel
 
 
 def compile_unmeasured(
@@ -124,7 +131,7 @@ def compile_unmeasured(
     built = {policy: module.build(schedules[policy], compiling) for policy in compiled}
     allowed = fitting(built, memory_budget, refused)
     kept = min((p for p in built if p in allowed), key=lambda policy: expected[policy])
-    compared = verify_here(loaded, kept, built[kept], options, verify, report)
+    compared = _verify_here(loaded, kept, built[kept], options, verify, report)
     unfit = [left_out_of(schedules[kept], loaded.dialect), without_elements(prepared.units)]
     executable = destination.save(
         KeptProgram(
@@ -161,3 +168,38 @@ def compile_unmeasured(
             *(f"{policy}: {reason}" for policy, reason in refused.items()),
         ),
     )
+
+
+def _verify_here(
+    loaded: LoadedModel,
+    policy: str,
+    program: BuiltModel,
+    options: SearchOptions,
+    verify: Verify,
+    report: Progress,
+) -> str | None:
+    """Verify a program that this machine's CPU runs; return whose outputs it was compared with."""
+    from runtime_ext.machine.cpu_features import missing_features, required_features
+    from runtime_ext.machine.this_machine import available_lanes
+    from runtime_ext.target_architecture import cuda_arch
+    from runtime_ext.verification.reference import judged
+
+    target = options.resolved_target
+    if verify is Verify.off or options.fleet is not None or options.lanes > available_lanes():
+        return None
+    if cuda_arch(target) is not None or _machine(target) not in ("", platform.machine()):
+        return None
+    if missing_features(required_features(target)):
+        return None
+    with temporary_folder() as folder, closing(program.session()) as session:
+        own = TvmBuild(loaded, options, folder / "tvm.so", report)
+        reference = reference_for(
+            loaded, program, own, options, verify, report, on_cpu=True, beside_tvm=False
+        )
+        reference, _ = judged(loaded.original, reference, partial(verified, policy, session))
+    return reference.source
+
+
+def _machine(target: Any) -> str:
+    """The machine that a target's triple names, as ``uname`` does; empty if it has none."""
+    return str(target.attrs.get("mtriple", "")).partition("-")[0]

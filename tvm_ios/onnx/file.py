@@ -67,7 +67,8 @@ def weight_files(path: Path) -> tuple[str, ...]:
         As :func:`read_onnx`.
     """
     model = _without_weights(path)
-    return tuple(sorted({_location(tensor) for tensor in _tensors(model)} - {""}))
+    locations = {entries.get("location", "") for _, entries in _external(model)}
+    return tuple(sorted(locations - {""}))
 
 
 def input_shapes(model: Any) -> dict[str, list[int]]:
@@ -154,10 +155,7 @@ def _require_external_data(path: Path, model: Any) -> None:
     size = path.stat().st_size
     folder = Path(os.path.realpath(path.parent))
     allowed = [folder, *_blobs(folder)]
-    for tensor in _tensors(model):
-        if not external_data_helper.uses_external_data(tensor):
-            continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
+    for tensor, entries in _external(model):
         location = entries.get("location", "")
         file = Path(os.path.realpath(folder / location))
         is_inside = not Path(location).is_absolute() and any(a in file.parents for a in allowed)
@@ -196,10 +194,7 @@ def _blobs(folder: Path) -> list[Path]:
 
 def _load_external_data(path: Path, model: Any) -> None:
     """Read weights from their own files, where :func:`_require_external_data` found them."""
-    for tensor in _tensors(model):
-        if not external_data_helper.uses_external_data(tensor):
-            continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
+    for tensor, entries in _external(model):
         with (path.parent / entries["location"]).open("rb") as file:
             file.seek(int(entries.get("offset") or 0))
             tensor.raw_data = file.read(int(entries.get("length") or -1))
@@ -207,11 +202,11 @@ def _load_external_data(path: Path, model: Any) -> None:
         tensor.data_location = onnx.TensorProto.DEFAULT
 
 
-def _location(tensor: Any) -> str:
-    """Where a tensor's data lie beside the model; empty if they are in it."""
-    if not external_data_helper.uses_external_data(tensor):
-        return ""
-    return next((e.value for e in tensor.external_data if e.key == "location"), "")
+def _external(model: Any) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Yield the tensors whose data lie beside the model, and what they state of the place."""
+    for tensor in _tensors(model):
+        if external_data_helper.uses_external_data(tensor):
+            yield tensor, {entry.key: entry.value for entry in tensor.external_data}
 
 
 def _tensors(model: Any) -> Iterator[Any]:

@@ -102,7 +102,7 @@ def print_optimized(done: Optimized, as_json: bool, fleet: dict[str, Any]) -> No
 
 
 def _to_sequential(done: Optimized, row: PolicyResult) -> float:
-    """Of what is kept the ratio that decided, which is that of fresh processes."""
+    """Return a program's ratio to the sequential one; the kept one's is that of fresh processes."""
     return done.confirmed["sequential"].median if row.policy == done.kept else row.ratio
 
 
