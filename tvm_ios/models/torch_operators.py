@@ -1,8 +1,7 @@
 """Operators of torch that its exporter to ONNX lacks or misstates, in others that it writes."""
 
-# Torch's own types are incomplete.
-# pyright: reportUnknownMemberType=false, reportUnknownLambdaType=false
-# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+# Torch is an extra, and its types are incomplete where it is installed.
+# pyright: basic, reportMissingImports=warning
 
 from __future__ import annotations
 

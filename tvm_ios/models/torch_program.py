@@ -3,6 +3,8 @@
 It decomposes what ONNX has no operator for by torch's tables, and writes torch's promotion of types
 as casts, so that no rule of torch's is written down here a second time.
 """
+# Torch is an extra: where it is not installed, nothing of it has a type.
+# pyright: basic, reportMissingImports=warning
 
 from __future__ import annotations
 
