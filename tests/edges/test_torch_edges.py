@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from relay_passes.load import load_model  # noqa: E402
-from tests.edges.running import difference, ours  # noqa: E402
+from tests.edges.running import difference, ours, without_subnormals  # noqa: E402
 from tests.edges.table import numbers  # noqa: E402
 
 functional = torch.nn.functional
@@ -99,9 +98,7 @@ def wrong_cases(cases: Mapping[str, Function], folder: Path) -> dict[str, str]:
         warnings.simplefilter("ignore")
         torch.export.save(torch.export.export(module, inputs), str(folder / "model.pt2"))
     computed = ours(load_model(str(folder / "model.pt2")).module)
-    # Subnormal numbers are zeros, as our programs have them.
-    with ThreadPoolExecutor(1, initializer=torch.set_flush_denormal, initargs=(True,)) as thread:
-        expected = [output.numpy() for output in thread.submit(module, *inputs).result()]
+    expected = [output.numpy() for output in without_subnormals(lambda: module(*inputs))]
     found = map(difference, computed, expected)
     return {name: how for name, how in zip(cases, found, strict=True) if how}
 
