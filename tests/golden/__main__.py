@@ -1,6 +1,6 @@
 """``python -m tests.golden PYTHON``: hold what this environment makes against another's.
 
-Schedules by described costs must be the same, bit for bit.
+Schedules by described costs must be the same, bit for bit; latencies are of runs in turn.
 """
 
 from __future__ import annotations
