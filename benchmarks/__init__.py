@@ -7,6 +7,7 @@ serving         programs as they are deployed: requests, steadiness, deployments
 memory          memory of activations
 predicted       what models of devices say, beside what others published
 gpus            kernels for GPUs, compiled here; and the suite that is measured on a GPU
+papers          tables and figures of publications, ours beside theirs
 relay           networks in Relay, with the TVM that has it
 results         what was measured, as JSON
 

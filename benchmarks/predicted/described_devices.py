@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmarks.papers.ios.latencies import latencies
 from benchmarks.predicted.published.ios_schedules import BATCHES, authors_schedule
 from benchmarks.predicted.published.latencies import published_latencies, specialised
 from benchmarks.predicted.published.simulated import simulated_programs
@@ -15,7 +16,6 @@ from benchmarks.report import write_result
 from tvm_ios.cli.frame.output import console
 from tvm_ios.costs.analytic import AnalyticCost
 from tvm_ios.devices.device import load_device
-from tvm_ios.papers.ios.latencies import latencies
 
 #: The networks that the figures of the device were fitted to.
 FITTED = ("squeezenet", "inception_v3")

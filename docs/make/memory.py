@@ -9,8 +9,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.papers.catalogue import item_named
-from tvm_ios.papers.memory.peaks import NETWORKS
+from benchmarks.papers.catalogue import item_named
+from benchmarks.papers.memory.peaks import NETWORKS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "memory.md"

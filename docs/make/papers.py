@@ -1,4 +1,4 @@
-"""Makes ``docs/papers.md`` of what ``tvm-ios reproduce`` found; ``--check`` only compares."""
+"""Makes ``docs/papers.md`` of what ``benchmarks.papers`` found; ``--check`` only compares."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.papers.catalogue import TEXTS, read_text
-from tvm_ios.papers.row import Agreement, How, shown
+from benchmarks.papers.catalogue import TEXTS, read_text
+from benchmarks.papers.row import Agreement, How, shown
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "papers.md"
 TEXT = ROOT / "docs" / "make" / "papers_text.md"
-#: From ``tvm-ios reproduce -o benchmarks/results/papers.json``.
+#: From ``python -m benchmarks.papers -o benchmarks/results/papers.json``.
 RESULT = ROOT / "benchmarks" / "results" / "papers.json"
 
 #: Columns of a line, which a command may exceed.
@@ -123,9 +123,8 @@ def _item(item: Item) -> str:
     if not rows:
         notes = " ".join(_sentence(row["note"]) for row in item["rows"])
         return "\n".join([*lines, _wrapped(f"{shows} An illustration: {notes}"), ""])
-    commands = dict.fromkeys(
-        (f"tvm-ios reproduce {item['name']}", *(row["command"] for row in rows if row["command"]))
-    )
+    made = f"python -m benchmarks.papers {item['name']}"
+    commands = dict.fromkeys((made, *(row["command"] for row in rows if row["command"])))
     lines += [_wrapped(f"{shows} {', '.join(f'`{command}`' for command in commands)}."), ""]
     notes = list(dict.fromkeys(row["note"] for row in rows if row["note"]))
     lines += ["| | published | ours | unit | agreement | how |", "|---|---|---|---|---|---|"]

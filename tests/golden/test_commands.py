@@ -82,7 +82,7 @@ STORIES: Mapping[str, tuple[str, ...]] = {
         "pick .",
         "stats",
     ),
-    "static pages": ("models", "reproduce --list"),
+    "static pages": ("models",),
 }
 
 #: The same, where commands take long.

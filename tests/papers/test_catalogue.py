@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tvm_ios.papers.catalogue import TEXTS, Item, UnknownItemError, all_items, items_named
-from tvm_ios.papers.registry import functions
+from benchmarks.papers.catalogue import TEXTS, Item, UnknownItemError, all_items, items_named
+from benchmarks.papers.registry import functions
 
 ROOT = Path(__file__).parents[2]
 #: The tables and figures of each text, numbered without a gap.

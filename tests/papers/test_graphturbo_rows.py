@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from benchmarks.papers.catalogue import items_named
+from benchmarks.papers.graphturbo.figures import operators_of_stage_two
+from benchmarks.papers.graphturbo.rows import ROWS
+from benchmarks.papers.graphturbo.simulated import BATCHES, ZOO, best_batch, simulate_network
+from benchmarks.papers.row import Agreement, How
+from benchmarks.papers.steps import Steps
 from tests.onnx_sketch import Sketch
 from tvm_ios.graphturbo.cluster.variants import VARIANTS
-from tvm_ios.papers.catalogue import items_named
-from tvm_ios.papers.graphturbo.figures import operators_of_stage_two
-from tvm_ios.papers.graphturbo.rows import ROWS
-from tvm_ios.papers.graphturbo.simulated import BATCHES, ZOO, best_batch, simulate_network
-from tvm_ios.papers.row import Agreement, How
-from tvm_ios.papers.steps import Steps
 from tvm_ios.zoo import names
 
 #: How many times faster each variant is than the one before.

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.papers.catalogue import items_named
+from benchmarks.papers.ios import background, counts, latencies, specialised, utilisation
+from benchmarks.papers.row import Agreement, Row
+from benchmarks.papers.steps import Steps
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.models.load import load_graph
-from tvm_ios.papers.catalogue import items_named
-from tvm_ios.papers.ios import background, counts, latencies, specialised, utilisation
-from tvm_ios.papers.row import Agreement, Row
-from tvm_ios.papers.steps import Steps
 from tvm_ios.schedule.stage import fault_of
 from tvm_ios.sweep.sweep_file import read_sweep
 

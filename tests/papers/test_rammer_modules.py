@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.papers.rammer.fine_grained import is_irregular, simulate_modules
+from benchmarks.papers.rammer.modules import cell_graph
+from benchmarks.papers.rammer.simulated import Simulated, tuned_device
 from tests.random_dags import graph_of
 from tvm_ios.costs.kernel_estimate import KernelEstimate
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.simplify import simplify
-from tvm_ios.papers.rammer.fine_grained import is_irregular, simulate_modules
-from tvm_ios.papers.rammer.modules import cell_graph
-from tvm_ios.papers.rammer.simulated import Simulated, tuned_device
 from tvm_ios.zoo.cells.nasbench import Cell, build_cell, random_cells
 
 

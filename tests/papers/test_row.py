@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.papers.row import Agreement, How, Row, Value, shown
+from benchmarks.papers.row import Agreement, How, Row, Value, shown
 
 
 def row(published: Value | None, ours: Value | None, **more: object) -> Row:

@@ -1,16 +1,14 @@
-"""Steps are computed once, and again when what they depend on has changed."""
+"""Steps are computed once, and again with another revision of the code."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tvm_ios.devices.device import load_device
-from tvm_ios.papers import sources
-from tvm_ios.papers.steps import Steps
+from benchmarks.papers import steps
+from benchmarks.papers.steps import Steps, revision
 
 CALLS: list[tuple[Any, ...]] = []
 
@@ -21,10 +19,8 @@ def called(*arguments: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _unchanged_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of a working tree may be younger than the process."""
+def _no_calls() -> None:
     CALLS.clear()
-    monkeypatch.setattr(sources, "_BEGUN", float("inf"))
 
 
 def test_a_step_is_computed_once_and_gives_plain_data(tmp_path: Path) -> None:
@@ -46,22 +42,22 @@ def record(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("key", ["sources", "surroundings"])
-def test_what_holds_no_more_is_computed_again(tmp_path: Path, key: str) -> None:
+def test_another_revision_is_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Steps(tmp_path).once(called, 1)
-    data = json.loads(record(tmp_path).read_text())
-    changed = {"tvm_ios/errors.py": "other"} if key == "sources" else {"machine": "other"}
-    data[key] |= changed
-    record(tmp_path).write_text(json.dumps(data))
+    monkeypatch.setattr(steps, "revision", lambda: "other")
     assert Steps(tmp_path).once(called, 1)["calls"] == 2
 
 
-def test_other_systems_may_change(tmp_path: Path) -> None:
-    Steps(tmp_path).once(called, 1)
-    data = json.loads(record(tmp_path).read_text())
-    data["sources"] |= {"tvm_ios/papers/row.py": "other", "tvm_ios/papers/ios/rows.py": "other"}
-    record(tmp_path).write_text(json.dumps(data))
-    assert Steps(tmp_path).once(called, 1)["calls"] == 1
+def test_code_and_data_make_a_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tvm_ios").mkdir()
+    monkeypatch.setattr(steps, "_ROOT", tmp_path)
+    found = []
+    for content in ("1", "2", "1"):
+        (tmp_path / "tvm_ios" / "device.json").write_text(content)
+        found.append(revision.__wrapped__())
+    assert found[0] == found[2] != found[1]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]"])
@@ -69,26 +65,3 @@ def test_damaged_records_are_computed_again(tmp_path: Path, content: bytes) -> N
     Steps(tmp_path).once(called, 1)
     record(tmp_path).write_bytes(content)
     assert Steps(tmp_path).once(called, 1)["calls"] == 2
-
-
-def test_nothing_is_kept_of_code_that_changed_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sources, "_BEGUN", 0.0)
-    Steps(tmp_path).once(called, 1)
-    assert not list(tmp_path.glob("*.json"))
-
-
-def test_data_that_is_read_is_a_source() -> None:
-    load_device("k80")
-    loaded = sources.loaded_sources()
-    assert loaded is not None
-    assert "tvm_ios/devices/device_data/k80.json" in loaded
-
-
-def test_sources_are_those_that_are_loaded() -> None:
-    loaded = sources.loaded_sources()
-    assert loaded is not None
-    assert {"tvm_ios/papers/steps.py", "tvm_ios/__init__.py"} <= loaded.keys()
-    assert sources.are_unchanged(loaded)
-    assert not sources.are_unchanged({"tvm_ios/no_such_module.py": ""})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.papers.rammer.simulated import least_product
 from tests.random_dags import graph_of
-from tvm_ios.papers.rammer.simulated import least_product
 from tvm_ios.rammer.rprogram import RProgram, simulate
 from tvm_ios.rammer.wavefront import schedule_wave
 from tvm_ios.schedule.rkernel import RKernel, fastest, most_efficient

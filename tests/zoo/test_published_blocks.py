@@ -6,13 +6,13 @@ from functools import cache
 
 import pytest
 
+from benchmarks.papers.ios.counts import published_block
 from tvm_ios import zoo
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.ios.counts import BlockCounts, count_block
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.papers.ios.counts import published_block
 from tvm_ios.zoo.cells.randwire import build_randwire
 
 

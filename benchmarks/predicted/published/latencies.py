@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.papers.catalogue import items_named
-from tvm_ios.papers.ios.latencies import POLICIES
-from tvm_ios.papers.ios.networks import ZOO
+from benchmarks.papers.catalogue import items_named
+from benchmarks.papers.ios.latencies import POLICIES
+from benchmarks.papers.ios.networks import ZOO
 
 #: Files of others, where they lie beside the checkout.
 SHARED = Path(__file__).parents[4] / "shared" / "data"

@@ -29,7 +29,6 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
         "trace": "Write a run of an executable as a trace that Perfetto shows.",
         "bench": "Optimise models and time them beside peers on as many threads.",
         "sweep": "Search models x batches x shapes x devices x policies, and cross what is found.",
-        "reproduce": "Print the tables and figures of the publications, ours beside theirs.",
         "doctor": "Look at this installation and machine, and say what to do about what is wrong.",
         "tune": "Find faster kernels for a model on this machine, and keep them in a log.",
         "server": "Let others measure on this machine, by TVM's RPC server and a tracker.",

@@ -61,13 +61,6 @@ def complete_policies(incomplete: str) -> list[str]:
     return _joined(policy_names(), incomplete)
 
 
-def complete_papers(incomplete: str) -> list[str]:
-    """Texts, and tables and figures of them."""
-    from tvm_ios.papers.catalogue import TEXTS, all_items
-
-    return _starting((*TEXTS, *(item.name for item in all_items())), incomplete)
-
-
 def _joined(names: Iterable[str], incomplete: str) -> list[str]:
     done, comma, last = incomplete.rpartition(",")
     left = [name for name in names if name not in done.split(",")]

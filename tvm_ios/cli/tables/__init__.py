@@ -6,5 +6,4 @@
 - on_device: what a timing device said of a model's programs; fleet_report: what a fleet did
 - scheduled: a schedule; given: one of a file beside it; front: the front of latency and memory
 - sub_graphs: the coarse sub-graphs of a model
-- reproduced: tables and figures of publications, ours beside theirs
 """
