@@ -5,6 +5,7 @@ Of the same names in ``relay``: ``dialect``, ``importer``, ``saved_module``, ``c
 ``emitter``, ``memory_order``, ``target_units``. Of Relax alone:
 
 - ``onnx_converters``: operators that TVM's ONNX importer lacks.
+- ``roi_align``: regions of images, as a function of TIR.
 - ``fix_inputs``: numbers for dynamic dimensions of modules.
 - ``lrn``: local response norms in operators that fuse.
 - ``reorder``: bindings in another order.

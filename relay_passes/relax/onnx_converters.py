@@ -11,6 +11,8 @@ from onnx import helper
 from tvm import relax, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from relay_passes.relax.roi_align import roi_align
+
 
 class _BitCast(onnx_frontend.OnnxOpConverter):
     @classmethod
@@ -43,7 +45,42 @@ class _CumProd(onnx_frontend.OnnxOpConverter):
         return bb.emit_te(topi.flip, product, axis) if turned else product
 
 
-_CONVERTERS = {"BitCast": _BitCast, "BitShift": _BitShift, "CumProd": _CumProd}
+class _RoiAlign(onnx_frontend.OnnxOpConverter):
+    """TVM's own has neither adaptive ratios nor ONNX's mode ``max``, and shifts before scaling."""
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        return cls._of(bb, inputs, attr, "output_half_pixel")
+
+    @classmethod
+    def _impl_v16(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        return cls._of(bb, inputs, attr, "half_pixel")
+
+    @classmethod
+    def _of(cls, bb: Any, inputs: Any, attr: Any, transformation: str) -> Any:
+        transformation = attr.get("coordinate_transformation_mode", transformation.encode())
+        size = (attr.get("output_height", 1), attr.get("output_width", 1))
+        arguments = [bb.normalize(value) for value in inputs]
+        image, regions, _ = (value.ty for value in arguments)
+        function = roi_align(
+            *(value.ty for value in arguments),
+            size=size,
+            ratio=attr.get("sampling_ratio", 0),
+            scale=attr.get("spatial_scale", 1.0),
+            half_pixel=transformation == b"half_pixel",
+            largest=attr.get("mode", b"avg").lower() == b"max",
+        )
+        shape = (regions.shape[0], image.shape[1], *size)
+        called = bb.add_func(function, "roi_align")
+        return relax.call_tir(called, arguments, relax.TensorType(shape, image.dtype))
+
+
+_CONVERTERS = {
+    "BitCast": _BitCast,
+    "BitShift": _BitShift,
+    "CumProd": _CumProd,
+    "RoiAlign": _RoiAlign,
+}
 
 
 def converters() -> dict[str, Any]:

@@ -72,13 +72,21 @@ def _mean(steps: Steps) -> None:
 
 
 def _roi_align(steps: Steps) -> None:
-    """The importer knows only what was meant before opset 16."""
+    """The importer knows only means of a ratio, as they were meant before opset 16."""
     get = steps.node.attributes.get_string
-    if steps.opset >= 16 and get("coordinate_transformation_mode", "half_pixel") == "half_pixel":
-        raise DialectError(
-            f"RoiAlign {steps.name!r} has the mode half_pixel, which TVM reads as "
-            "output_half_pixel: export the model with the latter"
-        )
+    given = {
+        "half_pixel": steps.opset >= 16
+        and get("coordinate_transformation_mode", "half_pixel") == "half_pixel",
+        "max": get("mode", "avg") == "max",
+        "sampling_ratio 0": steps.integer("sampling_ratio", 0) <= 0,
+    }
+    for mode, is_given in given.items():
+        if is_given:
+            raise DialectError(
+                f"RoiAlign {steps.name!r} has the mode {mode}, which TVM reads otherwise: export "
+                "the model with output_half_pixel, avg and a sampling_ratio of 2, or choose the "
+                "dialect relax"
+            )
 
 
 def _gather(steps: Steps) -> None:

@@ -20,32 +20,6 @@ def more_inputs(s: Sketch, *shape: int, name: str, kind: int = TensorProto.FLOAT
     return name
 
 
-def regions(**attributes: Any) -> Any:
-    s = Sketch(2, 3, 10, 12)
-    boxes = more_inputs(s, 4, 4, name="boxes")
-    images = s.const(np.array([0, 1, 1, 0]))
-    return s.model(s.op("RoiAlign", "x", boxes, images, output_height=3, **attributes))
-
-
-@pytest.mark.parametrize("mode", ["half_pixel", "output_half_pixel"])
-def test_regions_are_scaled_before_they_are_shifted(mode: str) -> None:
-    """TVM shifts first, so that nothing may be left to scale."""
-    model = regions(sampling_ratio=2, spatial_scale=0.5, coordinate_transformation_mode=mode)
-    simple = simplify(model)
-    (align,) = (node for node in simple.graph.node if node.op_type == "RoiAlign")
-    scale = {a.name: a.f for a in align.attribute}["spatial_scale"]
-    assert scale == 1
-    rng = np.random.default_rng(0)
-    boxes = np.array([[0, 0, 20, 18], [5, 6, 9, 30], [-4, -3, 3, 4], [2, 2, 3, 3]], np.float32)
-    feeds = {"x": rng.standard_normal((2, 3, 10, 12), dtype=np.float32), "boxes": boxes}
-    assert relative_error(run_on(simple, feeds), run_on(model, feeds)) < 1e-5
-
-
-def test_as_many_pixels_as_the_data_say_are_refused() -> None:
-    with refused(GraphError, "RoiAlign", "sampling_ratio", "ratio of 2"):
-        simplify(regions())
-
-
 def unpooled(shape: tuple[int, ...] | None, **attributes: Any) -> Any:
     s = Sketch(1, 2, 2, 2)
     places = more_inputs(s, 1, 2, 2, 2, name="places", kind=TensorProto.INT64)

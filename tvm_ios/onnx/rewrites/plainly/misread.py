@@ -161,23 +161,6 @@ def _log_sum_exp(steps: Steps) -> None:
     steps.stand_for(steps.op("Reshape", total, steps.number(shape)))
 
 
-def _roi_align(steps: Steps) -> None:
-    """TVM shifts by half a pixel before it scales, ONNX afterwards: nothing is left to scale."""
-    node = steps.node
-    if node.attributes.get_string("mode", "avg") == "max":
-        # It takes the largest of interpolated pixels, ONNX the largest of weighted ones.
-        raise _refusal(node, "TVM reads the mode max otherwise")
-    if steps.integer("sampling_ratio", 0) <= 0:
-        reason = "with a sampling_ratio of 0 the data decide how many pixels it reads"
-        raise _refusal(node, reason, "with a ratio of 2")
-    source, regions, batch = node.inputs
-    scale = node.attributes.get_float("spatial_scale", 1.0)
-    if scale != 1:
-        scaled = steps.op("Mul", regions, steps.number(scale), like=regions)
-        attributes: dict[str, Any] = {**steps.attributes, "spatial_scale": 1.0}
-        steps.stand_for(steps.op("RoiAlign", source, scaled, batch, **attributes))
-
-
 def _of_axes(steps: Steps) -> None:
     """TVM's importer wants a list of axes where runtimes take a number, as PyTorch writes it."""
     source, *axes = steps.node.inputs
@@ -214,7 +197,6 @@ MISREAD: Mapping[str, Callable[[Steps], None]] = {
     "Mod": _mod,
     "OneHot": _one_hot,
     "ReduceLogSumExp": _log_sum_exp,
-    "RoiAlign": _roi_align,
     "Sign": _sign,
     "SpaceToDepth": _space_to_depth,
     **dict.fromkeys(("Squeeze", "Unsqueeze"), _of_axes),
