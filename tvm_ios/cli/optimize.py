@@ -22,6 +22,7 @@ from tvm_ios.cli.options.described import without_gpu
 from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
 from tvm_ios.cli.options.model import (
     Models,
+    RandomSeed,
     RandomWeights,
     States,
     Together,
@@ -141,6 +142,7 @@ def optimize(
     batch: Batches = None,
     lanes: LaneCounts = None,
     random_weights: RandomWeights = None,
+    random_seed: RandomSeed = None,
     state: States = None,
     chains: Chains = ChainsMode.auto,
     log: TuningLog = None,
@@ -183,7 +185,7 @@ def optimize(
     """
     policies = chosen_policies(policy)
     budget = bytes_of(memory_budget, "--memory-budget")
-    named = models_together(model, together)
+    named = models_together(model, together, random_seed=random_seed)
     models = sources(named, random_weights, shape, numbers_in(batch, "--batch"), dialect.value)
     lane_counts = numbers_in(lanes, "--lanes")
     states = states_of(state)

@@ -92,7 +92,7 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
 
 
 def read_model(source: ModelSource) -> onnx.ModelProto:
-    """An ONNX model as it is written, but for its batch and random weights.
+    """An ONNX model as it is written, but for its batch, random weights and random numbers.
 
     Raises
     ------
@@ -101,14 +101,28 @@ def read_model(source: ModelSource) -> onnx.ModelProto:
     """
     if not source.is_onnx:
         raise ModelError(f"{source.model} is {source.form.value}, which holds no ONNX model")
+    proto = _read(source)
+    if source.random_seed is not None:
+        from tvm_ios.onnx.as_written import with_static_inputs
+        from tvm_ios.onnx.known_shapes import known_shapes
+        from tvm_ios.onnx.rewrites.random import draw_once
+
+        shapes = known_shapes(source.name, proto, source.shapes)
+        proto = draw_once(with_static_inputs(proto, shapes), source.random_seed)
+    return proto
+
+
+def _read(source: ModelSource) -> onnx.ModelProto:
+    """A model with its random numbers."""
     if source.form is Form.TORCH:
         for option, given in (
             ("--random-weights", source.random_weights),
+            ("--random-seed", source.random_seed),
             ("--batch", source.batch),
         ):
             if given is not None:
                 raise ModelError(
-                    f"{source.model} is {source.form.value}, whose weights and batch are fixed: "
+                    f"{source.model} is {source.form.value}, which is taken as it is: "
                     f"leave out {option}"
                 )
         from tvm_ios.models.torch_program import onnx_from_torch

@@ -53,6 +53,8 @@ class ModelSource:
     beside
         Other models, which run together with it in one program: ONNX files, or of the zoo. Weights
         and batch are those of each, shapes those of inputs as they are named together.
+    random_seed
+        The seed of the constants that stand for the random numbers of an ONNX model, or None.
     """
 
     model: str
@@ -61,6 +63,7 @@ class ModelSource:
     batch: int | None = None
     dialect: str = "relax"
     beside: tuple[str, ...] = ()
+    random_seed: int | None = None
 
     @staticmethod
     def together(models: Sequence[str], **how: Any) -> ModelSource:
@@ -96,7 +99,8 @@ class ModelSource:
         if not self.beside:
             return (self,)
         models = (self.model, *self.beside)
-        return tuple(replace(self, model=m, beside=(), shapes={}) for m in models)
+        each = replace(self, beside=(), shapes={}, random_seed=None)
+        return tuple(replace(each, model=m) for m in models)
 
     def require_onnx(self, what: str) -> None:
         """Refuse what is no ONNX model.

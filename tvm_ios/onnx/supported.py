@@ -79,8 +79,9 @@ def require_supported(name: str, model: Any) -> None:
         if node.op_type in RANDOM:
             raise GraphError(
                 f"{what} makes other numbers in each run, so that no result can be compared with "
-                "another one: let these numbers be an input of the model, or export it with the "
-                "constant 0 as what multiplies them"
+                "another one: let these numbers be an input of the model, export it with the "
+                "constant 0 as what multiplies them, or give `tvm-ios optimize` a --random-seed, "
+                "which draws normal and uniform numbers once"
             )
         sizes = sizes_of(node.op_type, list(node.input))
         by_data = node.op_type in SELECT or not weights.issuperset(sizes)

@@ -39,7 +39,17 @@ class HelpPage:
 PANELS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(
-            ("together", "dialect", "shape", "batch", "random_weights", "inputs", "seed", "state"),
+            (
+                "together",
+                "dialect",
+                "shape",
+                "batch",
+                "random_weights",
+                "random_seed",
+                "inputs",
+                "seed",
+                "state",
+            ),
             "Model and inputs",
         ),
         **dict.fromkeys(

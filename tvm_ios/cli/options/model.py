@@ -39,6 +39,15 @@ RandomWeights = Annotated[
     typer.Option(min=0, metavar="SEED", help="Replace constant weights by seeded random ones."),
 ]
 
+RandomSeed = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="SEED",
+        help="Draw a model's normal and uniform random numbers once, the same for each run.",
+    ),
+]
+
 Shapes = Annotated[
     list[str] | None,
     typer.Option(

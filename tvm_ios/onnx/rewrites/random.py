@@ -1,13 +1,15 @@
-"""Operators whose results are random, where nothing depends on them."""
+"""Operators whose results are random: left out where nothing depends on them, or drawn once."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from tvm_ios.onnx.edit import constant, is_of_onnx
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
+from tvm_ios.onnx.shape_inference import infer_shapes
 
 #: Operators that make other numbers in each run.
 RANDOM = frozenset(
@@ -31,6 +33,36 @@ def leave_out_random(graph: Any, node: Any, opset: int) -> None:
     shape = static_shape(result)
     if shape is not None and result.dtype is not None and _is_multiplied_by_zero(result):
         steps.stand_for(steps.number(np.zeros(shape, result.dtype.numpy())))
+
+
+def draw_once(model: Any, seed: int) -> Any:
+    """Return a model whose normal and uniform random numbers are constants, drawn with a seed.
+
+    Parameters
+    ----------
+    model
+        An ``onnx.ModelProto`` of static inputs; it is not changed.
+    seed
+        The same seed gives the same numbers. The seeds that operators have are not asked: each
+        runtime draws other numbers by them.
+    """
+    work: Any = ir.serde.deserialize_model(model)
+    infer_shapes(work)
+    generator = np.random.default_rng(seed)
+    for node in list(work.graph):
+        result, number = node.outputs[0], node.attributes.get_float
+        shape = static_shape(result)
+        if not is_of_onnx(node) or shape is None or result.dtype is None:
+            continue
+        if node.op_type.startswith("RandomNormal"):
+            drawn = generator.normal(number("mean", 0.0), number("scale", 1.0), shape)
+        elif node.op_type.startswith("RandomUniform"):
+            drawn = generator.uniform(number("low", 0.0), number("high", 1.0), shape)
+        else:
+            continue
+        steps = Steps(work.graph, node, work.opset_imports[""])
+        steps.stand_for(steps.op("Identity", steps.number(drawn.astype(result.dtype.numpy()))))
+    return ir.serde.serialize_model(work)
 
 
 def _is_multiplied_by_zero(value: Any) -> bool:
