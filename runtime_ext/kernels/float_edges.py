@@ -20,6 +20,8 @@ from tvm import s_tir, tirx
 _PADDED_POOL = "pad_temp"
 #: The kind of iterations of blocks that reduce, and how many of them LLVM unrolls.
 _REDUCTION, _WINDOW = 2, 16
+#: What TVM has of functions that lose NaN, and ours of the same arguments (``native/top_k.cc``).
+_FUNCTIONS = {"tvm.contrib.sort.topk": "tvm_ios.top_k"}
 _COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
 
@@ -112,8 +114,16 @@ def _statement(stmt: Any) -> Any:
             )
         case s_tir.SBlockRealize():
             return s_tir.SBlockRealize(stmt.iter_values, stmt.predicate, _block(stmt.block))
+        case tirx.Evaluate():
+            return tirx.Evaluate(_function_of_ours(stmt.value))
         case _:
             return stmt
+
+
+def _function_of_ours(call: Any) -> Any:
+    name, *rest = call.args if isinstance(call, tvm.ir.Call) else (None,)
+    ours = _FUNCTIONS.get(name.value) if isinstance(name, tvm.ir.StringImm) else None
+    return tirx.call_packed(ours, *rest) if ours else call
 
 
 def _block(block: Any) -> Any:

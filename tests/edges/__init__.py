@@ -3,5 +3,6 @@
 - table: the operators and the numbers
 - running: what programs of many of them compute, ours and others'
 - test_edges: of ONNX
+- test_chosen_numbers: the largest of windows and of rows
 - test_torch_edges: of ``torch.export``
 """

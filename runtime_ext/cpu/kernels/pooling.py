@@ -157,7 +157,12 @@ class PoolingWriter:
             for p, kx in readers[j]:
                 total = load(accumulators[p], 0, lanes)
                 if spec.kind == "max":
-                    updated = tirx.max(total, value)
+                    # Of NaN and a number the maximum is the right operand; no comparison with
+                    # NaN holds.
+                    updated = tirx.max(value, total)
+                    if self._dtype == "float32":
+                        is_number = value <= constant(math.inf, lanes)
+                        updated = tirx.Select(is_number, updated, value)
                 elif spec.kind == "depthwise":
                     updated = total + value * weights[kx]
                 else:

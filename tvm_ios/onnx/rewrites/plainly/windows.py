@@ -60,9 +60,12 @@ def _max_pool(steps: Steps) -> None:
     pixels = steps.op("Concat", pixels, filler, axis=2)
     parts = steps.op("Gather", pixels, table, axis=2)
     most = steps.reduced("ReduceMax", parts, [3], keepdims=1)
-    # Of equal pixels the first one counts.
-    equal = steps.op("Where", steps.op("Equal", parts, most), table, steps.number([size]))
-    first = steps.reduced("ReduceMin", equal, [3], keepdims=0)
+    # Of equal pixels, and of those that are NaN, the first one counts.
+    equal = steps.op("Equal", parts, most)
+    if source.dtype.is_floating_point():
+        equal = steps.op("Or", equal, steps.op("Not", steps.op("Equal", parts, parts)))
+    places = steps.op("Where", equal, table, steps.number([size]))
+    first = steps.reduced("ReduceMin", places, [3], keepdims=0)
     # In column-major order pixels are numbered as those of the image transposed.
     numbers = np.arange(size).reshape(image)
     if steps.integer("storage_order", 0):
