@@ -32,7 +32,7 @@ for _error in (BusyError, CudaError, ExecutableError, ForkError, KernelError, Se
 
 _LIBRARY = "libtvm_ios_native.so"
 #: Of the C++ functions: both sides have to mean the same by them.
-INTERFACE = 8
+INTERFACE = 9
 
 
 @cache

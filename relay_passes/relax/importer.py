@@ -20,6 +20,7 @@ from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.expressions import unprinted
 from relay_passes.relax.onnx_converters import converters, more_converters
 from runtime_ext.ir_form import NODE_NAMES, OUTPUT_NAMES
+from runtime_ext.native_library import load_native_library
 from tvm_ios.onnx.edit import node_text
 from tvm_ios.onnx.file import input_shapes
 
@@ -39,6 +40,7 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
         operator or the output.
     """
     _require_importable(model)
+    load_native_library()["drop_compiler_warnings"]()
     said = io.StringIO()
     # The importer prints what it fails at, to where a command's result goes.
     with warnings.catch_warnings(), contextlib.redirect_stdout(said), more_converters():

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "compiler_log.h"
 #include "cpu_features.h"
 #include "cpu_quota.h"
 #include "entry_choice.h"
@@ -19,7 +20,7 @@
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 8;
+constexpr std::int64_t kInterface = 9;
 
 class ExecutorObj : public ffi::Object {
  public:
@@ -238,5 +239,6 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(close_trial, Closed);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(free_libraries, Freed);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(gather_files, Gathered);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(machine_facts, Facts);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(drop_compiler_warnings, DropCompilerWarnings);
 
 }  // namespace tvm_ios

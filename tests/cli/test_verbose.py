@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
 from tests.cli.command_line import tvm_ios
 from tests.measuring.sleeping_device import SleepingDevice, timer_of
+from tests.onnx_sketch import Sketch
 from tests.random_dags import graph_of
 
 
@@ -64,3 +67,17 @@ def test_warnings_of_packages_are_for_who_asks_twice() -> None:
         ended = subprocess.run(command, capture_output=True, text=True, check=True)
         assert ("divide by zero" in ended.stderr) is (verbosity == 2), ended.stderr
         assert bool(ended.stderr) is (verbosity == 2)
+
+
+def test_what_tvm_warns_of_stays_off_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sketch = Sketch(4, 8)
+    cubes = sketch.op("Pow", "x", sketch.const(np.float32(3)))
+    rows = sketch.const(np.arange(8).reshape(1, 8) % 4)
+    put = sketch.op("ScatterElements", cubes, rows, sketch.normal(1, 8), axis=0)
+    infinite = sketch.op("Log", sketch.const(np.zeros(8, np.float32)))
+    onnx.save(sketch.model(sketch.op("Add", put, infinite)), tmp_path / "m.onnx")
+    options = ["--policy", "sequential", "--cost", "v100", "--time-limit", 1, "--json"]
+    assert tvm_ios("optimize", tmp_path / "m.onnx", *options, "-o", tmp_path / "out").code == 0
+    assert "arning" not in capfd.readouterr().err
