@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
-import tvm
 
 from relay_passes.reordering import Reordering
 from tvm_ios.errors import UserError
@@ -20,6 +19,8 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage
 
 if TYPE_CHECKING:
+    import tvm
+
     from relay_passes.emitter import Body, OriginsOf
     from relay_passes.search_options import SearchOptions
     from tvm_ios.graph.input_shapes import Shapes
@@ -157,6 +158,8 @@ def named_dialect(name: str) -> Dialect:
     try:
         return importlib.import_module(f"relay_passes.{name}.dialect").DIALECT
     except ImportError as error:
+        import tvm
+
         required, other = {
             "relax": ("apache-tvm 0.27", "relay"),
             "relay": ("TVM 0.11 to 0.19", "relax"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx
-import tvm
 
 from relay_passes.dialect import Dialect, named_dialect
 from runtime_ext.verification.expected import Original
@@ -13,6 +13,9 @@ from tvm_ios.errors import ModelError
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import AnyModel, Form, ModelSource
 from tvm_ios.onnx.tail import Tail
+
+if TYPE_CHECKING:
+    import tvm
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class LoadedModel:
 def load_model(model: AnyModel | LoadedModel) -> LoadedModel:
     """Read a zoo network or a file: ``.onnx``, ``.pt2``, a module saved as ``.json``.
 
-    What was read stays as it is.
+    What was read stays as it is. What is no such model is refused before TVM is imported.
 
     Raises
     ------
@@ -60,10 +63,11 @@ def load_model(model: AnyModel | LoadedModel) -> LoadedModel:
     if isinstance(model, LoadedModel):
         return model
     source = ModelSource.of(model)
-    form, dialect = source.form, named_dialect(source.dialect)
+    form = source.form
     if source.is_onnx:
         written = read_model(source)
         simple = simplified(source, written)
+        dialect = named_dialect(source.dialect)
         module = dialect.import_onnx(simple.model)
         whole = written if simple.tail is not None else None
         return LoadedModel(
@@ -89,5 +93,6 @@ def load_model(model: AnyModel | LoadedModel) -> LoadedModel:
         raise ModelError(f"{source.model} is {form.value}, whose batch is fixed: leave out --batch")
     from relay_passes.saved_module import load_saved_module
 
+    dialect = named_dialect(source.dialect)
     module = load_saved_module(source.path, dialect, source.shapes)
     return LoadedModel(dialect, source.name, module, None)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import tvm
+from typing import TYPE_CHECKING
 
 from tvm_ios.graph.op_graph import OpGraph
+
+if TYPE_CHECKING:
+    import tvm
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from runtime_ext.bundle.weights import Weights, load_weights
 from tvm_ios.contest.outputs import EDGES, Reference, Sample
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays
+from tvm_ios.files.atomic import make_folder
 from tvm_ios.files.digest import file_digest
 from tvm_ios.files.json_text import json_object, natural, naturals
 from tvm_ios.graph.merge_rule import plan_merge
@@ -183,3 +184,20 @@ def write_about(folder: Path, about: Mapping[str, Any]) -> None:
     checksums = {str(path.relative_to(folder)): file_digest(path) for path in files}
     content = {"format": FORMAT, "version": VERSION, **about, "files": checksums}
     (folder / ABOUT).write_text(json.dumps(content, indent=1))
+
+
+def require_replaceable(path: Path) -> None:
+    """Refuse to write over what is no bundle.
+
+    Raises
+    ------
+    BundleError
+        If something else is there.
+    """
+    make_folder(path.parent)
+    if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not _is_bundle(path))):
+        raise BundleError(f"{path} exists and is not a bundle; choose another name")
+
+
+def _is_bundle(path: Path) -> bool:
+    return (path / ABOUT).is_file() and (path / "run.py").is_file()

@@ -11,8 +11,6 @@ from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
-import tvm
-
 from runtime_ext.machine.hardware import caches, megahertz, total_memory
 from runtime_ext.machine.this_machine import instruction_level, processor
 
@@ -69,4 +67,6 @@ def _version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         # A TVM that was built from source, or that another package carries.
+        import tvm
+
         return tvm.__version__ if name == "apache-tvm" else None

@@ -4,6 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
+from onnx import TensorProto, helper
+
+X, Y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+
 _BOTH = """
 import sys
 from runtime_ext.torch_later import import_torch_later
@@ -43,3 +48,37 @@ def test_what_is_no_model_is_refused_before_what_rewrites_models(tmp_path: Path)
         command = [sys.executable, "-c", _REFUSED, name]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ended.stdout == "\n", ended.stderr
+
+
+_COMMANDS = """
+import sys
+from typer.testing import CliRunner
+from tvm_ios.cli import app
+
+for command in sys.argv[1:]:
+    for model in ("missing.onnx", "bad.onnx", "unknown.onnx"):
+        ended = CliRunner().invoke(app, [*command.split(), model])
+        assert ended.exit_code == 1 and "tvm-ios: " in ended.stderr, (command, ended.output)
+        assert "tvm" not in sys.modules, command
+"""
+
+
+def test_commands_that_measure_refuse_what_is_no_model_before_tvm_is_imported(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "bad.onnx").write_text("no model")
+    unknown = helper.make_graph([helper.make_node("Unknown", ["x"], ["y"])], "g", [X], [Y])
+    onnx.save(helper.make_model(unknown), tmp_path / "unknown.onnx")
+    commands = (
+        "optimize",
+        "optimize --cost v100",
+        "optimize --objective throughput",
+        "optimize --batch 1,2",
+        "schedule --cost measured",
+        "bench",
+        "bundle",
+        "tune --log log",
+    )
+    command = [sys.executable, "-c", _COMMANDS, *commands]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr

@@ -59,7 +59,7 @@ def bundle_model(
         If the model cannot be read, scheduled or compiled, or something else is at ``path``.
     """
     from relay_passes.load import load_model
-    from runtime_ext.bundle.writing.write import require_replaceable, write_bundle
+    from runtime_ext.bundle.contents import require_replaceable
 
     require_replaceable(path)
     source = ModelSource.of(model)
@@ -68,6 +68,8 @@ def bundle_model(
         raise UserError(
             f"{loaded.tail.sentence}; a bundle has no runtime for it: export the model without it"
         )
+    from runtime_ext.bundle.writing.write import write_bundle
+
     seed = (source.random_weights or 0) if draw_weights else None
     return write_bundle(
         model_to_bundle(loaded, options, seed=seed, progress=progress),

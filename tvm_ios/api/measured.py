@@ -118,25 +118,26 @@ def optimize(
     MemoryBudgetError
         If no program fits into the memory budget.
     """
-    from relay_passes.checks import (
-        left_out_of,
-        require_numpy_types,
-        require_states,
-        without_elements,
-    )
     from relay_passes.load import load_model
-    from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare
     from relay_passes.search_options import SearchOptions
 
     destination = destination_of(output)
     destination.require_writable()
     options = options or SearchOptions()
     clock = Clock(options.limits.budget.time_limit)
-    if memory_budget is None:
-        options = leaving_out_little(options)
     report = progress or silent
     loaded = load_model(model)
+    if memory_budget is None:
+        options = leaving_out_little(options)
+    from relay_passes.checks import (
+        left_out_of,
+        require_numpy_types,
+        require_states,
+        without_elements,
+    )
+    from relay_passes.measured_module import measured_module
+    from relay_passes.pipeline import prepare
+
     if ONNXRUNTIME in fallback:
         require_onnxruntime(loaded)
     prepared = prepare(loaded.module, loaded.name)

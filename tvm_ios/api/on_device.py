@@ -72,10 +72,7 @@ def optimize_on_device(
     MemoryBudgetError
         If no program fits into the memory budget.
     """
-    from relay_passes.checks import require_numpy_types
     from relay_passes.load import load_model
-    from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare
     from runtime_ext.execution.package import require_writable
 
     device, report = options.device, progress or silent
@@ -83,6 +80,10 @@ def optimize_on_device(
     if output is not None:
         require_writable(output)
     loaded = load_model(model)
+    from relay_passes.checks import require_numpy_types
+    from relay_passes.measured_module import measured_module
+    from relay_passes.pipeline import prepare
+
     prepared = prepare(loaded.module, loaded.name)
     require_numpy_types(prepared)
     module = measured_module(prepared, options, progress)

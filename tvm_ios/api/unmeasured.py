@@ -71,21 +71,22 @@ def compile_unmeasured(
     MemoryBudgetError
         If no program fits into the memory budget.
     """
+    from relay_passes.load import load_model
+
+    destination = destination_of(output)
+    destination.require_writable()
+    report = progress or silent
+    loaded = load_model(model)
     from relay_passes.checks import (
         left_out_of,
         require_numpy_types,
         require_states,
         without_elements,
     )
-    from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
     from runtime_ext.target_architecture import cuda_arch
 
-    destination = destination_of(output)
-    destination.require_writable()
-    report = progress or silent
-    loaded = load_model(model)
     prepared = prepare(loaded.module, loaded.name)
     require_numpy_types(prepared)
     require_states(prepared, states or {}, loaded.tail)

@@ -60,13 +60,13 @@ def bench_models(
             if say is not None:
                 say(f"tvm-ios: {name}: {error}")
 
-    # All files first: what is mistyped should not show after an hour.
+    # All files first: what is mistyped should not show after an hour. One is read by who calls.
     readable: dict[str, ModelSource] = {}
     for name, model in models.items():
         if document.has(name):
             continue
         with failures_kept(name, tell):
-            if model.form is Form.ONNX:
+            if len(models) > 1 and model.form is Form.ONNX:
                 load_operators(model)
             readable[name] = model
     if document.failed:

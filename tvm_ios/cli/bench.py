@@ -193,6 +193,7 @@ def bench(
     from tvm_ios.bench.material import log_digest
     from tvm_ios.bench.models import bench_models
     from tvm_ios.bench.throughput import bench_throughput
+    from tvm_ios.models.load import load_operators
     from tvm_ios.models.source import ModelSource
 
     sources = [ModelSource(m, random_weights, shapes, batch, dialect.value) for m in models]
@@ -246,6 +247,9 @@ def bench(
         policies=policies,
         verify=verify,
     )
+    if len(sources) == 1 and Path(models[0]).suffix == ".onnx":
+        # What is no model is refused before TVM is imported, which measures the machine.
+        load_operators(sources[0])
     with progress_bars() as update, temporary_folder() as folder:
         update("measuring the machine", 0, 1)
         document = BenchDocument(describe_machine(options.lanes, libraries), settings, shapes)

@@ -255,10 +255,11 @@ def _measured_module(
     source: ModelSource, options: SearchOptions, update: Progress
 ) -> tuple[MeasuredModule[Any], Tail | None]:
     from relay_passes.load import load_model
+
+    loaded = load_model(source)
     from relay_passes.measured_module import measured_module
     from relay_passes.pipeline import prepare
 
-    loaded = load_model(source)
     prepared = prepare(loaded.module, loaded.name)
     return measured_module(prepared, options, update), loaded.tail
 

@@ -15,7 +15,6 @@ import onnx
 import tvm
 
 from runtime_ext.bundle.contents import (
-    ABOUT,
     MODEL,
     OPERATORS,
     PACKAGES,
@@ -25,6 +24,7 @@ from runtime_ext.bundle.contents import (
     UNITS,
     BundleError,
     reference_arrays,
+    require_replaceable,
     write_about,
 )
 from runtime_ext.bundle.sources import copy_runner
@@ -38,7 +38,7 @@ from runtime_ext.execution.buffers import content_key
 from runtime_ext.tuning_log.use import LogUse
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.files.array_files import Array, write_arrays
-from tvm_ios.files.atomic import make_folder, temporary_folder
+from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.progress import Progress, silent
 
 _RUN = '''"""Searches, verifies and measures this bundle's model here: ``python run.py --help``."""
@@ -227,23 +227,6 @@ def _require_tvm_build(model: ModelToBundle) -> None:
         )
     if model.backend.executor == "cuda":
         gpu_compilers()
-
-
-def require_replaceable(path: Path) -> None:
-    """Refuse to write over what is no bundle.
-
-    Raises
-    ------
-    BundleError
-        If something else is there.
-    """
-    make_folder(path.parent)
-    if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not _is_bundle(path))):
-        raise BundleError(f"{path} exists and is not a bundle; choose another name")
-
-
-def _is_bundle(path: Path) -> bool:
-    return (path / ABOUT).is_file() and (path / "run.py").is_file()
 
 
 def _move(folder: Path, path: Path, aside: Path) -> None:
