@@ -81,7 +81,7 @@ def tune(
 
     report()
     while open_states := [state for state in states if state.room(limits.trials)]:
-        if limits.seconds is not None and time.perf_counter() - begin >= limits.seconds:
+        if time.perf_counter() - begin >= limits.seconds:
             break
         state = max(open_states, key=lambda s: (bool(s.task.weight and not s.tried), s.promise))
         records = state.run_round(min(_ROUND, state.room(limits.trials)), measure)

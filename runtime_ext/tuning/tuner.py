@@ -103,7 +103,7 @@ def tune(
             state.refer_to(seconds, target)
         report()
     while open_states := [state for state in states if state.room(limits.trials)]:
-        if limits.seconds is not None and time.perf_counter() - begin >= limits.seconds:
+        if time.perf_counter() - begin >= limits.seconds:
             break
         state = max(open_states, key=lambda s: s.promise)
         model.fit([s.samples for s in states if s.seconds])

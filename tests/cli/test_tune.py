@@ -29,6 +29,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_its_time_limit_is_that_of_all_the_work(model: Path, tmp_path: Path) -> None:
+    options = ["--log", tmp_path / "log", "--lanes", 2, "--seconds", 0.01, "--json"]
+    kernels = tvm_ios("tune", model, *options).json["kernels"]
+    assert {row["trials"] for row in kernels if row["weight"]} == {1}
+
+
 def test_tune_and_continue(model: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     options = ["--log", log, "--lanes", 2, "--json"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios.clock import Clock
 from tvm_ios.errors import UserError
 from tvm_ios.ios.merge_candidates import merge_candidates
 from tvm_ios.models.source import AnyModel
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 def tune_model(
     model: AnyModel,
     log: Path,
+    *,
+    time_limit: float | None = None,
     **how: Any,
 ) -> TuningResult:
     """Tune the kernels of a model into a log.
@@ -31,6 +34,8 @@ def tune_model(
         A zoo name, a file, or how one is to be read.
     log
         A folder (MetaSchedule's); for Relay a file (AutoTVM's, of format 0.2).
+    time_limit
+        Seconds after which no further round begins, reading included; None for no limit.
     how
         As of :func:`tune_module`.
 
@@ -41,8 +46,9 @@ def tune_model(
     """
     from relay_passes.load import load_model
 
+    clock = Clock(time_limit)
     loaded = load_model(model)
-    done = tune_module(loaded.module, log, name=loaded.name, **how)
+    done = tune_module(loaded.module, log, name=loaded.name, time_limit=clock.left, **how)
     return replace(done, tail=loaded.tail and loaded.tail.sentence)
 
 
@@ -74,7 +80,7 @@ def tune_module(
     trials
         Variants of each kernel that are timed, at most, earlier runs included.
     time_limit
-        Seconds after which no further round begins; None for no limit.
+        Seconds after which no further round begins, preparing included; None for no limit.
     compacted
         Keep only each kernel's default and best at the end; of Relax.
     all_blocks
@@ -100,10 +106,11 @@ def tune_module(
     options = replace(options or SearchOptions(), database=None)
     if options.precision == FORM:
         raise UserError(f"no kernels are tuned in {FORM}: leave out --precision")
-    limits, report = TuningLimits(trials, time_limit), tuning or _untold
+    clock, report = Clock(time_limit), tuning or _untold
     prepared = prepare(module, name)
     measured = measured_module(prepared, options, progress)
     model = model_to_tune(measured)
+    limits = TuningLimits(trials, clock.left)
     if prepared.dialect.name == "relax":
         from runtime_ext.tuning import tune_model as metaschedule
 

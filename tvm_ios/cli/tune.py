@@ -70,7 +70,13 @@ def tune(
         int, typer.Option(min=1, help="Variants of each kernel to time, at most.")
     ] = 64,
     time_limit: Annotated[
-        float | None, typer.Option(help="Seconds of tuning, at most; the round under way ends.")
+        float | None,
+        typer.Option(
+            "--time-limit",
+            "--seconds",
+            help="Seconds of all the work, about; each kernel's default is timed in any case, and "
+            "the round under way ends.",
+        ),
     ] = None,
     shape: Shapes = None,
     batch: Batch = None,

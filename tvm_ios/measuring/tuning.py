@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,11 +53,11 @@ class TuningLimits:
     trials
         Variants of each kernel that are timed, at most, earlier runs included.
     seconds
-        The time after which no further round begins; None for no limit.
+        The time after which no further round begins.
     """
 
     trials: int = 64
-    seconds: float | None = None
+    seconds: float = math.inf
 
 
 class TuningTask(Protocol):
