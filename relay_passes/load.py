@@ -13,6 +13,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import AnyModel, Form, ModelSource
 from tvm_ios.onnx.tail import Tail
+from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
     import tvm
@@ -50,7 +51,7 @@ class LoadedModel:
     whole: onnx.ModelProto | None = None
 
 
-def load_model(model: AnyModel | LoadedModel) -> LoadedModel:
+def load_model(model: AnyModel | LoadedModel, progress: Progress = silent) -> LoadedModel:
     """Read a zoo network or a file: ``.onnx``, ``.pt2``, a module saved as ``.json``.
 
     What was read stays as it is. What is no such model is refused before TVM is imported.
@@ -66,9 +67,14 @@ def load_model(model: AnyModel | LoadedModel) -> LoadedModel:
     form = source.form
     if source.is_onnx:
         written = read_model(source)
+        progress("simplifying the model", 0, 1)
         simple = simplified(source, written)
+        progress("simplifying the model", 1, 1)
+        operators = len(simple.model.graph.node)
+        progress("importing operators", 0, operators)
         dialect = named_dialect(source.dialect)
         module = dialect.import_onnx(simple.model)
+        progress("importing operators", operators, operators)
         whole = written if simple.tail is not None else None
         return LoadedModel(
             dialect,

@@ -51,8 +51,8 @@ def test_a_batch_is_one_and_weights_say_the_rest(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     *_, shape, known = OPEN[kind]
-    warn: Any = known_shapes._warn  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(known_shapes, "_warn", warn.__wrapped__)
+    warn: Any = known_shapes.warn_once
+    monkeypatch.setattr(known_shapes, "warn_once", warn.__wrapped__)
     with caplog.at_level(logging.WARNING):
         assert extents_of(load_onnx(saved(kind, shape, tmp_path))) == known
     assert [record.message for record in caplog.records] == [

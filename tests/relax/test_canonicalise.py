@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 from tvm.relax.frontend.onnx import from_onnx
 
+from relay_passes.load import load_model
 from relay_passes.pipeline import prepare
 from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.canonical.fold_constants import FoldSmallConstants
@@ -192,3 +194,17 @@ def test_an_onnx_dropout_and_identity_disappear() -> None:
     y = sketch.op("Identity", sketch.op("Dropout", sketch.conv("x", 3, 4)))
     module = from_onnx(sketch.model(sketch.op("Relu", y)), keep_params_in_input=False)
     assert operators(canonicalise(module)) == ["relax.nn.conv2d", "relax.nn.relu"]
+
+
+@pytest.mark.parametrize("network", ["inception_block", "lstm_small", "transformer_small"])
+def test_a_model_that_was_read_is_canonical(network: str) -> None:
+    """It is prepared as it is."""
+    told: list[tuple[str, int, int]] = []
+    loaded = load_model(network, lambda *done: told.append(done))
+    assert tvm_ffi.structural_equal(canonicalise(loaded.module), loaded.module)
+    assert loaded.onnx is not None
+    count = len(loaded.onnx.graph.node)
+    assert told == [
+        *(("simplifying the model", done, 1) for done in (0, 1)),
+        *(("importing operators", done, count) for done in (0, count)),
+    ]

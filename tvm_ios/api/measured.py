@@ -126,7 +126,7 @@ def optimize(
     options = options or SearchOptions()
     clock = Clock(options.limits.budget.time_limit)
     report = progress or silent
-    loaded = load_model(model)
+    loaded = load_model(model, report)
     if memory_budget is None:
         options = leaving_out_little(options)
     from relay_passes.checks import (
@@ -136,11 +136,11 @@ def optimize(
         without_elements,
     )
     from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare
+    from relay_passes.pipeline import prepare_canonical
 
     if ONNXRUNTIME in fallback:
         require_onnxruntime(loaded)
-    prepared = prepare(loaded.module, loaded.name)
+    prepared = prepare_canonical(loaded.module, loaded.name)
     require_numpy_types(prepared)
     require_states(prepared, states or {}, loaded.tail)
     schedule_of_file: dict[str, Schedule] = {}

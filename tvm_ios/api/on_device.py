@@ -79,12 +79,12 @@ def optimize_on_device(
     assert device is not None, "the options have one"
     if output is not None:
         require_writable(output)
-    loaded = load_model(model)
+    loaded = load_model(model, report)
     from relay_passes.checks import require_numpy_types
     from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare
+    from relay_passes.pipeline import prepare_canonical
 
-    prepared = prepare(loaded.module, loaded.name)
+    prepared = prepare_canonical(loaded.module, loaded.name)
     require_numpy_types(prepared)
     module = measured_module(prepared, options, progress)
     search = _search(module, cost)

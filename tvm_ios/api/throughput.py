@@ -143,7 +143,8 @@ def optimize_throughput(
     from runtime_ext.peers.requests_side_by_side import Way, serve_side_by_side
 
     ExecutableOfItsOwn(output).require_writable()
-    loaded, report = load_model(model), progress or silent
+    report = progress or silent
+    loaded = load_model(model, report)
 
     def program(options: SearchOptions, folder: Path, tried: Sequence[str] | None) -> Optimized:
         return optimize(

@@ -76,7 +76,7 @@ def compile_unmeasured(
     destination = destination_of(output)
     destination.require_writable()
     report = progress or silent
-    loaded = load_model(model)
+    loaded = load_model(model, report)
     from relay_passes.checks import (
         left_out_of,
         require_numpy_types,
@@ -84,10 +84,10 @@ def compile_unmeasured(
         without_elements,
     )
     from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare
+    from relay_passes.pipeline import prepare_canonical
     from runtime_ext.target_architecture import cuda_arch
 
-    prepared = prepare(loaded.module, loaded.name)
+    prepared = prepare_canonical(loaded.module, loaded.name)
     require_numpy_types(prepared)
     require_states(prepared, states or {}, loaded.tail)
     module = measured_module(prepared, options, progress)

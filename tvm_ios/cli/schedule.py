@@ -256,11 +256,11 @@ def _measured_module(
 ) -> tuple[MeasuredModule[Any], Tail | None]:
     from relay_passes.load import load_model
 
-    loaded = load_model(source)
+    loaded = load_model(source, update)
     from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare
+    from relay_passes.pipeline import prepare_canonical
 
-    prepared = prepare(loaded.module, loaded.name)
+    prepared = prepare_canonical(loaded.module, loaded.name)
     return measured_module(prepared, options, update), loaded.tail
 
 

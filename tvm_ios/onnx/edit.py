@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,8 @@ import onnx_ir as ir
 
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import GraphError
+
+_log = logging.getLogger(__name__)
 
 
 def bypass(graph: Any, node: Any, source: Any) -> bool:
@@ -95,3 +99,9 @@ def drop_unused_initializers(graph: Any) -> None:
     for name, value in list(graph.initializers.items()):
         if not value.uses() and not value.is_graph_output():
             del graph.initializers[name]
+
+
+@cache
+def warn_once(sentence: str) -> None:
+    """Log a sentence as a warning, however often a model is read."""
+    _log.warning(sentence)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from tvm_ios.graph.input_shapes import Extent, assumed_batch
+from tvm_ios.onnx.edit import warn_once
 from tvm_ios.onnx.inputs import free_inputs
 from tvm_ios.onnx.weights_want import extents_of_weights
-
-_log = logging.getLogger(__name__)
 
 
 def known_shapes(
@@ -44,7 +41,7 @@ def known_shapes(
             known.setdefault(value, numbers)
     if batch := assumed_batch(declared, shapes):
         known |= batch
-        _warn(f"{name} leaves its batch open, which is taken as 1: --batch gives another")
+        warn_once(f"{name} leaves its batch open, which is taken as 1: --batch gives another")
     return known
 
 
@@ -56,9 +53,3 @@ def _extents(value: Any) -> list[Extent] | None:
         extent.dim_value if extent.HasField("dim_value") else extent.dim_param or None
         for extent in tensor.shape.dim
     ]
-
-
-@cache
-def _warn(sentence: str) -> None:
-    """Say a sentence once, however often a model is read."""
-    _log.warning(sentence)

@@ -14,11 +14,13 @@ import numpy as np
 
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.edit import constant
+from tvm_ios.onnx.edit import constant, node_text, warn_once
 from tvm_ios.onnx.rewrites.activations import Activation, activations
 from tvm_ios.onnx.rewrites.steps import Steps
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+#: Preparing more cells takes about a minute.
+_MANY = 1000
 _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 
 
@@ -92,6 +94,11 @@ class Unroller:
 
     def write(self) -> None:
         """Write all directions, and the node's results."""
+        if (cells := self.length * self.directions) > _MANY:
+            warn_once(
+                f"{node_text(self.node)} is unrolled to {cells} cells, which take a minute or "
+                "more to prepare: export the model for fewer steps"
+            )
         steps, source = self.steps, self.node.inputs[0]
         if self.batch_first:
             source = steps.transposed(source, (1, 0, 2))
