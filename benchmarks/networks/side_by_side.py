@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -21,6 +22,7 @@ from benchmarks.networks.packaged import PACKAGED
 from benchmarks.report import LIGHT, RESULTS, model_of
 from runtime_ext.fresh_process import end_with_parent
 from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.onnx.file import weight_files
 from tvm_ios.zoo import names
 from tvm_ios.zoo.sequences.bert import build_bert
 
@@ -45,22 +47,27 @@ def main() -> None:
         # A process each: none suffers from what another one left in memory, or from its end. What
         # went on measuring after this one's end would make every other measurement slower.
         with temporary_folder() as folder:
-            command = [sys.executable, "-m", "tvm_ios", "bench", *_model(network, folder), *options]
+            model = model_arguments(network, folder)
+            command = [sys.executable, "-m", "tvm_ios", "bench", *model, *options]
             codes.append(subprocess.run(command, preexec_fn=end).returncode)
     sys.exit(max(map(abs, codes)))
 
 
-def _model(network: str, folder: Path) -> list[str]:
-    """The model, by a file of the network's name where it is not of the zoo, and its options."""
+def model_arguments(network: str, folder: Path) -> list[str]:
+    """Return the arguments for a network: its zoo name or a file of its name, and its options."""
     if network == MINILM:
         path = folder / f"{network}.onnx"
         onnx.save(build_bert(31, layers=6, width=384, name="minilm"), path)
         return [str(path)]
     if network not in PACKAGED:
         return [model_of(network), "--random-weights=0"]
-    link = folder / f"{network}.onnx"
-    link.symlink_to(PACKAGED[network].required_path())
-    return [str(link), *PACKAGED[network].options]
+    packaged, path = PACKAGED[network].required_path(), folder / f"{network}.onnx"
+    shutil.copy(packaged, path)
+    # Weights are read from beside the file itself, not from where a link to them leads.
+    for name in weight_files(packaged):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(packaged.parent / name, folder / name)
+    return [str(path), *PACKAGED[network].options]
 
 
 def _network(name: str) -> str:

@@ -163,6 +163,7 @@ def recorded(folder: Path) -> list[Recorded]:
 
 def workload_name(workload: Any) -> str:
     """The name of a workload, which equal workloads share."""
+    # No workload has a tensor of constants, of which TVM's hash is the same for some values.
     digest = tvm_ffi.structural_hash(workload, map_free_vars=True)
     return f"{digest & (1 << 64) - 1:016x}"
 
