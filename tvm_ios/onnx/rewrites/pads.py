@@ -23,7 +23,7 @@ def gather_what_pads_copy(graph: Any, node: Any, opset: int) -> None:
     width_input = constant(node.inputs[1]) if len(node.inputs) > 1 else None
     axes = constant(node.inputs[3]) if len(node.inputs) > 3 else np.arange(len(extents))
     widths = node.attributes.get_ints("pads", None) if width_input is None else width_input.tolist()
-    if widths is None or axes is None or min(widths) < 0 or not any(widths):
+    if widths is None or axes is None or not any(widths):
         return
     steps = Steps(graph, node, opset)
     half = len(widths) // 2
@@ -31,7 +31,9 @@ def gather_what_pads_copy(graph: Any, node: Any, opset: int) -> None:
         if not begin and not end:
             continue
         axis %= len(extents)
-        rows = np.pad(np.arange(extents[axis], dtype=np.int64), (begin, end), mode=mode)
+        # What negative pads take away is gone before anything is copied, as in ONNX Runtime.
+        kept = np.arange(max(-begin, 0), extents[axis] - max(-end, 0), dtype=np.int64)
+        rows = np.pad(kept, (max(begin, 0), max(end, 0)), mode=mode)
         value = steps.op("Gather", value, steps.number(rows), axis=axis)
     steps.stand_for(value)
 
