@@ -72,6 +72,8 @@ EDGES: dict[str, Row] = {
     "activations": lambda x: (x.relu(), x.sigmoid(), x.tanh(), F.relu6(x), F.hardtanh(x)),
     "clamp": lambda x: x.clamp(-0.5, 0.7),
     "rounded": lambda x: (x.floor(), x.ceil(), x.round(), x.trunc()),
+    "quotients": lambda x: (x // 0.1, x // -x.flip(0), torch.div(x, -0.3, rounding_mode="floor")),
+    "remainders": lambda x: (x % 0.1, x % -x.flip(0), x % -0.3),
     "extremes": lambda x: (torch.maximum(x, -x), torch.fmin(x, -x.flip(0))),
     "replaced": lambda x: x.nan_to_num(1.0, 2.0, 3.0),
 }

@@ -74,6 +74,13 @@ def _table() -> dict[Any, Decomposition]:
     return {
         aten.add.Tensor: _add,
         aten.rsub.Scalar: _subtract_from,
+        aten.floor_divide.default: _floor_divide,
+        aten.floor_divide.Scalar: _floor_divide,
+        aten.div.Tensor_mode: _divide,
+        aten.div.Scalar_mode: _divide,
+        aten.remainder.Tensor: _remainder,
+        aten.remainder.Scalar: _remainder,
+        aten.remainder.Scalar_Tensor: _remainder,
         aten.sign.default: _sign,
         aten.signbit.default: _has_sign,
         aten.scaled_dot_product_attention.default: _attention,
@@ -119,6 +126,69 @@ def _subtract_from(subtrahend: Any, number: Any, alpha: Any = 1) -> Any:
     kind = torch.result_type(subtrahend, number)
     product = subtrahend.to(kind) if alpha == 1 else subtrahend.to(kind) * alpha
     return torch.full((), number, dtype=kind) - product
+
+
+def _floor_divide(left: Any, right: Any) -> Any:
+    """By the remainder, as a quotient may be rounded up to a whole number before it is floored."""
+    import torch
+
+    kind = torch.result_type(left, right)
+    if not kind.is_floating_point:
+        if all(getattr(value, "dtype", None) == kind for value in (left, right)):
+            return NotImplemented
+        return torch.floor_divide(*_of_kind(kind, left, right))
+    left, right = _of_kind(_computed(kind), left, right)
+    exact, quotient = torch.fmod(left, right), left / right
+    whole = (left - exact) / right
+    whole = torch.where((exact != 0) & ((exact < 0) != (right < 0)), whole - 1, whole)
+    whole = torch.where(
+        whole == 0, torch.copysign(torch.zeros_like(whole), quotient), whole.round()
+    )
+    return torch.where(right == 0, quotient, whole).to(kind)
+
+
+def _divide(left: Any, right: Any, *, rounding_mode: str | None = None) -> Any:
+    """A quotient that is rounded; of integers by the remainder, which no float rounds."""
+    import torch
+
+    if rounding_mode is None:
+        return NotImplemented
+    if rounding_mode == "floor":
+        return torch.floor_divide(left, right)
+    kind = torch.result_type(left, right)
+    left, right = _of_kind(_computed(kind), left, right)
+    if kind.is_floating_point:
+        return (left / right).trunc().to(kind)
+    is_above = (torch.fmod(left, right) != 0) & ((left < 0) != (right < 0))
+    return torch.floor_divide(left, right) + is_above.to(kind)
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    """With the sign of the divisor, of the exact remainder that has the dividend's."""
+    import torch
+
+    kind = torch.result_type(left, right)
+    if not kind.is_floating_point:
+        return NotImplemented
+    left, right = _of_kind(kind, left, right)
+    exact = torch.fmod(left, right)
+    return torch.where((exact != 0) & ((exact < 0) != (right < 0)), exact + right, exact)
+
+
+def _computed(kind: Any) -> Any:
+    """The type that torch computes in: that of half the width is widened."""
+    import torch
+
+    return torch.float32 if kind.is_floating_point and kind.itemsize == 2 else kind
+
+
+def _of_kind(kind: Any, *values: Any) -> list[Any]:
+    import torch
+
+    return [
+        value.to(kind) if isinstance(value, torch.Tensor) else torch.full((), value, dtype=kind)
+        for value in values
+    ]
 
 
 def _sign(data: Any) -> Any:

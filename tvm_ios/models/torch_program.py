@@ -78,8 +78,8 @@ def _require_the_same_every_run(path: Path, exported: Any) -> None:
 
     if changed := list(exported.exported_program.graph_signature.buffers_to_mutate.values()):
         raise ModelError(
-            f"{path} changes its buffer {changed[0]!r} whenever it runs, and executables keep "
-            "nothing from run to run: return the new value instead"
+            f"{path} changes its buffer {changed[0]!r} whenever it runs: take it as an input and "
+            "return the new value, which --state OUTPUT=INPUT keeps from run to run"
         )
     for node in ir.traversal.RecursiveGraphIterator(exported.model.graph):
         if node.op_type in RANDOM:
