@@ -127,9 +127,11 @@ def cut_tail(model: Any) -> Tail | None:
         )
     work, late_work = _work(graph), _work(nodes)
     if late_work > work - late_work:
+        apart = "run it by itself there, and give its results to the rest as inputs"
         raise GraphError(
             f"{_reason(nodes[0])}, and {late_work} of the model's {work} convolutions and matrix "
-            "products come after it: export the model without it"
+            "products come after it: "
+            + (apart if runs_later(nodes[0]) else "export the model without it")
         )
     read = (value for node in nodes for value in values_read(node))
     early = [value for value in dict.fromkeys((*graph.outputs, *read)) if value not in late]
