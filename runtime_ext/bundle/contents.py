@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime_ext.bundle.unit_forms import UnitForms
 from runtime_ext.bundle.weights import Weights, load_weights
-from tvm_ios.contest.outputs import EDGES, Reference, Sample
+from tvm_ios.contest.outputs import EDGES, NAN, Reference, Sample
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays
 from tvm_ios.files.atomic import make_folder
@@ -123,7 +123,8 @@ class Bundle:
 def reference_arrays(reference: Reference) -> dict[str, Array]:
     """What :attr:`Bundle.reference` is to be."""
     arrays: dict[str, Array] = {}
-    for sample, prefix in zip(reference.samples, ("", "edge "), strict=False):
+    samples = (sample for sample in reference.samples if sample.kind != NAN)
+    for sample, prefix in zip(samples, ("", "edge "), strict=False):
         arrays |= {f"{prefix}output/{n}": array for n, array in enumerate(sample.outputs)}
         if prefix:
             arrays |= {f"edge/{name}": array for name, array in sample.inputs.items()}

@@ -1,9 +1,10 @@
-"""What TVM lowers, with infinities and NaN as ONNX has them.
+"""What TVM lowers, with infinities and NaN as ONNX has them, and integers divided by zero.
 
 TVM's reductions begin with the largest finite number, so that the maximum of infinities alone is
 wrong, and ``argmax`` of them is -1; its maximum of two numbers drops a NaN on the left. Its
 simplifier takes floating-point numbers for real ones: ``a - a`` for 0, ``a == a`` for true, and
-``not a < b`` for ``b <= a``; its code takes ``a != b`` for false where one is NaN.
+``not a < b`` for ``b <= a``; its code takes ``a != b`` for false where one is NaN. Where an integer
+is divided by zero, or the least one by -1, the processor ends the process.
 """
 
 from __future__ import annotations
@@ -52,11 +53,12 @@ def difference(a: Any, b: Any) -> Any:
 
 
 def unsimplified(function: Any) -> Any:
-    """A PrimFunc in which the simplifier finds nothing that is not so of NaN and infinities."""
+    """A PrimFunc in which nothing is simplified that is not so of NaN, and all quotients exist."""
     callbacks = [
         (tirx.Sub, _unsimplified_difference),
         ((tirx.EQ, tirx.NE), _unsimplified_equality),
         ((tirx.Not, tirx.And, tirx.Or), _unsimplified_logic),
+        ((tirx.Div, tirx.FloorDiv, tirx.Mod, tirx.FloorMod), _defined_quotient),
     ]
     body = tvm_ffi.structural_map(function.body, callbacks)
     return tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
@@ -83,6 +85,24 @@ def _unsimplified_logic(node: Any) -> Any:
     if not _is_comparison(node.a) or not _is_comparison(node.b):
         return node
     return type(node)(_opaque(node.a), _opaque(node.b))
+
+
+def _defined_quotient(node: Any) -> Any:
+    """An integer's quotient or remainder, 0 by zero; the least one by -1 is itself."""
+    divisor, dtype = node.b, str(node.ty.dtype)
+    known = isinstance(divisor, tirx.IntImm) and divisor.value not in (0, -1)
+    if known or "int" not in dtype:
+        return node
+    zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
+    inverts = divisor == tirx.const(-1, dtype) if dtype.startswith("int") else None
+    is_bad = divisor == zero if inverts is None else tirx.Or(divisor == zero, inverts)
+    # Of one remainders are 0.
+    value = type(node)(node.a, tirx.Select(is_bad, one, divisor))
+    if isinstance(node, tirx.Mod | tirx.FloorMod):
+        return value
+    if inverts is not None:
+        value = tirx.Select(inverts, zero - node.a, value)
+    return tirx.Select(divisor == zero, zero, value)
 
 
 def _is_comparison(node: Any) -> bool:

@@ -16,6 +16,7 @@ from runtime_ext.verification.not_computed import NotComputed
 from runtime_ext.verification.onnx_outputs import evaluated_outputs
 from tvm_ios.contest.outputs import (
     EDGES,
+    NAN,
     Reference,
     Sample,
     VerificationError,
@@ -24,6 +25,7 @@ from tvm_ios.contest.outputs import (
 )
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edge_inputs import edge_inputs
+from tvm_ios.onnx.spreading_nan import spreading_nan
 
 Inputs = Mapping[str, Array]
 #: The kind of a sample of :func:`with_large_channels`.
@@ -87,6 +89,8 @@ def reference_of(
         edges = edge_inputs(model.simple, inputs, infinities=infinities)
         if edges is not None:
             samples.append(Sample(edges, kind=EDGES))
+        if infinities and (spread := spreading_nan(model.simple, inputs)) is not None:
+            samples.append(Sample(spread, kind=NAN))
     if quantised and (uneven := with_large_channels(inputs)) is not None:
         samples.append(Sample(uneven, kind=LARGE_CHANNELS))
     wide = [in_computed_types(sample.inputs, precision) for sample in samples]
@@ -218,7 +222,7 @@ def second_opinion(original: Original | None, reference: Reference) -> Reference
     except NotComputed:
         return None
     pairs = [*zip(reference.samples, outputs, strict=False)]
-    if not any(difference(s.outputs, o, reference.tolerance) for s, o in pairs):
+    if not any(difference(s.compared(o), s.outputs, reference.tolerance) for s, o in pairs):
         return None
     return replace(
         reference,

@@ -43,7 +43,7 @@ def time_as(monkeypatch: pytest.MonkeyPatch, runtime: str, *processes: float) ->
 
 def network() -> onnx.ModelProto:
     sketch = Sketch(1, 3, 8, 8)
-    return sketch.model(sketch.op("Relu", sketch.conv("x", 3, 4)))
+    return sketch.model(sketch.op("Sigmoid", sketch.conv("x", 3, 4)))
 
 
 def optimized(folder: Path, model: onnx.ModelProto | None = None, **options: Any) -> Optimized:
@@ -100,6 +100,11 @@ def of_nan() -> onnx.ModelProto:
     return sketch.model(sketch.op("Relu", "x"))
 
 
+def of_nan_past_a_convolution() -> onnx.ModelProto:
+    sketch = Sketch(1, 3, 8, 8)
+    return sketch.model(sketch.op("Relu", sketch.conv("x", 3, 4)))
+
+
 def of_infinities() -> onnx.ModelProto:
     """ONNX Runtime's pooling begins with the lowest number."""
     sketch = Sketch(1, 3, 8, 8)
@@ -113,6 +118,7 @@ def of_infinities() -> onnx.ModelProto:
     ("make", "runtime", "title"),
     [
         (of_nan, "tvm", "TVM's own build"),
+        (of_nan_past_a_convolution, "tvm", "TVM's own build"),
         (of_infinities, "onnxruntime", "the model for ONNX Runtime"),
     ],
 )

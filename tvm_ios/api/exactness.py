@@ -133,6 +133,7 @@ def _error(model: BuiltModel, reference: Reference) -> float:
     for sample in reference.samples:
         session.run(**sample.inputs)
         outputs = [session.get_output(place) for place in range(len(sample.outputs))]
+        outputs = sample.compared(outputs)
         # Integers have to be equal, by however little others differ.
         integers = [
             x for x in zip(outputs, sample.outputs, strict=True) if x[1].dtype.kind in "biu"

@@ -106,7 +106,7 @@ def _difference(runtime: str, file: Path, reference: Reference, lanes: int) -> s
     bind = bind_library(file) if runtime == TVM else bind_onnx(file, lanes)
     for sample in reference.samples:
         bound = bind(sample.inputs)
-        outputs = bound.outputs(bound.run())[: len(sample.outputs)]
+        outputs = sample.compared(bound.outputs(bound.run())[: len(sample.outputs)])
         if how := difference(outputs, sample.outputs, reference.tolerance):
             kind = sample.kind and f"{sample.kind} "
             return f"differs from the result of {reference.source} {kind}{how}"

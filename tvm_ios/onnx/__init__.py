@@ -8,7 +8,8 @@
 - simplify: the list of steps that a model goes through, which lie in rewrites/
 - edit: small edits of a graph of ``onnx_ir``, and questions about nodes, which many steps share
 - known_shapes: extents that a model leaves open and that follow; weights_want: from its weights
-- inputs: a model's inputs; edge_inputs: values of them that find mistakes
+- inputs: a model's inputs; edge_inputs: values of them that find mistakes; spreading_nan: NaN
+  that goes through convolutions
 - cut: the beginning of a model
 - as_written: the model that others' runtimes run
 - graph: from a simplified model to an operator graph

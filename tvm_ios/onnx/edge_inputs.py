@@ -22,7 +22,7 @@ from tvm_ios.onnx.inputs import free_inputs
 _numpy: Any = np
 
 #: Of these operators the outputs hold values of the first input, or of all.
-_MOVE_FIRST = {
+MOVE_FIRST = {
     *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Expand"),
     *("Tile", "Identity"),
 }
@@ -41,19 +41,19 @@ _TELL = {
 }
 _SOFTMAX = {"Softmax", "LogSoftmax"}
 #: Of these each element is computed of one element of each input, and NaN of NaN.
-_ELEMENT_WISE = {
+ELEMENT_WISE = {
     *("Abs", "Add", "Ceil", "Clip", "Div", "Erf", "Exp", "Floor", "Identity", "LeakyRelu", "Log"),
     *("Max", "Mean", "Min", "Mul", "Neg", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign"),
     *("Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Tanh"),
 }
 #: Operators that go another way where a number is NaN, as those do that read one number twice.
-_LOOK_AT_NAN = {
+LOOK_AT_NAN = {
     *("Clip", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "LeakyRelu", "Less"),
     *("LessOrEqual", "Max", "Min", "Relu", "Sign"),
 }
 #: Operators that do not care for infinities and ties, among those above.
 _CARELESS = {
-    *(*_MOVE_FIRST, *_MOVE_ALL, "Gather", "GatherElements", "GatherND", "Pad", "DepthToSpace"),
+    *(*MOVE_FIRST, *_MOVE_ALL, "Gather", "GatherElements", "GatherND", "Pad", "DepthToSpace"),
     *("SpaceToDepth", "Neg", "Abs", "Where", "Add"),
 }
 #: What ONNX leaves open of NaN.
@@ -124,7 +124,7 @@ class _Graph:
         self.tests = {
             name
             for node in graph.node
-            if node.op_type in _LOOK_AT_NAN - _ELEMENT_WISE
+            if node.op_type in LOOK_AT_NAN - ELEMENT_WISE
             for name in node.output
         }
         self.shapes = {w.name: list(w.dims) for w in graph.initializer}
@@ -170,7 +170,7 @@ def _uses(graph: _Graph, name: str) -> _Uses:
             kind, first = node.op_type, node.input[0] == value and value not in node.input[1:]
             uses.cares |= kind not in _CARELESS
             new: list[str] = []
-            if (kind in _MOVE_FIRST | _CHOOSE_FIRST and first) or kind in _MOVE_ALL | _CHOOSE_ALL:
+            if (kind in MOVE_FIRST | _CHOOSE_FIRST and first) or kind in _MOVE_ALL | _CHOOSE_ALL:
                 # Which of equal ones a pooling or an unsorted TopK points at is open.
                 outputs = 2 if kind == "TopK" and _attribute(node, "sorted", 1) else 1
                 new = list(node.output[:1])
@@ -225,15 +225,15 @@ def _specials(graph: _Graph, name: str) -> tuple[float, ...]:
         value = waiting.pop()
         for node in graph.readers.get(value, ()):
             kind, new = node.op_type, list(node.output[:1])
-            moved = kind in _MOVE_FIRST and value not in node.input[1:]
+            moved = kind in MOVE_FIRST and value not in node.input[1:]
             if kind == "Where" and value != node.input[0]:
                 # Where a test decides, NaN may be what is left out.
                 new = [] if node.input[0] in told else new
-            elif kind in _LOOK_AT_NAN - _ELEMENT_WISE:
+            elif kind in LOOK_AT_NAN - ELEMENT_WISE:
                 new = []
-            elif not (moved or kind in _MOVE_ALL | _ELEMENT_WISE):
+            elif not (moved or kind in _MOVE_ALL | ELEMENT_WISE):
                 return ()
-            looked |= kind in _LOOK_AT_NAN
+            looked |= kind in LOOK_AT_NAN
             bounded &= kind != "Clip" or (len(node.input) == 3 and "" not in node.input)
             nodes.append(node)
             waiting += [n for n in new if n not in reached]
@@ -279,7 +279,7 @@ def _extents(graph: _Graph, name: str) -> tuple[int, bool] | None:
         value = waiting.pop()
         for node in graph.readers.get(value, ()):
             kind, data = node.op_type, graph.shapes.get(node.input[0], [])
-            if kind in _MOVE_FIRST | _MOVE_ALL or (
+            if kind in MOVE_FIRST | _MOVE_ALL or (
                 kind == "Cast"
                 and _attribute(node, "to", 0) in (TensorProto.INT32, TensorProto.INT64)
             ):
