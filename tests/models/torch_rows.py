@@ -71,6 +71,11 @@ EDGES: dict[str, Row] = {
     "signs": lambda x: (x.sign(), x.signbit(), torch.copysign(torch.ones(16), x)),
     "activations": lambda x: (x.relu(), x.sigmoid(), x.tanh(), F.relu6(x), F.hardtanh(x)),
     "clamp": lambda x: x.clamp(-0.5, 0.7),
+    "clamps": lambda x: (
+        F.relu6(F.hardtanh(x)),
+        F.hardtanh(x.clamp(-0.5, 0.7)),
+        F.relu6(F.relu6(x)),
+    ),
     "rounded": lambda x: (x.floor(), x.ceil(), x.round(), x.trunc()),
     "quotients": lambda x: (x // 0.1, x // -x.flip(0), torch.div(x, -0.3, rounding_mode="floor")),
     "remainders": lambda x: (x % 0.1, x % -x.flip(0), x % -0.3),

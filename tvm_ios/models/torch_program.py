@@ -46,6 +46,7 @@ def onnx_from_torch(path: Path, shapes: Shapes) -> Any:
     _require_in_range(program, shapes)
     results = _results(path, program, archive.outputs)
     exported = _export(path, program)
+    _register_constants(exported.model.graph)
     _require_the_same_every_run(path, exported)
     _name_values(exported, results)
     return exported.model_proto
@@ -87,6 +88,18 @@ def _require_the_same_every_run(path: Path, exported: Any) -> None:
                 f"{path} draws random numbers ({node.name}), which are others in every run: give "
                 "them to the model as an input"
             )
+
+
+def _register_constants(graph: Any) -> None:
+    """Make initializers of constants that torch's optimiser reads but leaves out, as of clips."""
+    import onnx_ir as ir
+
+    for node in ir.traversal.RecursiveGraphIterator(graph):
+        for value in node.inputs:
+            if value is None or value.const_value is None or value.producer() is not None:
+                continue
+            if not value.is_initializer():
+                graph.register_initializer(value)
 
 
 def _export(path: Path, program: Any) -> Any:
