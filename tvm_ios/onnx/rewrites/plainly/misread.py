@@ -15,6 +15,8 @@ from tvm_ios.onnx.rewrites.plainly.divisions import integer_division
 from tvm_ios.onnx.rewrites.plainly.statistics import layer_norm_statistics
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
+#: A polynomial that is log((1 + s) / (1 - s)) / s of s**2 up to 1/9; the constant term is first.
+_LOGARITHM = (2.0, 0.66666322, 0.40024595, 0.27965158, 0.28157778)
 _UNSIGNED = frozenset({ir.DataType[f"UINT{bits}"] for bits in (8, 16, 32, 64)})
 
 
@@ -33,6 +35,25 @@ def _eye_like(steps: Steps) -> None:
     rows, columns = source.shape
     diagonal = np.eye(rows, columns, node.attributes.get_int("k", 0), node.outputs[0].dtype.numpy())
     steps.stand_for(steps.op("Identity", steps.number(diagonal)))
+
+
+def _softplus(steps: Steps) -> None:
+    """TVM adds exp(x) to one before the logarithm, which loses it where x is below -17."""
+    (source,) = steps.node.inputs
+    if source.dtype != ir.DataType.FLOAT:
+        return
+    power = steps.op("Exp", steps.op("Neg", steps.op("Abs", source)))
+    # 1 + power is (1 + s) / (1 - s).
+    s = steps.op("Div", power, steps.op("Add", power, steps.number(2.0)))
+    square = steps.op("Mul", s, s)
+    value = steps.number(_LOGARITHM[-1])
+    for coefficient in reversed(_LOGARITHM[:-1]):
+        value = steps.op("Add", steps.op("Mul", value, square), steps.number(coefficient))
+    positive = steps.op("Max", source, steps.number(0.0))
+    result = steps.op("Add", positive, steps.op("Mul", s, value))
+    if steps.node.op_type == "Mish":
+        result = steps.op("Mul", source, steps.op("Tanh", result))
+    steps.stand_for(result)
 
 
 def _one_hot(steps: Steps) -> None:
@@ -194,10 +215,12 @@ MISREAD: Mapping[str, Callable[[Steps], None]] = {
     "EyeLike": _eye_like,
     "IsInf": _is_inf,
     "LayerNormalization": layer_norm_statistics,
+    "Mish": _softplus,
     "Mod": _mod,
     "OneHot": _one_hot,
     "ReduceLogSumExp": _log_sum_exp,
     "Sign": _sign,
+    "Softplus": _softplus,
     "SpaceToDepth": _space_to_depth,
     **dict.fromkeys(("Squeeze", "Unsqueeze"), _of_axes),
 }
