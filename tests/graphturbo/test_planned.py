@@ -5,17 +5,36 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fast_run import examples
 from tests.graphturbo.onnx_networks import Runner, networks
+from tvm_ios.api.units import operators_and_tail
+from tvm_ios.clock import OutOfTimeError
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graph.units import form_units
 from tvm_ios.graphturbo.planned import planned_instances
 from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
+from tvm_ios.models.source import ModelSource
 from tvm_ios.policies.mixing import by_sub_graph, segments_of
 from tvm_ios.schedule.schedule import Schedule
+
+
+def test_splitting_ends_when_the_time_is_over() -> None:
+    graph, _ = operators_and_tail(ModelSource("inception_block", batch=4))
+    reports: list[tuple[int, int]] = []
+
+    def report(done: int, total: int) -> bool:
+        reports.append((done, total))
+        return done < 2
+
+    with pytest.raises(OutOfTimeError, match="the time was over"):
+        choose_instances(
+            graph, form_units(graph), lanes=2, capacity=1, axes=(0,), least_factor=4, report=report
+        )
+    assert [done for done, _ in reports] == [0, 1, 2]
 
 
 @examples(40)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tvm_ios.clock import OutOfTimeError
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.graphturbo.box import Box, intersects
@@ -73,10 +74,16 @@ class Instances:
         An edge of the sub-graphs that no element crosses between two instances is redundant.
         """
         need = self.instances[instance].needs[tensor]
+        makers = self.makers.get(tensor, ())
+        split = self.subgraphs[self.instances[makers[0]].subgraph].split if makers else None
+        if split is not None:
+            # Parts follow each other along an axis, all as long as the first but for the last ones.
+            axis = split.axes[tensor]
+            begin, end = self.instances[makers[0]].owned[tensor][axis]
+            first, last = need[axis][0] // (end - begin), -(-need[axis][1] // (end - begin))
+            makers = makers[first:last]
         return tuple(
-            maker
-            for maker in self.makers.get(tensor, ())
-            if intersects(self.instances[maker].owned[tensor], need)
+            maker for maker in makers if intersects(self.instances[maker].owned[tensor], need)
         )
 
     @cached_property
@@ -136,18 +143,32 @@ class Instances:
         }
 
 
-def split_into_instances(layers: Layers, subgraphs: Sequence[SubGraph]) -> Instances:
+def split_into_instances(
+    layers: Layers,
+    subgraphs: Sequence[SubGraph],
+    report: Callable[[int, int], bool] = lambda _done, _total: True,
+) -> Instances:
     """Split every sub-graph as its :class:`Split` says; one that does not fit is one instance.
 
     Parameters
     ----------
     layers, subgraphs
         A partition of the layers in topological order, as :func:`tvm_ios.graphturbo.group` makes.
+    report
+        Called with how many instances there are, and of how many; False ends it.
+
+    Raises
+    ------
+    OutOfTimeError
+        If it was ended.
     """
     instances: list[Instance] = []
+    total = sum(subgraph.factor for subgraph in subgraphs)
     for number, subgraph in enumerate(subgraphs):
         read = entries(layers, subgraph.layers)
         for part in range(subgraph.factor):
+            if not report(len(instances), total):
+                raise OutOfTimeError(f"not splitting into {total} instances: the time was over")
             if subgraph.split is None:
                 work = whole_part(layers, subgraph.layers)
                 owned = {t: work.boxes[t] for t in exits(layers, subgraph.layers)}

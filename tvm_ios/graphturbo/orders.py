@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.instances import Instances
@@ -51,23 +52,17 @@ def breadth_first(predecessors: Sequence[int]) -> tuple[int, ...]:
 
 
 def depth_first(predecessors: Sequence[int]) -> tuple[int, ...]:
-    """Algorithm 3: what an instance fed comes to the end of the list, the last ready one runs."""
+    """Algorithm 3: the last one runs that became ready."""
     waiting = [mask.bit_count() for mask in predecessors]
     readers = _readers(predecessors)
     ready = [i for i, count in enumerate(waiting) if not count]
     order: list[int] = []
     while ready:
-        place = len(ready) - 1
-        while waiting[ready[place]]:
-            place -= 1
-        instance = ready.pop(place)
-        order.append(instance)
-        for reader in readers[instance]:
+        order.append(ready.pop())
+        for reader in readers[order[-1]]:
             waiting[reader] -= 1
-            # It may be in the list already, fed by another producer: it moves to the end.
-            if reader in ready:
-                ready.remove(reader)
-            ready.append(reader)
+            if not waiting[reader]:
+                ready.append(reader)
     return tuple(order)
 
 
@@ -83,16 +78,15 @@ def heaviest_first(predecessors: Sequence[int], weights: Sequence[int]) -> tuple
     """
     waiting = [mask.bit_count() for mask in predecessors]
     readers = _readers(predecessors)
-    ready = [i for i, count in enumerate(waiting) if not count]
+    ready = [(-weights[i], -i) for i, count in enumerate(waiting) if not count]
+    heapify(ready)
     order: list[int] = []
     while ready:
-        instance = max(ready, key=lambda i: (weights[i], i))
-        ready.remove(instance)
-        order.append(instance)
-        for reader in readers[instance]:
+        order.append(-heappop(ready)[1])
+        for reader in readers[order[-1]]:
             waiting[reader] -= 1
             if not waiting[reader]:
-                ready.append(reader)
+                heappush(ready, (-weights[reader], -reader))
     return tuple(order)
 
 

@@ -99,7 +99,7 @@ def _regions(
             if is_split == splitting and not reads[number] & ~(done | masks[number]):
                 run.append(number)
                 done |= masks[number]
-        left = [number for number in left if number not in run]
+        left = [number for number in left if masks[number] & ~done]
         if run:
             subgraphs_of.append(run)
         splitting = not splitting

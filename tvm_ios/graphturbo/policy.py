@@ -47,7 +47,13 @@ def choose_instances(
     device
         Predicts which sub-graphs gain from being split; the others are not. If None all are.
     report
-        As of :func:`tvm_ios.graphturbo.worth.choose_subgraphs`.
+        As of :func:`tvm_ios.graphturbo.worth.choose_subgraphs`, and of
+        :func:`tvm_ios.graphturbo.instances.split_into_instances`.
+
+    Raises
+    ------
+    OutOfTimeError
+        If the report ends the splitting.
     """
     layers = unit_layers(graph, units)
     if capacity is None and device is None:
@@ -55,8 +61,9 @@ def choose_instances(
     sizes = [capacity] if capacity is not None else lane_capacities(device) if device else []
     splitters = lane_splitters(layers, sizes, lanes, axes, least_factor)
     if device is None:
-        return split_into_instances(layers, group(splitters[0]))
-    return split_into_instances(layers, choose_subgraphs(splitters, device, report).subgraphs)
+        return split_into_instances(layers, group(splitters[0]), report)
+    subgraphs = choose_subgraphs(splitters, device, report).subgraphs
+    return split_into_instances(layers, subgraphs, report)
 
 
 def lane_splitters(

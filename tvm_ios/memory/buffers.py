@@ -88,8 +88,9 @@ def buffers_of(graph: OpGraph, *, in_place: bool, zero_copy_concat: bool) -> Buf
         users[where] |= maker_mask | mask_of(graph.consumers[tensor])
     number: dict[int, int] = {}
     buffers: list[TensorBuffer] = []
+    inputs, outputs = set(graph.inputs), set(graph.outputs)
     for tensor, described in enumerate(graph.tensors):
-        at_start, at_end = tensor in graph.inputs, tensor in graph.outputs
+        at_start, at_end = tensor in inputs, tensor in outputs
         used = users[tensor] or (at_start and at_end)
         if home[tensor] != tensor or described.constant or not used:
             continue

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from tvm_ios.clock import OutOfTimeError
 from tvm_ios.contest import rules
 from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.verdict import kept_policy
@@ -167,7 +168,10 @@ def _splits(request: Request, programs: Programs, watch: Watch) -> list[Schedule
     for split in (predicted, *measured):
         if watch.spent():
             break
-        schedule = _split_schedule(request, split, lanes, watch)
+        try:
+            schedule = _split_schedule(request, split, lanes, watch)
+        except OutOfTimeError:
+            break
         if schedule.instances is not None and programs.builds(schedule):
             schedules[schedule] = None
     return list(schedules)
@@ -175,7 +179,7 @@ def _splits(request: Request, programs: Programs, watch: Watch) -> list[Schedule
 
 def _split_schedule(request: Request, split: _Split, lanes: int, watch: Watch) -> Schedule:
     def report(done: int, total: int) -> bool:
-        request.progress(f"{request.policy}: predicting splits", done, total)
+        request.progress(f"{request.policy}: splitting", done, total)
         return not watch.spent()
 
     operators, units = request.problem.operators, request.problem.units
