@@ -8,7 +8,7 @@ from tests.docs.pages import Command
 
 #: A pattern of whole command lines, and why they are only parsed.
 NOT_RUN = {
-    r"pip .*": "it would change the environment that the tests run in; tests/release installs",
+    r"(pip|python3 -m venv) .*": "it would change the tests' environment; tests/release installs",
     r"make .*": "it sets up environments and runs all tests; the checks of a change run it",
     r"(pytest|cibuildwheel|twine) .*": "a release needs Docker and accounts; tests/release builds",
     r"tvm-ios .*--state .*|tvm-ios run vad/.*": "it needs a package's network; tests/cli have one",
