@@ -55,6 +55,7 @@ def compiled(
     lanes: int = 1,
 ) -> Computed:
     """Return what ``tvm-ios optimize`` makes of a file, without searching or measuring."""
+    from relay_passes.checks import require_numpy_types
     from relay_passes.load import load_model
     from relay_passes.pipeline import apply_schedule, prepare
     from runtime_ext.build import build
@@ -65,6 +66,7 @@ def compiled(
     source = ModelSource(str(path), shapes=dict(shapes), dialect=dialect)
     loaded = load_model(source)
     prepared = prepare(loaded.module)
+    require_numpy_types(prepared)
     module = apply_schedule(prepared, sequential_schedule(prepared.units))
     # Every kernel's tiles are divided among the lanes.
     session = build(module, lanes=lanes).session()
