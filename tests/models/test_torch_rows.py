@@ -24,6 +24,10 @@ from tests.torch_sketch import save  # noqa: E402
 nn = torch.nn
 
 
+#: Relative and absolute, by type.
+TOLERANCES = {"f2": (1e-3, 1e-5), "f8": (1e-12, 0)}
+
+
 class Family(nn.Module):
     """Every row of a table, of the same inputs."""
 
@@ -58,7 +62,7 @@ def differing(outputs: Mapping[str, Array], expected: Any) -> list[str]:
         for (name, output), right in pairs
         if output.dtype != right.dtype
         or output.shape != right.shape
-        or not np.allclose(output, right, 1e-3 if right.itemsize == 2 else 1e-4, 1e-5, True)
+        or not np.allclose(output, right, *TOLERANCES.get(right.dtype.str[1:], (1e-4, 1e-5)), True)
     ]
 
 
@@ -85,6 +89,7 @@ FAMILIES: dict[str, tuple[dict[str, rows.Row], Any, Any]] = {
     "integers": (rows.INTEGERS, integers(6, low=-5), None),
     "booleans": (rows.BOOLEANS, random(6, 2) > 0, random(6, 2) > 0.5),
     "edges": (rows.EDGES, EDGES, None),
+    "doubles": (rows.DOUBLES, random(6).double(), None),
     "activations": (rows.ACTIVATIONS, MAPS, None),
     "norms": (rows.NORMS, MAPS, None),
     "pools": (rows.POOLS, MAPS, None),

@@ -83,6 +83,21 @@ EDGES: dict[str, Row] = {
     "replaced": lambda x: x.nan_to_num(1.0, 2.0, 3.0),
 }
 
+#: Of a tensor of float64, with numbers that float32 has not.
+DOUBLES: dict[str, Row] = {
+    "arithmetic": lambda x: (x * 0.1, x + 0.1, 0.1 - x, x / 0.1, 0.1 / x, x % 0.1, x // 0.1),
+    "scaled": lambda x: (torch.add(x, x, alpha=0.1), torch.sub(x, x, alpha=0.1)),
+    "products": lambda x: torch.addcmul(x, x, x, value=0.1),
+    "bounds": lambda x: (x.clamp(-0.1, 0.7), F.threshold(x, 0.1, 0.3), torch.where(x > 0, x, 0.1)),
+    "filled": lambda x: (x.masked_fill(x > 0, 0.1), x.index_fill(0, torch.tensor([1]), 0.1)),
+    "full": lambda x: (
+        torch.full((6,), 0.1, dtype=x.dtype),
+        torch.full_like(x, 0.1),
+        x.new_full((6,), 0.1),
+    ),
+    "power": lambda x: (0.1**x, x.abs() ** 0.1, torch.linalg.vector_norm(x, 0.3)),
+}
+
 ACTIVATIONS: dict[str, Row] = {
     name: module
     for name, module in {

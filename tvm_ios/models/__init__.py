@@ -7,4 +7,5 @@
 - torch_archive: what of a ``.pt2`` file can be read without running anything
 - torch_program: programs of ``torch.export`` as ONNX models
 - torch_operators: operators that torch's exporter to ONNX lacks or misstates, in others
+- torch_doubles: numbers beside tensors of float64, which that exporter rounds to float32
 """

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from tvm_ios.models.torch_doubles import decompositions, is_double
+
 #: A function of an operator's arguments; where it is ``NotImplemented``, the operator stays.
 Decomposition = Callable[..., Any]
 
@@ -23,6 +25,8 @@ def decompose(program: Any) -> Any:
     lstm = torch.ops.aten.lstm.input
     if any(node.target is lstm and _has_projection(node) for node in program.graph.nodes):
         table[lstm] = decomposition_table[lstm]
+    if any(is_double(node) for node in program.graph.nodes):
+        table |= decompositions()
     names = {operator.name() for operator in table}
     if any(_name(node) in names and _is_misstated(node) for node in program.graph.nodes):
         return program.run_decompositions(table)
@@ -43,8 +47,9 @@ def _is_misstated(node: Any) -> bool:
 
     arguments = dict(enumerate(node.args)) | node.kwargs
     match _name(node):
-        case "aten::add.Tensor":
-            return node.meta["val"].dtype == torch.bool
+        case "aten::add.Tensor" | "aten::sub.Tensor":
+            is_scaled = is_double(node) and "alpha" in arguments
+            return is_scaled or node.meta["val"].dtype == torch.bool
         case "aten::index_put":
             return any(index and _is_mask(index.meta["val"]) for index in node.args[1])
         case "aten::scaled_dot_product_attention":
@@ -115,6 +120,8 @@ def _add(left: Any, right: Any, *, alpha: Any = 1) -> Any:
     import torch
 
     kinds = {getattr(value, "dtype", type(value)) for value in (left, right)}
+    if isinstance(alpha, float) and torch.float64 in kinds:
+        return left + right * alpha
     if not kinds <= {torch.bool, bool} or not alpha:
         return NotImplemented
     return left | right

@@ -20,6 +20,7 @@ from typing import Any, cast
 from tvm_ios.errors import ModelError
 from tvm_ios.graph.input_shapes import InputShapeError, Shapes
 from tvm_ios.models.torch_archive import read_torch_archive
+from tvm_ios.models.torch_doubles import exact_numbers
 from tvm_ios.models.torch_operators import decompose
 from tvm_ios.onnx.rewrites.random import RANDOM
 
@@ -107,7 +108,12 @@ def _export(path: Path, program: Any) -> Any:
 
     try:
         with _quietly():
-            return cast(Any, torch.onnx).export(decompose(program), dynamo=True, verbose=False)
+            return cast(Any, torch.onnx).export(
+                decompose(program),
+                dynamo=True,
+                verbose=False,
+                custom_translation_table=exact_numbers(),
+            )
     except Exception as error:
         raise ModelError(_refusal(path, error)) from error
 
