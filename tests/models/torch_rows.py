@@ -95,6 +95,10 @@ DOUBLES: dict[str, Row] = {
         torch.full_like(x, 0.1),
         x.new_full((6,), 0.1),
     ),
+    "range": lambda x: (
+        torch.arange(0.1, 0.7, 0.1, dtype=x.dtype),
+        torch.arange(0.1, 3, dtype=x.dtype),
+    ),
     "power": lambda x: (0.1**x, x.abs() ** 0.1, torch.linalg.vector_norm(x, 0.3)),
 }
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -58,11 +59,21 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     )
     return {
         **{operator: decomposition_table[operator] for operator in by_torch},
+        aten.arange.start: _range,
+        aten.arange.start_step: _range,
         aten.full_like.default: lambda like, number, **how: _full(like, like.shape, number, **how),
         aten.new_full.default: _full,
         aten.pow.Scalar: _power,
         aten.sub.Tensor: _subtract,
     }
+
+
+def _range(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, **how: Any) -> Any:
+    import torch
+
+    if dtype != torch.float64 or not all(isinstance(n, int | float) for n in (start, end, step)):
+        return NotImplemented
+    return torch.arange(math.ceil((end - start) / step)).to(dtype) * step + start
 
 
 def _full(like: Any, shape: Any, number: Any, *, dtype: Any = None, **how: Any) -> Any:
