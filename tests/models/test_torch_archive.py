@@ -153,7 +153,7 @@ HOSTILE: dict[str, tuple[Callable[[Records], None], list[str]]] = {
         edit(MODEL, _target("torch.serialization.os.system")),
         ["torch.serialization.os.system"],
     ),
-    "loop": (edit(MODEL, _target("torch.ops.higher_order.cond")), ["control flow"]),
+    "loop": (edit(MODEL, _target("torch.ops.higher_order.cond")), ["cond", "torch.where"]),
     "file": (edit(MODEL, _target("torch.ops.aten.from_file.default")), ["file"]),
     "evaluated": (
         edit(MODEL, _expression("__import__('os').mkdir('x')")),

@@ -178,7 +178,7 @@ def test_sentences_name_no_path(tmp_path: Path) -> None:
         ),
         ("seq(float[4]) x", "float[4] y", "y = SequenceAt (x, zero)", ("input", "sequence")),
         ("float[4] x", "optional(float[4]) y", "y = Optional (x)", ("output", "optional")),
-        ("float[4] x", "string[4] y", "y = Cast <to = 8> (x)", ("output", "strings")),
+        ("float[4] x", "string[4] y", "y = Cast <to = 8> (x)", ("output", "ONNX Runtime")),
     ],
 )
 def test_only_tensors_of_numbers_go_in_and_out(

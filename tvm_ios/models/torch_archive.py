@@ -172,10 +172,13 @@ class _Reader:
         for node in program["graph"]["nodes"]:
             target = node["target"]
             if not (_OPERATORS.fullmatch(target) or _ARITHMETIC.fullmatch(target)):
-                raise ModelError(
-                    f"operator {target} of {self.path} is not one of ATen: "
-                    "export the model without control flow and custom operators"
-                )
+                remedy = "export the model without custom operators"
+                if target.startswith("torch.ops.higher_order."):
+                    remedy = (
+                        "export the model without control flow, with both branches computed and "
+                        "torch.where between them, or with loops written out"
+                    )
+                raise ModelError(f"operator {target} of {self.path} is not one of ATen: {remedy}")
             if _FILES.match(target):
                 raise self._unsafe(f"operator {target} reads a file")
             node["metadata"] = {}

@@ -35,10 +35,13 @@ def require_tensors(name: str, model: Any) -> None:
             kind = value.type.WhichOneof("value")
             strings = value.type.tensor_type.elem_type == TensorProto.STRING
             if kind != "tensor_type" or strings:
-                held = "a tensor of strings" if strings else str(kind).replace("_type", "")
+                held, remedy = str(kind).replace("_type", ""), "with tensors of numbers"
+                if strings:
+                    held = "a tensor of strings"
+                    remedy = "without the operators on strings, and run those on ONNX Runtime"
                 raise GraphError(
                     f"{what} {value.name!r} of {name} is no tensor of numbers but {held}: export "
-                    "the model with tensors of numbers"
+                    f"the model {remedy}"
                 )
 
 
