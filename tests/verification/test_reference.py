@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
+from runtime_ext.verification.expected import Outputs
 from runtime_ext.verification.reference import (
     LARGE_CHANNELS,
     ComparedModel,
+    Inputs,
     reference_of,
     with_large_channels,
 )
 from tests.onnx_sketch import Sketch
-from tvm_ios.contest.outputs import Verify
+from tvm_ios.contest.outputs import NAN, Verify
+from tvm_ios.onnx.simplify import simplify
 
 pytest.importorskip("onnxruntime")
 
@@ -34,6 +39,30 @@ def test_models_that_round_have_large_channels_too(quantised: bool) -> None:
     assert [sample.kind for sample in reference.samples] == ["", LARGE_CHANNELS][: 1 + quantised]
     for sample in reference.samples:
         np.testing.assert_allclose(sample.outputs[0], np.exp(sample.inputs["x"]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("infinities", [False, True])
+def test_nan_is_asked_of_programs_but_not_of_tvms_own_build(infinities: bool) -> None:
+    sketch = Sketch(1, 3, 8, 8)
+    model = sketch.model(sketch.op("Relu", sketch.conv("x", 3, 4)))
+    asked: list[int] = []
+
+    def tvm_outputs(samples: Sequence[Inputs]) -> Outputs:
+        asked.append(len(samples))
+        return [[] for _ in samples]
+
+    reference = reference_of(
+        ComparedModel(model, simplify(model), tvm_outputs),
+        {"x": np.ones((1, 3, 8, 8), np.float32)},
+        Verify.onnx,
+        precision="float32",
+        quantised=False,
+        infinities=infinities,
+        beside_tvm=True,
+    )
+    assert asked == [1]
+    assert [sample.kind for sample in reference.samples] == ["", NAN][: 1 + infinities]
+    assert all(np.isnan(sample.outputs[0]).any() for sample in reference.samples[1:])
 
 
 def test_channels_of_numbers_differ_in_size_and_indices_stay() -> None:

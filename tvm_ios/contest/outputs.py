@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -107,7 +107,7 @@ class Reference:
     source
         Whose outputs they are; None if nothing is compared, and the samples have no outputs.
     tvm_outputs
-        What TVM's own build computes of the samples, if it is compared too.
+        What TVM's own build computes of the first samples, if it is compared too; not of NaN.
     own_error
         What rounding alone makes of the outputs, relative to the largest; 0 unless it was measured.
     """
@@ -129,24 +129,18 @@ class Reference:
     @property
     def tvm_errors(self) -> Errors | None:
         """The errors of TVM's own build; None if it was not compared."""
-        errors = [output_errors(*pair) for pair in self._tvm_pairs]
+        errors = [
+            output_errors(outputs, sample.outputs)
+            for outputs, sample in zip(self.tvm_outputs, self.samples, strict=False)
+        ]
         return largest_errors(errors) if errors else None
 
     @property
     def tvm_difference(self) -> str:
         """What is more than rounding in TVM's own build; empty if it was not compared."""
-        differences = (difference(*pair, self.tolerance) for pair in self._tvm_pairs)
+        pairs = zip(self.tvm_outputs, self.samples, strict=False)
+        differences = (difference(o, sample.outputs, self.tolerance) for o, sample in pairs)
         return next(filter(None, differences), "")
-
-    @property
-    def _tvm_pairs(self) -> Iterator[tuple[Sequence[Array], Sequence[Array]]]:
-        """Yield its outputs beside what is right, but of NaN: it drops that in any Relu.
-
-        So it may be timed, but is not kept.
-        """
-        for outputs, sample in zip(self.tvm_outputs, self.samples, strict=False):
-            if sample.kind != NAN:
-                yield outputs, sample.outputs
 
 
 def largest_errors(errors: Iterable[Errors]) -> Errors:
