@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,9 @@ from benchmarks.memory.schedulers import random_nas
 from tests.fast_run import examples
 from tests.random_dags import dags, graph_of
 from tests.refusals import refused
-from tvm_ios.costs.costs import Offer
+from tvm_ios.costs.costs import Offer, ProgramCosts
 from tvm_ios.costs.named import costs_named
+from tvm_ios.devices.memory_hierarchy import load_hierarchy
 from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.units import form_units
@@ -24,6 +26,8 @@ from tvm_ios.memory.footprint import check_order
 from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.models.load import load_operators
+from tvm_ios.models.source import ModelSource
+from tvm_ios.policies import graphturbo
 from tvm_ios.policies.policy import Limits, Problem
 from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.schedule.stage import Stage, Strategy
@@ -61,6 +65,25 @@ def test_a_budget_that_the_one_order_does_not_keep_to_is_not_called_impossible()
     assert stages_peak(graph, fitting.schedule.stages) <= least
     with refused(MemoryBudgetError, "the time limit ended the search"):
         search(problem, "ios-both", _COSTS, Limits(budget=_NO_TIME, memory_budget=least))
+
+
+def test_a_split_that_is_not_done_in_time_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Programs:
+        lanes, hierarchy = 2, load_hierarchy("stcp920")
+
+    operators = load_operators(ModelSource("inception_block", batch=4))
+    problem = Problem.of(form_units(operators), 40, operators)
+    asked = iter([False, False, False])
+    monkeypatch.setattr(graphturbo.Watch, "spent", lambda _: next(asked, True))
+    done: list[str] = []
+    found = search(
+        problem,
+        "graphturbo",
+        replace(_COSTS, programs=cast("ProgramCosts", Programs())),
+        progress=lambda what, *_: done.append(what),
+    )
+    assert found.schedule.instances is None
+    assert done.count("graphturbo: splitting") >= 2
 
 
 @pytest.fixture(scope="module", params=["random NAS", "lstm_tc"])
