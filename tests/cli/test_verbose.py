@@ -81,3 +81,17 @@ def test_what_tvm_warns_of_stays_off_the_terminal(
     options = ["--policy", "sequential", "--cost", "v100", "--time-limit", 1, "--json"]
     assert tvm_ios("optimize", tmp_path / "m.onnx", *options, "-o", tmp_path / "out").code == 0
     assert "arning" not in capfd.readouterr().err
+
+
+def test_what_other_packages_log_stays_off_the_terminal() -> None:
+    """In a process of its own: pytest handles what is logged in this one."""
+    program = "\n".join(
+        (
+            "import logging",
+            "from tvm_ios.cli.frame.verbose import told_on_stderr",
+            "with told_on_stderr(0):",
+            "    logging.getLogger('onnxscript.optimizer').warning('Skipping constant folding')",
+        )
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

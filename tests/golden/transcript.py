@@ -18,7 +18,7 @@ _CHANGING = {
     "date": r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?([+-]\d{2}:\d{2}|Z)?",
     "hash": r"\b[0-9a-f]{8,64}\b",
     "kernel": r"\bk[0-9a-f]{24}_\d+\b",
-    "parts": r"(?<=now); (\w+ [\d.]+ s(, )?)+",
+    "parts": r"(?<=now);( \w+ [\d.]+ s,?)*",
     "stages": r"\d+ stages?(?= measured)",
     "features": r"(?<=CPU features)( +\S+,)*( +\S+)$",
     # What explain advises depends on the machine.
@@ -40,7 +40,8 @@ def _steady(text: str) -> str:
 
 def _rows(text: str) -> str:
     """Return text without progress bars and borders, cells apart by one sign, however wide."""
-    lines = [line for line in text.splitlines() if "━━━━" not in line or "┳" in line]
+    bar = re.compile(r".*\s\d+/\d+\s+\d:\d\d:\d\d\s*|.*━━━━.*")
+    lines = [line for line in text.splitlines() if not bar.fullmatch(line) or "┳" in line]
     lines = [line for line in lines if not re.fullmatch(r"[┏━┳┓┡╇┩└─┴┘╭╮╰╯├┼┤]+", line.strip())]
     return "\n".join(re.sub(r"\s*[│┃]\s*", " | ", line).strip() for line in lines)
 

@@ -25,13 +25,18 @@ def stderr_console() -> Console:
 def told_on_stderr(verbosity: object) -> Generator[None]:
     """While a command runs, show its log: with 1 what is done, from 2 on each measurement too.
 
-    Warnings of Python's packages, of which no user can do anything, are part of the second.
+    Warnings of Python's packages, of which no user can do anything, are part of the second; those
+    that they log are not shown.
     """
     logging.captureWarnings(True)
+    # Where no logger has a handler, Python writes warnings to stderr.
+    root, silent = logging.getLogger(), logging.NullHandler()
+    root.addHandler(silent)
     try:
         with _shown(verbosity):
             yield
     finally:
+        root.removeHandler(silent)
         logging.captureWarnings(False)
 
 
