@@ -1,1 +1,1 @@
-"""Kernels and the programs that run them: :func:`runtime_ext.build.build` makes one of a module."""
+"""Kernels and the programs that run them: :func:`runtime_ext.build.build` compiles a module."""

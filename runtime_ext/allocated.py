@@ -1,4 +1,4 @@
-"""Tensors without elements as memory that Relax allocates.
+"""Replace constants without elements by memory that Relax allocates.
 
 TVM saves constants without elements, but does not load them.
 """
@@ -17,7 +17,7 @@ _ALLOCATE = "relax.builtin.alloc_tensor"
 
 
 def allocated_if_empty(constant: Any) -> Any:
-    """A constant of Relax, or the allocation that stands for one without elements."""
+    """Return a constant of Relax, or an allocation in its place if it has no elements."""
     shape, dtype = constant.value.shape, str(constant.value.dtype)
     if 0 not in shape:
         return constant
@@ -25,13 +25,13 @@ def allocated_if_empty(constant: Any) -> Any:
 
 
 def is_allocation(call: Any) -> bool:
-    """Whether an expression is what :func:`allocated_if_empty` wrote."""
+    """Return whether an expression is an allocation of :func:`allocated_if_empty`."""
     if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
         return False
     return call.op.name == _ALLOCATE and 0 in call.ty.shape
 
 
 def empty_constant(call: relax.Call) -> Any:
-    """The constant that such an allocation stands for."""
+    """Return the constant without elements that such an allocation replaced."""
     shape = tuple(int(extent) for extent in call.ty.shape)
     return relax.const(tvm.runtime.tensor(np.zeros(shape, str(call.ty.dtype))))

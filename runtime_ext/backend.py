@@ -1,4 +1,4 @@
-"""A backend: what compiles a model's units, times their programs and runs them."""
+"""A backend: a compiler of a model's units, and a device that times and runs their programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CompilerT = TypeVar("CompilerT", bound=Kernels)
 
 
 class NotMeasured(UserError):
-    """Something can only be measured on a device that is not here."""
+    """A measurement needs a device that is not here."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Backend(Generic[CompilerT]):
     Attributes
     ----------
     compiler
-        Gives the code of units.
+        Compiles units.
     device
         Times programs.
     executor
         Name of the executor that runs programs.
     has_named_forms
-        Whether units may have forms that only a schedule's name chooses, such as cuDNN's, which are
-        measured beside the others.
+        Whether units may have implementations that only a schedule can choose by name, such as
+        cuDNN's, which are measured beside the others.
     """
 
     compiler: CompilerT
@@ -43,20 +43,14 @@ class Backend(Generic[CompilerT]):
     has_named_forms: bool = False
 
     def session(self, model: ModelProgram, **options: Any) -> Session:
-        """A session of a program whose code the compiler has.
+        """Open a session of a program whose kernels the compiler has.
 
         Options are those of :class:`runtime_ext.execution.session.Session`.
         """
         return model.open(self.compiler.function, **{"executor": self.executor, **options})
 
     def require_here(self, doing: str) -> None:
-        """Refuse to do something that needs the device if it is not here.
-
-        Raises
-        ------
-        NotMeasured
-            If the device is a GPU that is not here.
-        """
+        """Require that the device is here, or raise NotMeasured; ``doing`` is what needs it."""
         if isinstance(self.device, AbsentGpu):
             raise NotMeasured(
                 f"{doing} needs an {self.device.name} GPU, and here is none ({self.device.why}): "
@@ -78,15 +72,15 @@ class AbsentGpu:
     def time_program(
         self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
-        """Always raises :class:`NotMeasured`."""
+        """Raise :class:`NotMeasured`."""
         raise self._not_measured("stages")
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
-        """Always raises :class:`NotMeasured`."""
+        """Raise :class:`NotMeasured`."""
         return [self.time_program(program, function)]
 
     def launch_overhead(self) -> list[float]:
-        """Always raises :class:`NotMeasured`."""
+        """Raise :class:`NotMeasured`."""
         raise self._not_measured("what a launch costs")
 
     def _not_measured(self, what: str) -> NotMeasured:

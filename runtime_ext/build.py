@@ -1,4 +1,4 @@
-"""From a scheduled module, wherever it comes from, to something that runs."""
+"""Compile a scheduled module, of Relax or Relay, to a model that runs."""
 
 # TVM's nodes get their attributes at run time.
 # pyright: reportAttributeAccessIssue=false
@@ -42,14 +42,14 @@ def build(
     compiler
         A compiler that may have the kernels already; by default a new one of the target.
     progress
-        Called with kernels compiled and all of them.
+        Called with the number of compiled kernels and that of all.
 
     Raises
     ------
     ModuleError
         If the module is not in the scheduled form.
     UserError
-        If the schedule names an rKernel that a unit has not.
+        If the schedule names an rKernel that a unit does not have.
     """
     if any(type(f).__module__.startswith("tvm.relay") for f in module.functions.values()):
         from runtime_ext.relay.build import build as build_relay

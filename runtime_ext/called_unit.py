@@ -1,4 +1,4 @@
-"""The function of a unit as it is called, whatever later passes gave it instead of data."""
+"""Read the function of a unit as it is called, after passes replaced data by constants."""
 
 # TVM's nodes get their attributes at run time.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
@@ -18,16 +18,9 @@ _CODEGEN = "Codegen"
 
 
 class CalledUnit(NamedTuple):
-    """A call of a unit.
+    """A call of a unit: its function, whose parameters are first the data and then the constants.
 
-    Attributes
-    ----------
-    function
-        Its first parameters are the data, the others the constants.
-    data
-        Variables of ``main``, each once.
-    constants
-        The values of the other parameters.
+    ``data`` are variables of ``main``, each once; ``constants`` the values of the other parameters.
     """
 
     function: relax.Function
@@ -36,15 +29,11 @@ class CalledUnit(NamedTuple):
 
 
 def called_unit(call: relax.Call, module: tvm.IRModule) -> CalledUnit:
-    """What a call of ``main`` calls.
+    """Return the unit that a call of ``main`` calls, with its data and constants.
 
-    Data may have become constants since the module was scheduled (``BindParams``), or one variable
-    (``EliminateCommonSubexpr``), and constants variables (``LiftTransformParams``).
-
-    Raises
-    ------
-    ModuleError
-        If it is no unit, or another code generator compiles some of it.
+    Since the module was scheduled, data may have become constants (``BindParams``) or one variable
+    (``EliminateCommonSubexpr``), and constants variables (``LiftTransformParams``). Raise
+    ModuleError if it is no unit, or another code generator compiles some of it.
     """
     name, function = call.op.name_hint, module[call.op]
     attributes = dict(function.attrs.items()) if function.attrs else {}
@@ -82,7 +71,7 @@ def _same(some: list[relax.Var], others: Any) -> bool:
 
 
 def _replaced(body: relax.SeqExpr, new: dict[Any, Any]) -> relax.SeqExpr:
-    """The body with other variables instead of parameters."""
+    """Return the body with variables replaced by ``new``."""
 
     def replaced(binding: relax.VarBinding) -> relax.VarBinding:
         return relax.VarBinding(binding.var, replace_variables(binding.value, new))
@@ -92,12 +81,9 @@ def _replaced(body: relax.SeqExpr, new: dict[Any, Any]) -> relax.SeqExpr:
 
 
 def _with_callees(function: relax.Function, module: tvm.IRModule) -> relax.Function:
-    """The function with those of Relax that it calls in it: ``FuseOpsByPattern`` makes them.
+    """Inline the Relax functions that a function calls, as ``FuseOpsByPattern`` makes them.
 
-    Raises
-    ------
-    ModuleError
-        If another code generator compiles one of them.
+    Raise ModuleError if another code generator compiles one of them.
     """
     callees: dict[tvm.ir.GlobalVar, Any] = {}
     values = (binding.value for block in function.body.blocks for binding in block.bindings)

@@ -1,4 +1,4 @@
-"""Run an executable and find out what bounds it."""
+"""Profile an executable and find out what bounds its speed."""
 
 from __future__ import annotations
 
@@ -39,12 +39,10 @@ _PRODUCTS_AT_ONCE = {BYTES: 4, "int16": 2}
 
 @dataclass(frozen=True)
 class Explanation:
-    """Where the time of an executable goes.
+    """An account of an executable's time.
 
     Attributes
     ----------
-    executable
-        What was run.
     work
         The tasks of its program.
     policy
@@ -54,10 +52,10 @@ class Explanation:
     names
         For each unit of the program its name and, in brackets, the kind of its operator.
     kinds
-        For each unit the kind of its operator, and the form that its schedule names; empty where
-        the executable does not say.
+        For each unit the kind of its operator, and the implementation that its schedule names;
+        empty if unknown.
     flops
-        Floating-point operations of each unit; None if the executable does not say.
+        Floating-point operations of each unit; None if unknown.
     latency
         Median seconds of runs that were not profiled.
     disturbance
@@ -67,8 +65,6 @@ class Explanation:
         Times in a run that the system stopped a lane to run something else.
     held_up
         Seconds that this took of a profiled run, the mean of all runs, summed over the lanes.
-    lanes
-        Lanes of the program.
     arena, unshared
         Bytes of the arena that tensors between units share, and bytes without sharing.
     peaks
@@ -84,7 +80,7 @@ class Explanation:
     timeline
         The timeline of the fastest run.
     tail
-        What runs after the program, a sentence; None where nothing does.
+        A sentence about the model's tail, which runs after the program; None if there is none.
     device
         The timing device that it was timed on; None for this machine.
     runs
@@ -130,26 +126,26 @@ def explain(
 ) -> Explanation | ForeignBuild:
     """Profile an executable on random inputs, and account for its time.
 
-    What is another runtime's build is given as that: nobody sees what it launches.
+    Another runtime's build is returned as it is: its launches cannot be observed.
 
     Parameters
     ----------
     path
-        What :meth:`runtime_ext.execution.executable.Executable.save` wrote.
+        A file of :meth:`runtime_ext.execution.executable.Executable.save`.
     repeat
         Runs to profile. Each block's numbers are medians over the tenth of them in which it was
         fastest.
     seed
         Seed of the inputs.
     device
-        What times it, in the place of this machine.
+        Times it, in the place of this machine.
     beside
         Run the same kernels one after another, too.
 
     Raises
     ------
     ExecutableError
-        If it cannot be loaded, or says something impossible of its units.
+        If it cannot be loaded, or its facts about units are impossible.
     UserError
         If it was compiled for something else than the device, or the device has no times of its
         launches.
@@ -222,18 +218,18 @@ def explain(
 
 
 def measured_latencies(notes: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of each policy when an executable was made, as its notes have them."""
+    """Return the seconds of each policy that an executable's notes have."""
     return {str(row["policy"]): float(row["latency"]) for row in notes.get("policies", ())}
 
 
 def _units(
     program: Program, schedule: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], Sequence[int] | None, frozenset[int]]:
-    """The kinds of the program's units, their FLOPs, and those that can be tuned.
+    """Return the kinds of the program's units, their FLOPs, and the units that can be tuned.
 
-    Where the schedule does not say, kinds are empty, the FLOPs are None and all can be tuned.
-    FLOPs of a convolution by Winograd's filtering are its products', without its transforms'; those
-    of integers are the ones that take as long in float32.
+    Where the schedule does not say, kinds are empty, the FLOPs are None and all can be tuned. A
+    Winograd convolution counts its products only, without its transforms; integer operations count
+    as the float32 operations that take as long.
     """
     if "flops" not in schedule:
         return ("",) * len(program.units), None, frozenset(range(len(program.units)))

@@ -1,4 +1,4 @@
-"""Fresh processes, which measure for this one, and end with it however it ends."""
+"""Run measurements in fresh processes, which end with this one however it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class ProcessTimeLimit(UserError):
-    """A process that was ended because it took too long."""
+    """A process was ended because it took too long."""
 
 
 def run_fresh_process(
@@ -32,7 +32,7 @@ def run_fresh_process(
     *,
     limit: float | None = None,
 ) -> dict[str, Any]:
-    """Run a program that measures.
+    """Run a program that measures, and return its result.
 
     Parameters
     ----------
@@ -44,17 +44,13 @@ def run_fresh_process(
         The task as plain data.
     environment
         Environment variables in addition to those of this process.
-    progress
-        Called with (what, done, total).
     limit
-        Seconds after which it is ended.
+        Seconds after which the process is ended, and ProcessTimeLimit is raised.
 
     Raises
     ------
     UserError
-        If it fails; says the last line of its errors.
-    ProcessTimeLimit
-        If it was ended.
+        With the last line of the process's errors, if it fails.
     """
     result: dict[str, Any] | None = None
     late = threading.Event()
@@ -111,17 +107,14 @@ def _send(task: Mapping[str, Any], stream: Any) -> None:
 
 
 def report(what: str, done: int, total: int) -> None:
-    """Print the progress of a fresh process."""
+    """Print the progress of a fresh process, as :func:`run_fresh_process` reads it."""
     print(json.dumps([what, done, total]), flush=True)
 
 
 def end_with_parent(parent: int) -> None:
     """Let the system kill this process when its parent ends.
 
-    Parameters
-    ----------
-    parent
-        The parent's process number, as the parent gave it, because it may have ended already.
+    The parent passes its own process number, because it may have ended already.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

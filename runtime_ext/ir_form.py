@@ -28,16 +28,13 @@ CALLS = "ios.calls"
 
 
 class ModuleError(UserError):
-    """A module that is not in the scheduled form."""
+    """A module is not in the scheduled form."""
 
 
 def attached_schedule(module: Any) -> dict[str, Any] | None:
-    """The schedule that a ``tvm.IRModule`` carries, as plain data; None if it carries none.
+    """Return the schedule that a ``tvm.IRModule`` carries, as plain data; None if it has none.
 
-    Raises
-    ------
-    ModuleError
-        If it is damaged.
+    Raise ModuleError if it is damaged.
     """
     attributes = dict(module.attrs.items()) if module.attrs else {}
     if SCHEDULE not in attributes:
@@ -54,27 +51,27 @@ def attached_schedule(module: Any) -> dict[str, Any] | None:
 
 
 def without_schedule(module: Any) -> Any:
-    """The module without the attributes of a schedule, which ``main`` no longer follows."""
+    """Return the module without the attributes of a schedule, which ``main`` no longer follows."""
     for name in (SCHEDULE, SCHEDULE_DATA, CALLS):
         module = module.without_attr(name) if module.attrs and name in module.attrs else module
     return module
 
 
 def attribute_text(attribute: Any) -> str:
-    """The text that an attribute holds: a string, or bytes in a tensor, which are not printed."""
+    """Return an attribute's text: a string, or bytes in a tensor, which TVM does not print."""
     numpy = getattr(attribute, "numpy", None)
     return str(attribute) if numpy is None else numpy().tobytes().decode()
 
 
 def schedule_line(schedule: Mapping[str, Any]) -> str:
-    """A line about a schedule, given as plain data."""
+    """Return a line about a schedule, given as plain data."""
     device = f" for {schedule['device']}" if schedule["device"] else ""
     units, stages = len(schedule["units"]), len(schedule["stages"])
     return f"{schedule['policy']}{device}: {units} units in {stages} stages"
 
 
 def output_names(module: Any, count: int) -> tuple[str, ...]:
-    """The model's names of the ``count`` outputs of a ``tvm.IRModule``, or else numbered ones."""
+    """Return the model's names of a module's ``count`` outputs, or numbered ones if it has none."""
     attributes = dict(module.attrs.items()) if module.attrs else {}
     names = json.loads(str(attributes.get(OUTPUT_NAMES, "[]")))
     return (*names[:count], *(f"output{place}" for place in range(len(names), count)))

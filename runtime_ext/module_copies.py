@@ -1,4 +1,4 @@
-"""Copies of Relax modules, in which attributes and devices stay."""
+"""Copy Relax modules, keeping attributes and devices."""
 
 # TVM's nodes get their attributes at run time.
 # pyright: reportAttributeAccessIssue=false
@@ -12,11 +12,11 @@ from tvm import relax
 
 
 def with_functions(module: tvm.IRModule, functions: Mapping[Any, Any]) -> tvm.IRModule:
-    """A copy of the module with other functions."""
+    """Return a copy of the module with other functions."""
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
 def with_main(module: tvm.IRModule, main: relax.Function) -> tvm.IRModule:
-    """A copy of the module with another ``main``."""
+    """Return a copy of the module with another ``main``."""
     functions = {v: main if v.name_hint == "main" else f for v, f in module.functions_items()}
     return with_functions(module, functions)

@@ -1,4 +1,4 @@
-"""Targets by the words of the command line."""
+"""Return the TVM target that words of the command line name."""
 
 from __future__ import annotations
 
@@ -9,23 +9,11 @@ from tvm_ios.errors import UserError
 
 
 def target_of(kind: str, arch: str | None, lanes: int, dialect: str = "relax") -> Any:
-    """A TVM target, or None for this machine, for which measurements made here hold.
+    """Return a TVM target, or None for this machine, for which measurements made here hold.
 
-    Parameters
-    ----------
-    kind
-        ``llvm`` or ``cuda``.
-    arch
-        An instruction-set level, or an architecture like ``sm_90``.
-    lanes
-        Threads; without effect on a GPU.
-    dialect
-        ``relax`` or ``relay``, whose TVM knows processors by other names.
-
-    Raises
-    ------
-    UserError
-        If there is no such architecture.
+    ``kind`` is ``llvm`` or ``cuda``; ``arch`` an instruction-set level, or an architecture like
+    ``sm_90``; ``lanes`` has no effect on a GPU; ``dialect`` is ``relax`` or ``relay``, whose TVM
+    knows processors by other names. Raise UserError if the architecture is unknown.
     """
     if kind == "cuda":
         return {"kind": "cuda", "arch": arch or "sm_90"}

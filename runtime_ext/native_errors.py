@@ -26,11 +26,11 @@ class ExecutableError(UserError):
 
 
 class SessionError(UserError):
-    """A wrong use of a session: one sentence that names the input, output or rule."""
+    """A session is used wrongly: one sentence that names the input, output or rule."""
 
 
 class CudaError(UserError, RuntimeError):
-    """CUDA is not there, or refused a call: one sentence."""
+    """CUDA is missing, or refused a call: one sentence."""
 
 
 class RequestsError(UserError):
@@ -57,7 +57,7 @@ class RequestsError(UserError):
     def of(
         cls, results: Sequence[Mapping[str, Array] | None], errors: Mapping[int, Exception]
     ) -> RequestsError:
-        """The error that names the first request that failed."""
+        """Return the error that names the first request that failed."""
         first = min(errors)
         others = f", and {len(errors) - 1} others failed" if len(errors) > 1 else ""
         return cls(

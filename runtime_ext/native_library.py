@@ -37,12 +37,9 @@ INTERFACE = 9
 
 @cache
 def load_native_library() -> Any:
-    """The C++ library's functions.
+    """Load the C++ library, and return its functions by name.
 
-    Raises
-    ------
-    ImportError
-        If the library was not built or belongs to another version of this package.
+    Raise ImportError if it was not built or belongs to another version of this package.
     """
     path = native_library_path()
     library = tvm_ffi.load_module(path)
@@ -56,13 +53,7 @@ def load_native_library() -> Any:
 
 
 def native_library_path() -> Path:
-    """Where the C++ library is.
-
-    Raises
-    ------
-    ImportError
-        If it was not built.
-    """
+    """Return the path of the C++ library; raise ImportError if it was not built."""
     override = os.environ.get("TVM_IOS_NATIVE_LIB")
     if override:
         return Path(override).absolute()

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Profile:
-    """Runs of a program, and how fast they could be.
+    """Timelines of a program's runs, and the peak speed of the machine.
 
     Attributes
     ----------
     runs
-        Each profiled run.
+        The timeline of each profiled run.
     samples
-        Seconds of runs that were not profiled; of a device those that it gives.
+        Seconds of runs that were not profiled; of a device those that it reports.
     peaks
-        What the machine can do at most.
+        The peak arithmetic and memory rates of the machine.
     preemptions
         Times in a run that the system stopped a lane to run something else.
     device
@@ -56,19 +56,10 @@ class Profile:
 def profile_here(
     executable: Executable, repeat: int, seed: int, beside: Program | None = None
 ) -> Profile:
-    """Profile an executable on this machine, on random inputs.
+    """Time ``repeat`` runs of an executable on this machine, on random inputs, and profile as many.
 
-    Parameters
-    ----------
-    executable
-        What to run.
-    repeat
-        Runs to time, and runs to profile.
-    seed
-        Seed of the inputs.
-    beside
-        Another program of the same kernels and buffers, whose runs are taken in turn. It has a
-        memory plan of its own.
+    Runs of ``beside``, another program of the same kernels and buffers with its own memory plan,
+    are taken in turn.
     """
     program = executable.program
     # Before the runs, because it leaves the caches full of its own data.
@@ -107,11 +98,8 @@ def profile_there(
 ) -> Profile:
     """Profile an executable on a timing device; parameters as of :func:`profile_here`.
 
-    Raises
-    ------
-    UserError
-        If it was compiled for something else than the device, or the device has no times of its
-        launches.
+    Raise UserError if it was compiled for something else than the device, or the device does not
+    report when launches run.
     """
     # The executable names the machine code that it runs as, the kernels what they are: maybe PTX.
     arch, kernels = (None, {}) if executable.arch is None else read_launched(executable.libraries)

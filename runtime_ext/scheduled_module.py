@@ -1,4 +1,4 @@
-"""Reading a scheduled Relax module: calls of private unit functions, stage by stage."""
+"""Read a scheduled Relax module: calls of private unit functions, stage by stage."""
 
 # TVM's nodes get their attributes at run time.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
@@ -36,10 +36,7 @@ from tvm_ios.schedule.schedule import Schedule
 def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> ScheduledUnits:
     """Read a module that ``IOSSchedule`` made.
 
-    Raises
-    ------
-    ModuleError
-        If the module carries no schedule, or ``main`` holds anything but calls of units.
+    Raise ModuleError if it carries no schedule, or ``main`` has anything but calls of units.
     """
     schedule = attached_schedule(module)
     if schedule is None:
@@ -140,7 +137,7 @@ class _Reader:
         return number
 
     def _constant_of(self, expression: Any) -> GenericConst | None:
-        """The constant that a variable is another name of."""
+        """Return the constant that a variable is another name of, or None."""
         return self.constant_outputs.get(self._number.get(expression, -1))
 
     def read(self, binding: relax.Binding) -> None:

@@ -15,7 +15,7 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 @dataclass(frozen=True)
 class ScheduledUnits:
-    """The calls of units as a graph, with what each call runs.
+    """The calls of a scheduled module's units as a graph, with the function of each call.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class ScheduledUnits:
     stages
         Stages of that graph; none is merged, because functions of merged units are one unit here.
     placements
-        For the place in ``stages`` of each co-scheduled one where its rTasks run.
+        The placement of the rTasks of each co-scheduled stage, by its place in ``stages``.
     functions
         For each operator its Relax function.
     constants
@@ -36,7 +36,7 @@ class ScheduledUnits:
     output_names
         The model's names of its outputs, which may be one tensor twice, an input or a constant.
     kernels
-        For each operator that does not run in its usual way the name of its rKernel.
+        The name of the rKernel of each operator that is not computed by its default kernel.
     unit_latencies
         For each operator that was measured alone its seconds on 1, 2, ... lanes.
     """
@@ -54,15 +54,9 @@ class ScheduledUnits:
 
 
 def stages_of_calls(places: Sequence[tuple[int, int]], schedule: Schedule) -> tuple[Stage, ...]:
-    """The stages of calls, of which each has a stage and a group.
+    """Return the stages of calls, given the stage and the group of each call.
 
-    Parameters
-    ----------
-    places
-        For each call its stage and group.
-    schedule
-        The schedule of the units, which says whether the groups of a stage are streams; these are
-        called in the order of their launches.
+    ``schedule`` says whether the groups of a stage are streams; these are called in launch order.
     """
     groups_by_stage: dict[int, dict[int, list[int]]] = {}
     for call, (stage, group) in enumerate(places):
@@ -81,21 +75,10 @@ def stages_of_calls(places: Sequence[tuple[int, int]], schedule: Schedule) -> tu
 def placed_stages(
     stages: Sequence[Stage], schedule: Schedule, calls: Mapping[int, int]
 ) -> tuple[tuple[Stage, ...], dict[int, Placement]]:
-    """The stages, those that the schedule co-schedules as such, and the placements of these.
+    """Return stages with those of the schedule's co-scheduled ones marked, and their placements.
 
-    Parameters
-    ----------
-    stages
-        The stages of the calls.
-    schedule
-        The schedule of the units, with the same stages.
-    calls
-        For each unit that is called alone its call.
-
-    Raises
-    ------
-    ModuleError
-        If other units are called in a co-scheduled stage.
+    ``stages`` are those of the calls, as many as the schedule's; ``calls`` has the call of each
+    unit that is called alone. Raise ModuleError if other units are called in a co-scheduled stage.
     """
     placed = list(stages)
     placements: dict[int, Placement] = {}
@@ -116,18 +99,15 @@ def placed_stages(
 def latencies_of_calls(
     schedule: Schedule, calls: Mapping[int, int]
 ) -> dict[int, tuple[float, ...]]:
-    """The unit latencies of a schedule by call; merged units have none."""
+    """Return the unit latencies of a schedule by call; merged units have none."""
     latencies = schedule.unit_latencies.items()
     return {calls[unit]: seconds for unit, seconds in latencies if unit in calls}
 
 
 def require_lanes(schedule: Mapping[str, Any], lanes: int) -> None:
-    """Refuse to build for fewer lanes than a schedule, as plain data, has placed instances on.
+    """Require at least as many lanes as a schedule (plain data) has placed instances on.
 
-    Raises
-    ------
-    ScheduleError
-        If it has placed instances on more lanes.
+    Otherwise raise ScheduleError.
     """
     plan = Schedule.from_json(schedule.get(UNROLLED_FROM, schedule)).instances
     if plan is not None and plan.lanes > lanes:

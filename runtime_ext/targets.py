@@ -1,4 +1,4 @@
-"""The backend of each target."""
+"""Create the backend of a target."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def target_backend(
     device: TimingDevice | None = None,
     fleet: FleetDevice | None = None,
 ) -> Backend[Any]:
-    """The backend of a target for Relax modules.
+    """Return the backend of a target for Relax modules.
 
     Parameters
     ----------
@@ -46,16 +46,17 @@ def target_backend(
     database
         A MetaSchedule database of tuned kernels, for this target.
     precision
-        In which a GPU computes: float32, tf32 or float16; on a CPU float32, or bfloat16: the
-        weights of units for which that is faster are rounded to it.
+        On a GPU float32, tf32 or float16; on a CPU float32, or bfloat16: the weights of units
+        for which that is faster are rounded to it.
     cudnn
-        Whether units have a form that calls cuDNN; by default where a GPU and cuDNN are.
+        Whether units have an implementation that calls cuDNN; by default if a GPU and cuDNN are
+        here.
     without
-        Kinds of forms of units that are not measured on a CPU: ``winograd``.
+        Kinds of implementations of units that are not measured on a CPU: ``winograd``.
     device
-        What times programs, in the place of the GPU here; the target is what it takes.
+        Times programs, in the place of the GPU here; kernels are compiled for its architecture.
     fleet
-        What times programs, in the place of the CPU here; target and lanes are its own.
+        Times programs, in the place of the CPU here; target and lanes are its own.
 
     Raises
     ------
@@ -111,16 +112,9 @@ def _plugged_backend(
 
 
 def cuda_device(arch: str, lanes: int, otherwise: str = _WITHOUT_GPU) -> Device:
-    """The GPU here, or an :class:`AbsentGpu` if none of the architecture is here.
+    """Return the GPU here, or an :class:`AbsentGpu` if none of the architecture is here.
 
-    Parameters
-    ----------
-    arch
-        The architecture of the kernels.
-    lanes
-        Streams of the device.
-    otherwise
-        What to do without the GPU, for the refusal to measure.
+    ``otherwise`` says what to do without the GPU, for the refusal to measure.
     """
     from runtime_ext.cuda.measure import GpuDevice
     from runtime_ext.cuda.nvidia.driver import open_device, runs_on

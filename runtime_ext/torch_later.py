@@ -1,4 +1,4 @@
-"""TVM imports torch, for seconds, to hand over tensors that programs of ours never make."""
+"""Keep TVM from importing torch, which takes seconds and which programs of ours do not need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TVM = ("tvm_ffi", "tvm")
 
 
 class _NotYet(MetaPathFinder):
-    """Finds no torch while TVM is being imported, which does without it."""
+    """An import finder that raises ModuleNotFoundError for torch while TVM is being imported."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -30,5 +30,5 @@ def _is_being_imported(package: str) -> bool:
 
 
 def import_torch_later() -> None:
-    """From now on, import torch only where it is needed: for models and peers of torch."""
+    """Let later imports of TVM leave torch out; models and peers of torch still import it."""
     sys.meta_path.insert(0, _NotYet())

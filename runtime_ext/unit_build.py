@@ -1,4 +1,4 @@
-"""From units and their schedule to something that runs: kernels, program, packed weights."""
+"""Compile units and their schedule to a model that runs: kernels, program, packed weights."""
 
 from __future__ import annotations
 
@@ -31,27 +31,11 @@ def build_units(
     progress: Steps | None = None,
     packed: PackedConstants | None = None,
 ) -> BuiltModel:
-    """Compile the units of a schedule, and lower it.
+    """Compile the units of a schedule, and lower it to a program of this many threads or streams.
 
-    Parameters
-    ----------
-    units
-        The units and their schedule.
-    compiler
-        The compiler of the target; it may have the kernels already.
-    lanes
-        Threads, or streams.
-    progress
-        Called with kernels compiled and all of them.
-    packed
-        What was packed for other programs of these constants.
-
-    Raises
-    ------
-    ScheduleError
-        If the schedule has placed instances on more lanes.
-    UserError
-        If it names an rKernel that a unit has not.
+    The compiler may have the kernels already; ``packed`` has constants that were packed for other
+    programs. Raise ScheduleError if the schedule has placed instances on more lanes, UserError if
+    it names an rKernel that a unit does not have.
     """
     require_lanes(units.schedule, lanes)
     graph = units.graph

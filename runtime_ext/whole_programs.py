@@ -1,4 +1,4 @@
-"""The times of whole programs, which are built and run in turn on this machine."""
+"""Measure whole programs, which are built and run in turn on this machine."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tvm_ios.schedule.stage import Strategy
 
 
 class WholePrograms:
-    """See :class:`tvm_ios.costs.costs.ProgramCosts`.
+    """Builds and times programs of schedules; see :class:`tvm_ios.costs.costs.ProgramCosts`.
 
     Parameters
     ----------
     operators, units
-        The graphs of what is built.
+        The graphs of operators and of units of what is built.
     lanes
         Lanes of the programs.
     build
@@ -58,11 +58,11 @@ class WholePrograms:
 
     @property
     def hierarchy(self) -> MemoryHierarchy:
-        """This machine as a memory hierarchy of so many lanes."""
+        """The memory hierarchy of this machine with so many lanes."""
         return cpu_hierarchy(self.lanes)
 
     def refusal(self, schedule: Schedule) -> str:
-        """Why there is no program of a schedule, in one sentence; empty if there is one."""
+        """Return why there is no program of a schedule, in one sentence; empty if there is one."""
         key = schedule.content
         if key not in self._built and key not in self._refused:
             try:
@@ -77,7 +77,7 @@ class WholePrograms:
         limits: Rules,
         report: Callable[[int], None],
     ) -> Mapping[str, Sequence[float]]:
-        """Seconds of runs of some schedules' programs, which run in turn."""
+        """Return seconds of runs of the schedules' programs, which run in turn."""
         sessions = {name: self._session(schedule) for name, schedule in schedules.items()}
         samples = run_in_turn({name: s.run for name, s in sessions.items()}, limits, report)
         for session in sessions.values():
@@ -87,7 +87,7 @@ class WholePrograms:
     def profile(
         self, schedules: Sequence[Schedule], report: Callable[[int, int], None]
     ) -> list[tuple[float, ...]]:
-        """Seconds of each segment of schedules, whose programs run in turn."""
+        """Return the median seconds of each segment of each schedule; the programs run in turn."""
         sessions = [self._session(schedule) for schedule in schedules]
         segments = [self._segments(schedule) for schedule in schedules]
         samples: list[list[list[float]]] = [[] for _ in schedules]
@@ -112,7 +112,7 @@ class WholePrograms:
         return [tuple(map(statistics.median, zip(*runs, strict=True))) for runs in samples]
 
     def _segments(self, schedule: Schedule) -> Mapping[str, int]:
-        """For each unit of the built program, by name, the segment that it runs in."""
+        """Return the segment in which each unit of the built program, by name, runs."""
         segment_of: dict[int, int] = {}
         segments = segments_of(schedule)
         for number, segment in enumerate(segments):
@@ -141,7 +141,7 @@ class WholePrograms:
         instances: Sequence[int | None],
         last: int,
     ) -> list[int]:
-        """The segment of each unit by its instance; the last one for units of no instance."""
+        """Return the segment of each unit by its instance; the last one for others."""
         planned = planned_instances(self._operators, self._units, schedule).instances
         segments: list[int] = []
         for instance in instances:
@@ -165,7 +165,7 @@ class WholePrograms:
 
 
 def _differences(ends: Sequence[float]) -> list[float]:
-    """Seconds of each segment: from when all before it had ended to when it had, too."""
+    """Return the seconds of each segment: from the latest end of all before it to its own end."""
     differences: list[float] = []
     ended = 0.0
     for end in ends:

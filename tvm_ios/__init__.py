@@ -1,4 +1,4 @@
-"""Inter-operator scheduling: graphs, schedules, costs and their search, without TVM.
+"""Inter-operator scheduling without TVM: graphs, schedules, costs and the search for schedules.
 
 :func:`tvm_ios.api.optimize` does it all for a model file. The passes, such as ``IOSSchedule``, are
 in :mod:`relay_passes`; what builds and runs their modules is in :mod:`runtime_ext`.

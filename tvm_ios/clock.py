@@ -1,4 +1,4 @@
-"""The time that a command has, and that each of its parts took."""
+"""A stopwatch with a time limit, which a command uses to time the parts of its work."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from tvm_ios.errors import UserError
 
 
 class OutOfTimeError(UserError):
-    """The time limit had passed before something was done that can be left out."""
+    """The time limit passed before a part of the work that can be left out was done."""
 
 
 class Clock:
-    """A stopwatch with a limit, begun when it is made.
+    """A stopwatch that starts when it is made, with a limit in seconds (None for no limit).
 
-    Parameters
-    ----------
-    limit
-        Seconds until what can be left out is; None for no limit.
+    Once the limit has passed, parts of the work that can be left out are left out.
     """
 
     def __init__(self, limit: float | None = None) -> None:
@@ -29,33 +26,27 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds until the limit; not above zero once it has passed."""
+        """Seconds until the limit; zero or negative once it has passed, infinite without one."""
         if self.limit is None:
             return math.inf
         return self._begin + self.limit - time.perf_counter()
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """What each part took, by its name."""
+        """The seconds that each part took, by the part's name."""
         return dict(self._laps)
 
     def lap(self, name: str) -> None:
-        """End a part of the work."""
+        """End a part of the work and note the seconds since the previous part ended."""
         now = time.perf_counter()
         self._laps[name] = now - self._last
         self._last = now
 
     def share(self, part: float) -> float:
-        """The moment, by :func:`time.perf_counter`, at which a part of what is left is over."""
+        """Return when a fraction of the time left will be over, as :func:`time.perf_counter`."""
         return time.perf_counter() + part * max(self.left, 0.0)
 
     def require_left(self, what: str) -> None:
-        """Refuse to begin something.
-
-        Raises
-        ------
-        OutOfTimeError
-            If no time is left.
-        """
+        """Raise OutOfTimeError, naming the work that is not done, if no time is left."""
         if self.left <= 0:
             raise OutOfTimeError(f"not {what}: the time limit of {self.limit:g} s had passed")

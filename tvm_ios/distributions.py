@@ -1,4 +1,4 @@
-"""The distributions that these packages come in: all of tvm-ios, or what runs executables alone."""
+"""The installed distributions: all of tvm-ios, or the runtime, which only runs executables."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from importlib import metadata
 
 COMPLETE = "tvm-ios"
-#: The same files with the requirements of running alone.
+#: The same files, but with only the dependencies that running executables needs.
 RUNTIME = "tvm-ios-runtime"
 
 
 def installed_versions() -> Mapping[str, str]:
-    """Those of the two that are installed, :data:`COMPLETE` first, and their versions.
+    """Return the versions of those of the two distributions that are installed.
 
-    There is none where the packages run from their source, and should not be both: they own the
-    same files.
+    :data:`COMPLETE` comes first. The result is empty where the packages run from their source. Both
+    should never be installed at once: they own the same files.
     """
     versions: dict[str, str] = {}
     for name in (COMPLETE, RUNTIME):
@@ -26,5 +26,5 @@ def installed_versions() -> Mapping[str, str]:
 
 
 def only_runs() -> bool:
-    """Whether what is installed runs executables and makes none."""
+    """Return whether only the runtime is installed, which runs executables and makes none."""
     return list(installed_versions()) == [RUNTIME]

@@ -1,4 +1,4 @@
-"""What every stated failure has in common, and the failures that several rooms state."""
+"""The base class of all errors that users can act on, and errors that several packages raise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class UserError(ValueError):
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """The end of a sentence that refuses a name: the known one that was probably meant."""
+    """Return "; did you mean ...?" with the known name closest to a wrong one, or nothing."""
     near = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -25,11 +25,11 @@ class SearchError(UserError):
 
 
 class PolicyError(SearchError):
-    """A policy that ended in a fault of its own; others are searched nonetheless."""
+    """A policy that raised an unexpected exception; other policies are searched nonetheless."""
 
     @classmethod
     def of(cls, policy: str, error: Exception) -> PolicyError:
-        """Return the error that says in what a policy ended, for those who can mend it."""
+        """Return an error that names a policy and its unexpected exception, and asks to report."""
         text = " ".join(str(error).split())[:300]
         return cls(
             f"the policy {policy!r} failed with an unexpected {type(error).__name__}: {text}; "
@@ -38,8 +38,8 @@ class PolicyError(SearchError):
 
 
 class MemoryBudgetError(SearchError):
-    """A budget of memory that nothing that was searched for fits into."""
+    """A memory budget that none of the schedules found fits into."""
 
 
 class UnfusedError(UserError):
-    """A stage that cannot be one kernel here, with one sentence that says why."""
+    """A stage that cannot be compiled into one kernel here, with one sentence that says why."""

@@ -1,4 +1,4 @@
-"""What other packages add, by Python's entry points: policies, cost models, devices.
+"""Policies, cost models and devices that other packages add by Python's entry points.
 
 A package names them in its ``pyproject.toml``::
 
@@ -17,13 +17,13 @@ from tvm_ios.errors import UserError
 
 
 class ExtensionError(UserError):
-    """What another package adds and cannot be used, with one sentence that names the package."""
+    """An extension that cannot be used, with one sentence that names the package it comes from."""
 
 
 @cache
 def extensions(group: str) -> Mapping[str, Any]:
-    """The entry points of a group by their names; of equal names the first."""
-    # Not above: it takes longer to import than most commands need for their help.
+    """Return the entry points of a group by their names; of several with one name, the first."""
+    # Not at the top: the import takes longer than most commands need for their help.
     metadata = importlib.import_module("importlib.metadata")
     entries: dict[str, Any] = {}
     for entry in metadata.entry_points(group=group):
@@ -32,19 +32,9 @@ def extensions(group: str) -> Mapping[str, Any]:
 
 
 def load_extension(group: str, name: str, *kinds: type) -> Any:
-    """What an entry point names.
+    """Load the object that an existing entry point names and require that it is one of some kinds.
 
-    Parameters
-    ----------
-    group, name
-        The group and the name of the entry point, which exists.
-    kinds
-        What it has to be one of.
-
-    Raises
-    ------
-    ExtensionError
-        If it cannot be imported, or is something else.
+    Raise ExtensionError if it cannot be imported, or is of another kind.
     """
     entry = extensions(group)[name]
     package = entry.dist.name if entry.dist is not None else "another package"

@@ -1,8 +1,9 @@
-"""Ctrl-C and SIGTERM end a command in one sentence, whatever it is in the middle of.
+"""Handling of Ctrl-C and SIGTERM: the command ends with one sentence, whatever it is doing.
 
 An exception that a signal raises may come back from TVM as another one, be caught by a library, or
-be what Typer makes a bare exit code of. What was received is therefore remembered, and counts
-whatever is raised then. Where nothing can be raised, as in a destructor, it is raised again later.
+be turned by Typer into a bare exit code. The signals received are therefore remembered, and the
+command ends by them whatever exception arrives. Where nothing can be raised, as in a destructor,
+the exception is raised again a little later.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-#: Within so many seconds a second signal is the same one: `timeout` sends its signal to the command
-#: and to its process group. One that comes later means it, and ends the tidying up too.
+#: A second signal within so many seconds counts as the same one: `timeout` sends its signal to the
+#: command and to its process group. A later one is a new signal, and ends the clean-up too.
 _SAME_SECONDS = 0.5
-#: How long what cannot be interrupted, a destructor or an import's callback, is given.
+#: Seconds to wait for code that cannot be interrupted: a destructor or an import's callback.
 _LATER_SECONDS = 0.01
 
 #: Signals and when they came, in seconds of `time.monotonic`.
@@ -28,23 +29,20 @@ _received: list[tuple[int, float]] = []
 
 @contextmanager
 def reported() -> Generator[None]:
-    """Around a whole command: if a signal comes meanwhile, say so in one sentence and exit.
+    """Run a whole command; if a signal came meanwhile, say so in one sentence and exit.
 
-    Raises
-    ------
-    SystemExit
-        With 128 and the signal's number, as shells expect it.
+    The exit status is 128 and the signal's number, as shells expect it.
     """
     signal.signal(signal.SIGALRM, _raise)
     sys.unraisablehook = _raise_later
     for number in _SIGNALS:
-        # Who started us with a signal ignored, such as nohup or a shell's &, wants it so.
+        # A signal that was ignored at the start, as by nohup or a shell's &, stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _receive)
     try:
         yield
     finally:
-        # What Python does after a command needs no exceptions in it, but may be ended too.
+        # Python's own shutdown must not get exceptions, but may be ended at once.
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number in _SIGNALS:
             if signal.getsignal(number) is _receive:
@@ -54,7 +52,7 @@ def reported() -> Generator[None]:
 
 
 def raise_if_received() -> None:
-    """Raise again what may have been lost."""
+    """Raise KeyboardInterrupt if a signal was received, for its exception may have been lost."""
     if _received:
         raise KeyboardInterrupt
 

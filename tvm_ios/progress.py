@@ -1,13 +1,13 @@
-"""How work says how far it is."""
+"""Types of callbacks that report progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-#: Called with what is done, how much of it, and how much there is.
+#: Called with a description of the work, the units of it that are done, and all units.
 Progress = Callable[[str, int, int], None]
 
-#: The same of one piece of work.
+#: Called with the units of work that are done, and all units.
 Steps = Callable[[int, int], None]
 
 

@@ -1,4 +1,4 @@
-"""The search: what a policy finds for a problem, by costs, within limits."""
+"""The search: run a policy on a problem, with given costs and within limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
 
 _LOGGER = logging.getLogger(__name__)
-#: Where costs are to be had that offer what a policy needs.
+#: For each offer that a policy may need, how to get costs that have it.
 _SOURCES = {
     Offer.STAGES: "any costs tell that",
     Offer.RTASKS: "give --cost measured, of a Relax module, or the cost of a device",
@@ -36,47 +36,43 @@ def search(
     limits: Limits | None = None,
     progress: Progress = silent,
 ) -> Found:
-    """Find the schedule of a policy.
+    """Find a schedule for a problem by a policy.
 
     Parameters
     ----------
     problem
-        What to schedule.
+        The graph of units to schedule, and its blocks.
     policy
         One of :func:`tvm_ios.policies.registry.policy_names`, or one of your own.
     costs
-        How long things take on a device.
+        Estimated or measured execution times on a device.
     limits
-        How far to search.
+        Limits of the search: time, measurements, memory, sizes of stages.
     progress
         Called with (what, done, total).
+
+    Returns
+    -------
+    Found
+        The schedule, and statistics of its search.
 
     Raises
     ------
     SearchError
-        If the policy is unknown, or does not fit the costs or the limits.
+        If the policy is unknown, or needs more than the costs offer, or ignores one of the limits.
     MemoryBudgetError
         If no schedule fits into the memory budget.
     PolicyError
-        If the policy ends in a fault of its own.
+        If the policy raises an unexpected exception.
     """
     return Search(problem, costs, limits or Limits(), progress).find(policy)
 
 
 class Search:
-    """Searches of one problem by the same costs: each policy's schedule is found once.
+    """Searches of one problem with the same costs and limits; each policy is searched once.
 
-    Parameters
-    ----------
-    problem, costs, limits, progress
-        As of :func:`search`.
-
-    Attributes
-    ----------
-    until
-        When all searches end, by :func:`time.perf_counter`: what needs costs is not searched then.
-    out_of_time
-        Whether a search was ended by a time limit.
+    ``until`` is when all searches end, by :func:`time.perf_counter`: policies that need costs are
+    not searched after it. ``out_of_time`` says whether a time limit has cut a search short.
     """
 
     def __init__(
@@ -97,23 +93,11 @@ class Search:
     def find(
         self, policy: str | Policy, memory_budget: int | None = None, *, priced: bool = False
     ) -> Found:
-        """What a policy finds.
+        """Return the result of a policy, given by name or as an object, searched at most once.
 
-        Parameters
-        ----------
-        policy
-            The policy's name, or a policy of your own.
-        memory_budget
-            Instead of that of the limits.
-        priced
-            Whether stages have their seconds in the schedules of policies that need none, too.
-
-        Raises
-        ------
-        SearchError, MemoryBudgetError, PolicyError
-            As :func:`search`.
-        OutOfTimeError
-            If the time was over before the policy was searched.
+        ``memory_budget`` replaces that of the limits. With ``priced``, stages get latencies even if
+        the policy needs no costs. Raise as :func:`search` does, or OutOfTimeError if the time was
+        over before the policy was searched.
         """
         policy = policy_named(policy) if isinstance(policy, str) else policy
         limits = self._limits(memory_budget)
@@ -134,10 +118,10 @@ class Search:
         return replace(result, schedule=self.priced(result.schedule))
 
     def priced(self, schedule: Schedule) -> Schedule:
-        """A schedule with the seconds that its stages take by these costs, if they tell them."""
+        """Return a schedule with the latencies of its stages, unchanged if the costs have none."""
         units, model, measuring = self.problem.units, self.costs.stages, self.costs.measuring
         if measuring is not None:
-            # Groups share the lanes by the latencies of their units.
+            # Measure the units first: lanes are divided among groups by the latencies of units.
             measuring.bounds(self._progress)
             latencies = measuring.latencies(units, schedule.stages)
         elif model is not None:
@@ -147,12 +131,9 @@ class Search:
         return replace(schedule, latencies=tuple(latencies))
 
     def front(self, policy: str | Policy) -> tuple[FrontPoint, ...]:
-        """The trades of latency for memory, the fastest first.
+        """Return the Pareto front of latency and memory that a policy finds, the fastest first.
 
-        Raises
-        ------
-        SearchError
-            As :func:`search`, or if the policy keeps to no memory budget.
+        Raise SearchError as :func:`search` does, or if the policy keeps to no memory budget.
         """
         policy = policy_named(policy) if isinstance(policy, str) else policy
         _require_memory_budget(policy)
@@ -169,7 +150,7 @@ class Search:
 
     def _search(self, policy: Policy, limits: Limits) -> Found:
         request = self._request(policy, self._in_time(limits))
-        # Without units there is only one schedule.
+        # Without units every policy has the same schedule.
         asked = policy if len(self.problem.units) else SEQUENTIAL
         if asked.needs and time.perf_counter() > self.until:
             raise OutOfTimeError(f"{policy.name} is not searched: the time limit had passed")
@@ -213,7 +194,7 @@ class Search:
 
 
 def _told(found: Found) -> str:
-    """What a policy found, for the log."""
+    """Return a description of a policy's result for the log."""
     schedule, statistics = found.schedule, found.statistics
     text = f"{len(schedule.stages)} stages"
     if schedule.latencies:
@@ -227,12 +208,9 @@ def _told(found: Found) -> str:
 
 
 def require_fit(policy: Policy, costs: Costs, limits: Limits) -> None:
-    """Refuse a policy that needs what costs do not offer, or ignores a limit.
+    """Require that costs offer what a policy needs and that the policy obeys the limits.
 
-    Raises
-    ------
-    SearchError
-        If it does; one sentence says what is missing, and where it is to be had.
+    Raise SearchError otherwise; its sentence names what is missing and where to get it.
     """
     missing = sorted(policy.needs - costs.offers, key=list(Offer).index)
     if missing:

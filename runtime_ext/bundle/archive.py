@@ -37,13 +37,7 @@ def pack(archive: Path, content: Mapping[str, Path]) -> None:
 
 
 def is_current(archive: Path) -> bool:
-    """Whether this version of our code reads a packed bundle.
-
-    Raises
-    ------
-    BundleError
-        If it is damaged.
-    """
+    """Return whether this version reads a packed bundle; raise BundleError if it is damaged."""
     try:
         with tarfile.open(archive) as tar:
             # Reads to the end, so that what is cut off shows.

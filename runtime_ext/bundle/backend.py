@@ -40,7 +40,7 @@ def open_bundle(
 
 
 def machine_facts(bundle: Bundle, backend: Backend[BundledKernels]) -> dict[str, Any]:
-    """Facts beside results: of a GPU its driver, clocks and libraries."""
+    """Return facts of a GPU to store with results: driver, clocks and libraries."""
     if bundle.rtasks is None:
         return {}
     from runtime_ext.bundle.rtasks import compiler_here

@@ -68,7 +68,7 @@ def time_saved(
     timer: StageTimer,
     schedules: Mapping[str, Path],
 ) -> dict[str, list[float]]:
-    """Samples of saved schedules in this process, which is a fresh one."""
+    """Time saved schedules in this process, a fresh one; return their samples."""
     sessions = {
         name: backend.session(bundled_program(bundle, backend, timer, Schedule.load(path)))
         for name, path in schedules.items()
@@ -82,7 +82,7 @@ def time_saved(
 
 
 def reference_of(bundle: Bundle) -> Reference:
-    """The inputs and outputs that the bundle's programs are compared with."""
+    """Return the inputs and outputs with which the bundle's programs are compared."""
     sample = Sample(bundle.reference_inputs, bundle.reference_outputs)
     return Reference(
         [sample, *bundle.edges],

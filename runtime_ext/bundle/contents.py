@@ -121,7 +121,7 @@ class Bundle:
 
 
 def reference_arrays(reference: Reference) -> dict[str, Array]:
-    """What :attr:`Bundle.reference` is to be."""
+    """Return the arrays of a reference in the form of :attr:`Bundle.reference`."""
     arrays: dict[str, Array] = {}
     samples = (sample for sample in reference.samples if sample.kind != NAN)
     for sample, prefix in zip(samples, ("", "edge "), strict=False):
@@ -134,10 +134,7 @@ def reference_arrays(reference: Reference) -> dict[str, Array]:
 def read_bundle(folder: Path) -> Bundle:
     """Read a bundle.
 
-    Raises
-    ------
-    BundleError
-        If the folder is none, or a file is missing or not as it was written.
+    Raises BundleError if the folder is none, or a file is missing or damaged.
     """
     try:
         about = json_object((folder / ABOUT).read_bytes())
@@ -188,13 +185,7 @@ def write_about(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def require_replaceable(path: Path) -> None:
-    """Refuse to write over what is no bundle.
-
-    Raises
-    ------
-    BundleError
-        If something else is there.
-    """
+    """Require that a path is free or has a bundle, or raise BundleError."""
     make_folder(path.parent)
     if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not _is_bundle(path))):
         raise BundleError(f"{path} exists and is not a bundle; choose another name")

@@ -78,11 +78,11 @@ class BundledKernels:
         return {name: self._forms(members) for name, members in units.items()}
 
     def rkernels(self, source: Units) -> tuple[str, ...]:
-        """The names of the ways to compute a unit."""
+        """Return the names of the ways to compute a unit."""
         return tuple(self._ways(source))
 
     def chain_kernels(self, source: Units) -> int:
-        """Bundles hold no chains."""
+        """Return 0: bundles hold no chains."""
         return 0
 
     def compile_rkernels(

@@ -37,7 +37,7 @@ class BundledNetwork:
         return self.bundle.about["precision"]
 
     def onnx_file(self, folder: Path) -> Path:
-        """The model as it is written; of other weights or in float16, what PyTorch exports."""
+        """Return the bundle's ONNX file, or else one that PyTorch exports into a folder."""
         if (self.bundle.folder / MODEL).exists():
             return self.bundle.folder / MODEL
         import torch

@@ -21,12 +21,9 @@ from tvm_ios.schedule.schedule import Schedule
 def bundled_program(
     bundle: Bundle, backend: Backend[BundledKernels], timer: StageTimer, schedule: Schedule
 ) -> ModelProgram:
-    """Lower a schedule with the code that the timer chooses.
+    """Lower a schedule to a program, with the forms of units that the timer finds fastest.
 
-    Raises
-    ------
-    UserError
-        If the schedule is not one of the bundle's graph or names kernels that it has not.
+    Raises UserError if the schedule is not of the bundle's graph or names kernels that it lacks.
     """
     graph = bundle.graph
     schedule.validate(graph)

@@ -1,4 +1,4 @@
-"""The kernels of a bundle as rTasks: what a search on a GPU makes co-scheduled stages of."""
+"""The kernels of a bundle as rTasks, of which a search on a GPU makes co-scheduled stages."""
 
 from __future__ import annotations
 

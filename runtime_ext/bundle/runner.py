@@ -1,4 +1,4 @@
-"""What ``run.py`` of a bundle does: search, build, verify and measure on this machine.
+"""The command line of a bundle's ``run.py``: search, build, verify and measure on this machine.
 
 It may be killed at any time: the next run finds all measurements in the log.
 """

@@ -11,12 +11,9 @@ from tvm_ios.schedule.schedule import Schedule
 
 
 def saved_schedule(path: Path, graph: OpGraph) -> Schedule:
-    """The schedule of a file of ours, which may be of another batch, or of IOS's implementation.
+    """Read a schedule of tvm-ios, maybe for another batch, or of IOS's implementation.
 
-    Raises
-    ------
-    ScheduleError
-        If it is none, or does not fit.
+    Raises ScheduleError if the file has none that fits.
     """
     read = schedule_of_file(path)
     if isinstance(read, PublishedFile):

@@ -56,9 +56,9 @@ def bundle_search(
     *,
     measure_again: bool = True,
 ) -> BundleSearch:
-    """Searches whose measurements go into ``log.jsonl`` of a folder, or are found there.
+    """Set up searches whose measurements are kept in ``log.jsonl`` of a folder.
 
-    Without ``measure_again`` what the log has is not measured again, as for saved schedules.
+    Without ``measure_again`` nothing that the log has is measured again.
     """
     header = LogHeader(backend.device.name, bundle.about["target"], bundle.about["versions"]["tvm"])
     log = MeasurementLog(folder / "log.jsonl", header)
@@ -76,7 +76,7 @@ def bundle_search(
 def search_policies(
     search: Search, policies: tuple[str, ...], folder: Path
 ) -> tuple[Mapping[str, Found], Mapping[str, str]]:
-    """The schedule of each policy, saved as ``schedule-POLICY.json``, and why others have none."""
+    """Search and save each policy's schedule; return those found, and why others failed."""
     found: dict[str, Found] = {}
     skipped: dict[str, str] = {}
     for policy in policies:

@@ -141,13 +141,7 @@ def active_warps(spans: Sequence[KernelSpan], most: int, points: int = _POINTS) 
 
 
 def kernel_spans(trace: Mapping[str, Any], most: int) -> list[KernelSpan]:
-    """The kernels of a trace in Chrome's format, as torch.profiler writes it.
-
-    Raises
-    ------
-    UserError
-        If it has none, or says of one no more than its time.
-    """
+    """Return the kernels of a torch.profiler trace; raise UserError if it has none."""
     try:
         spans = [
             KernelSpan(e["ts"] * 1e-6, (e["ts"] + e["dur"]) * 1e-6, _resident(e["args"], most))
@@ -170,13 +164,7 @@ def _resident(arguments: Mapping[str, Any], most: int) -> float:
 
 
 def trace_of(run: Callable[[], object]) -> dict[str, Any]:
-    """The trace by torch.profiler of one run, after another one that it does not keep.
-
-    Raises
-    ------
-    UserError
-        If torch is not installed.
-    """
+    """Trace one run by torch.profiler, after a warm-up run; raise UserError without torch."""
     try:
         from torch import profiler
     except ImportError as error:

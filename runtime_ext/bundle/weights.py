@@ -52,7 +52,7 @@ class Draw:
 
     @staticmethod
     def like(array: Array, seed: int) -> Draw | None:
-        """How to draw a stand-in for a constant; None for a constant that is saved as it is."""
+        """Return a draw that replaces a constant; None if the constant is saved as it is."""
         if array.dtype.kind != "f" or array.size < _LEAST_ELEMENTS:
             return None
         # The same constant is drawn alike wherever it is used.

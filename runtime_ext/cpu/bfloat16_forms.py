@@ -28,19 +28,19 @@ _MARGIN = 1.06
 
 
 def all_bfloat16_plans(source: UnitSource, space: VectorSpace) -> Mapping[str, UnitPlan]:
-    """The form with rounded weights, by its name; empty for units without constant weights."""
+    """Return the plan with bfloat16 weights, by name; empty without constant weights."""
     plan = _plan(source, space)
     return {} if plan is None else {FORM: plan[0]}
 
 
 def promising_bfloat16_plans(source: UnitSource, space: VectorSpace) -> Mapping[str, UnitPlan]:
-    """The form, if it may take less time than the default one by an estimate."""
+    """Return the bfloat16 plan, by name, if by an estimate it may be faster; else nothing."""
     plan = _plan(source, space)
     return {} if plan is None or plan[1] > _MARGIN else {FORM: plan[0]}
 
 
 def _plan(source: UnitSource, space: VectorSpace) -> tuple[UnitPlan, float] | None:
-    """The unit with rounded weights, and its contractions' share of the default's cycles."""
+    """Return the bfloat16 plan and its contractions' cycles as a share of the default plan's."""
     multiplies = space.unit.bfloat16
     matrices = MatrixCutter() if FORM in space.unit.matrices else None
     usual = form = 0.0
@@ -62,13 +62,13 @@ def _plan(source: UnitSource, space: VectorSpace) -> tuple[UnitPlan, float] | No
 
 
 def _cycles(spec: Contraction, space: VectorSpace) -> float:
-    """Cycles of a contraction by an estimate: multiply-adds, two a cycle, and its weights."""
+    """Estimate a contraction's cycles: two vector multiply-adds each, plus reading weights."""
     whole = merge_rows(spec)
     return _vectors(whole, space) * (_pixels(whole) / 2 + _memory(space))
 
 
 def _rounded_cycles(spec: Contraction, space: VectorSpace) -> float:
-    """As :func:`_cycles`, of weights in bfloat16: half as much memory, and other products."""
+    """Estimate the cycles with bfloat16 weights: half the memory traffic, other products."""
     whole = merge_rows(spec)
     pixels = _pixels(whole)
     if FORM in space.unit.matrices and in_matrices(whole):
@@ -84,16 +84,16 @@ def _rounded_cycles(spec: Contraction, space: VectorSpace) -> float:
 
 
 def _vectors(spec: Contraction, space: VectorSpace) -> int:
-    """Vectors of weights."""
+    """Return how many vector registers' worth of weights a contraction has."""
     vectors = sum(ceil(part / space.unit.lanes) for part in all_parts(spec))
     return vectors * prod(spec.window.kernel) * spec.channels
 
 
 def _pixels(spec: Contraction) -> int:
-    """Pixels of all images: each multiplies each vector of weights."""
+    """Return the output pixels of all images: each multiplies every vector of weights."""
     return spec.batch * prod(spec.window.output)
 
 
 def _memory(space: VectorSpace) -> float:
-    """Cycles that a vector of weights takes to come from memory."""
+    """Return the cycles that reading one vector of float32 weights from memory takes."""
     return MEMORY_CYCLES * space.unit.lanes * 4

@@ -1,4 +1,4 @@
-"""What may tell fast blockings of a contraction from slow ones, for a learned cost model."""
+"""Features of a contraction's blocking, from which a learned cost model predicts its time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime_ext.kernels.spec import Contraction
 
 
 def blocking_features(spec: Contraction, unit: VectorUnit, blocking: Blocking) -> list[float]:
-    """Sizes of the contraction and of its tiles, and how these fit registers and caches."""
+    """Return sizes of the contraction and of its tiles, and how these fit registers and caches."""
     plan = plan_tiles(replace(spec, blocking=blocking), unit)
     window, width = spec.window, spec.window.output[1]
     pixels, vectors = blocking.pixels, blocking.vectors

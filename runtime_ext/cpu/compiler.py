@@ -1,4 +1,4 @@
-"""Compile units: every kernel once, in parallel, and never again once it is cached on disk."""
+"""Compile units: each kernel once, in parallel, with a cache on disk."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ Opened = Callable[[Sequence[Path]], Callable[[str], Any]]
 
 
 class KernelCompiler(UnitCompiler):
-    """Makes and keeps the machine code of units for a CPU.
+    """A compiler of units to machine code for a CPU, with a cache on disk.
+
+    Raises UserError if the target is no CPU, or the database was made for another target.
 
     Parameters
     ----------
     target
-        A ``tvm.target.Target`` of kind llvm, or what makes one.
+        A ``tvm.target.Target`` of kind llvm, or an argument of its constructor.
     lanes
         How many lanes will share the kernels' tiles.
     cache_dir
@@ -49,12 +51,8 @@ class KernelCompiler(UnitCompiler):
     precision
         ``float32``; or ``bfloat16``: forms whose weights are rounded to it are measured too.
     opened
-        What gives the symbols of object files; by default they are linked and loaded here.
-
-    Raises
-    ------
-    UserError
-        If the target is no CPU, or the database was made for another target.
+        Loads object files and returns a lookup of their symbols; by default they are linked and
+        loaded into this process.
     """
 
     line = LINE
@@ -94,12 +92,9 @@ class KernelCompiler(UnitCompiler):
         super().__init__(str(self._code_target), log)
 
     def function(self, symbol: str) -> Any:
-        """The callable of a phase: ``function(*buffers, begin, end)``.
+        """Return the callable of a phase: ``function(*buffers, begin, end)``.
 
-        Raises
-        ------
-        KeyError
-            If no unit that was compiled has this symbol.
+        Raise KeyError if no compiled unit has this symbol.
         """
         if symbol not in self._functions:
             self._load()
@@ -111,7 +106,7 @@ class KernelCompiler(UnitCompiler):
         link(Path(path), [self._cache.code_file(key) for key in keys])
 
     def chain_kernels(self, source: UnitSource) -> int:
-        """Of how many kernels a chain is; 0 if none of them computes what several units do.
+        """Return the number of kernels of a chain of units; 0 if no kernel computes several units.
 
         Nothing is compiled.
         """
@@ -141,7 +136,7 @@ class KernelCompiler(UnitCompiler):
         return artefact
 
     def _load(self) -> None:
-        """Link what was compiled since the last time, and load it."""
+        """Link and load the kernels that were compiled since the last call."""
         with self._loading:
             keys = sorted(self._artefacts.keys() - self._linked)
             if not keys:

@@ -22,16 +22,16 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a program is timed; see ``runtime_ext/native/sampling.h``, which does it.
+    """Options of timing a program; ``runtime_ext/native/sampling.h`` implements it.
 
     Attributes
     ----------
     samples
-        How many times are taken, each the mean of some runs; fewer of long programs.
+        How many samples are taken, each the mean of some runs; fewer of long programs.
     sample_seconds
-        Seconds of one sample: long enough that the clock and the start of the lanes do not count.
+        Seconds of one sample: long enough to hide the clock's resolution and the start of lanes.
     tries
-        As many times as many are taken, at most, until enough were not disturbed.
+        Until enough samples are undisturbed, at most ``tries`` times as many are taken.
     """
 
     samples: int = 12
@@ -41,7 +41,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class CpuDevice:
-    """So many threads of this machine; see :class:`tvm_ios.measuring.device.Device`."""
+    """A number of threads of this machine; see :class:`tvm_ios.measuring.device.Device`."""
 
     lanes: int
     concurrency = 1
@@ -55,21 +55,21 @@ class CpuDevice:
     def time_program(
         self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
-        """Samples, in seconds, of a program on random data; kernels here need no constants."""
+        """Return samples, in seconds, of a program on random data; ``constants`` must be empty."""
         assert not constants
         return time_program(program, function)
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
-        """For each launch of a program of one lane the seconds of one of its tiles, in rounds."""
+        """Return the seconds of one tile of each launch, by round; the program has one lane."""
         return profile_phases(program, function)
 
     def launch_overhead(self) -> list[float]:
-        """None: the executor's calls are outside the spans that it takes of launches."""
+        """Return zero: the executor's timestamps exclude the overhead of its calls."""
         return [0.0]
 
 
 def time_program(program: Program, function: Function) -> list[float]:
-    """Samples, in seconds, of a program on random data."""
+    """Return samples, in seconds, of a program on random data."""
     executor = _executor(program, function)
     try:
         return executor.time(**asdict(Sampling()))
@@ -78,7 +78,7 @@ def time_program(program: Program, function: Function) -> list[float]:
 
 
 def profile_phases(program: Program, function: Function) -> list[list[float]]:
-    """For each launch of a program of one lane the seconds of one of its tiles, several rounds."""
+    """Return the seconds of one tile of each launch, a sample a round; the program has one lane."""
     executor = _executor(program, function)
     try:
         return of_a_tile(program, executor.profile_launches())
@@ -87,16 +87,16 @@ def profile_phases(program: Program, function: Function) -> list[list[float]]:
 
 
 def of_a_tile(program: Program, launches: Sequence[Sequence[float]]) -> list[list[float]]:
-    """The seconds of one tile, from those of each launch of a program of one lane."""
+    """Divide the seconds of each launch of a one-lane program by the launch's number of tiles."""
     (lane,) = program.lanes
     tiles = [item.end - item.begin for item in lane if isinstance(item, Launch)]
     return [[s / n for s in samples] for samples, n in zip(launches, tiles, strict=True)]
 
 
 def random_buffers(program: Program) -> list[Any]:
-    """A tensor a buffer, of numbers that neither overflow nor become denormal.
+    """Allocate a tensor for each buffer, of numbers that neither overflow nor become denormal.
 
-    A part has the tensor of its whole.
+    A buffer that is part of another has the tensor of the whole.
     """
     fill = load_native_library()["fill_random"]
     wholes: dict[int, Any] = {}

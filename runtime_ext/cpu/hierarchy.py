@@ -17,15 +17,10 @@ _MEMORY_BYTES, _FLOPS, _SCALAR_FLOPS = 4, {"x86-64-v4": 64, "x86-64-v3": 32}, 16
 
 
 def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
-    """One cluster of so many cores: a core's own L2 is its local buffer, L3 the global one.
+    """Describe this CPU as one cluster of ``lanes`` cores: L2 the local buffer, L3 the global one.
 
     The peak and the memory's bandwidth are measured, which takes about a second, or assumed with a
     TVM up to 0.19, that of Relay.
-
-    Parameters
-    ----------
-    lanes
-        Cores that run side by side.
     """
     cache_by_level = {cache.level: cache for cache in caches()}
     hertz = (megahertz() or 2000.0) * 1e6

@@ -1,4 +1,4 @@
-"""Units whose contractions are of integers, as quantised models have them, on an x86 CPU."""
+"""Plans of quantised units whose contractions multiply integers, on an x86 CPU."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _BITS: Mapping[str, Literal[8, 16]] = {BYTES: 8, "int16": 16}
 
 
 def all_integer_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
-    """The forms whose products are of integers, by name; empty for other units and CPUs."""
+    """Return the plans with integer products, by name; empty if the unit or the CPU has none."""
     return dict(_plans(source, space))
 
 
 def promising_integer_plans(source: UnitSource, space: VectorSpace) -> Mapping[str, UnitPlan]:
-    """The one of fewest bits: an instruction has more products, and memory less to read."""
+    """Return the integer plan of fewest bits: more products an instruction, less memory to read."""
     return dict(islice(_plans(source, space), 1))
 
 
 def _plans(source: UnitSource, space: VectorSpace) -> Iterator[tuple[str, UnitPlan]]:
-    """The forms and their names, of the fewest bits first, each planned when it is asked for."""
+    """Yield integer plans and their names, fewest bits first, each planned when it is asked for."""
     for name, bits in _BITS.items():
         if (plan := _plan(source, space, name, bits)) is not None:
             yield name, plan

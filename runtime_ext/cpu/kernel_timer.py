@@ -1,4 +1,4 @@
-"""Time blockings of one contraction side by side, on as many lanes as will run them."""
+"""Time blockings of one contraction in turns, on as many lanes as will run them."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _PAUSE, _SPIN = 3e-4, 1e-4
 
 
 class KernelTimer:
-    """Builds and times kernels in this process: nothing is left behind when it is killed."""
+    """A timer that builds and runs kernels in this process; a kill leaves no processes behind."""
 
     def __init__(self, target: Any, lanes: int) -> None:
         self.target = target
         self.lanes = lanes
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
-        """Seconds of each kernel, in its fastest round.
+        """Return the seconds of each kernel in its fastest round.
 
-        Kernels take turns, so that a machine that others use too, or that grows warm, spoils
-        little; what else runs only ever adds to a round.
+        Kernels take turns, so that other load or a warming machine affects all of them alike; the
+        minimum is taken because disturbances only add time.
         """
         with temporary_folder() as folder, ExitStack() as stack:
             programs, objects = compiled_programs(specs, self.target, self.lanes, folder)
@@ -69,7 +69,7 @@ class KernelTimer:
 def compiled_programs(
     specs: Sequence[Contraction], target: Any, lanes: int, folder: Path
 ) -> tuple[list[Program], list[Path]]:
-    """Programs of a kernel each, and the object files of the kernels in a folder."""
+    """Compile each contraction; return a one-kernel program for each, and the object files."""
     unit = VectorUnit.of(target)
 
     def make(number: int) -> tuple[Program, Path]:
@@ -85,7 +85,7 @@ def compiled_programs(
 
 
 def _program(spec: Contraction, symbol: str, tiles: int, lanes: int) -> Program:
-    """One kernel, its tiles divided evenly."""
+    """Return a program of one kernel whose tiles are divided evenly among the lanes."""
     written = {statement.target.buffer for statement in spec.statements}
     roles = {spec.weight: Role.CONSTANT, **dict.fromkeys(written, Role.OUTPUT)}
     buffers = tuple(

@@ -19,15 +19,11 @@ _ZIG = (sys.executable, "-m", "ziglang", "cc", "-O2", "-fno-sanitize=undefined")
 
 
 def find_linker() -> tuple[str, ...] | None:
-    """The command that links, without its arguments, or None if there is none.
+    """Return the command that links, without its arguments, or None if there is none.
 
-    It is what the environment variable ``CXX`` or ``CC`` names, or the first C++ compiler in
-    ``PATH``, or else the one in the Python package ``ziglang`` (the extra ``linker``).
-
-    Raises
-    ------
-    UserError
-        If the variable names no program.
+    It is the program named by the environment variable ``CXX`` or ``CC``, or the first C++ compiler
+    in ``PATH``, or else the one in the Python package ``ziglang`` (the extra ``linker``). Raise
+    UserError if the variable names no program.
     """
     if chosen := os.environ.get("CXX") or os.environ.get("CC"):
         if path := shutil.which(chosen):
@@ -41,7 +37,7 @@ def find_linker() -> tuple[str, ...] | None:
 
 
 def find_cross_linker(machine: str) -> tuple[str, ...] | None:
-    """What links for another machine, as uname names it: its own g++, or zig."""
+    """Return the linker command for a machine (by its uname): its own g++, zig, or None."""
     if path := shutil.which(f"{machine}-linux-gnu-g++"):
         return (path,)
     return (*_ZIG, "-target", f"{machine}-linux-gnu") if find_spec("ziglang") is not None else None
@@ -53,25 +49,10 @@ def link(
     options: Sequence[str] = (),
     command: Sequence[str] | None = None,
 ) -> None:
-    """Link object files into a shared library; without any it is empty.
+    """Link object files or C sources into the shared library ``path``; without any it is empty.
 
-    It may be given as ``fcompile`` to TVM's ``export_library``.
-
-    Parameters
-    ----------
-    path
-        The library to write.
-    objects
-        Object files, or C sources.
-    options
-        Further options of the compiler.
-    command
-        The compiler; by default the one for this machine.
-
-    Raises
-    ------
-    UserError
-        If there is no compiler, or it fails; says why.
+    ``options`` are passed to ``command``, a compiler, by default the one for this machine. Usable
+    as ``fcompile`` of TVM's ``export_library``. Raise UserError without a compiler, or if it fails.
     """
     command = command or find_linker()
     if command is None:

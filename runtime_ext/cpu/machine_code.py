@@ -1,4 +1,4 @@
-"""From TVM's compiled modules to object code."""
+"""Convert TVM's compiled modules to object code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def object_code(library: Any) -> bytes:
-    """The object file of a ``tvm.runtime.Module``."""
+    """Return the object file, as bytes, of a ``tvm.runtime.Module``."""
     # In memory: LLVM ends the whole process when a file cannot be written.
     with open(os.memfd_create("kernel.o"), "rb") as file:
         library.write_to_file(f"/proc/self/fd/{file.fileno()}", "o")

@@ -1,4 +1,4 @@
-"""What to write beside every measurement: the machine that it holds for, and what it can do."""
+"""Describe the machine on which measurements are taken, and its peak performance."""
 
 from __future__ import annotations
 
@@ -19,21 +19,11 @@ _PACKAGES = ("tvm-ios", "apache-tvm", "apache-tvm-ffi", "numpy", "onnx")
 
 
 def describe_machine(lanes: int, packages: Sequence[str] = ()) -> dict[str, Any]:
-    """This machine as plain data; takes a second or two, because its peak is measured.
+    """Describe this machine as plain data; measuring its peak takes a second or two.
 
-    Parameters
-    ----------
-    lanes
-        Threads of what is measured.
-    packages
-        Distributions whose versions matter too.
-
-    Returns
-    -------
-    dict
-        Sizes in KiB and GiB, the clock rate in MHz (null where it is not told), the peak in
-        GFLOP/s and GB/s of one lane and of all, of none where TVM is one for Relay, which cannot
-        make the kernels; a version is null where a distribution is not installed.
+    ``lanes`` are the threads of the measurement, ``packages`` further distributions whose versions
+    are listed (null if not installed). The clock is in MHz (null if unknown); the peak, in GFLOP/s
+    and GB/s, is of one lane and of all, and empty under a TVM for Relay, which has no such kernels.
     """
     return {
         "processor": processor(),

@@ -1,4 +1,4 @@
-"""The forms of a unit on a CPU that a schedule has to name: who makes them, and which may win."""
+"""Alternative plans of a unit on a CPU that schedules select by name, and which may be fast."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAKERS: Mapping[str, tuple[Maker, Maker]] = {
 
 
 def named_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
-    """All forms of a unit that have a name."""
+    """Return all named plans of a unit (Winograd, bfloat16, integers), by name."""
     return {
         name: plan for make, _ in _MAKERS.values() for name, plan in make(source, space).items()
     }
@@ -34,7 +34,7 @@ def named_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
 def promising_plans(
     source: UnitSource, space: VectorSpace, without: frozenset[str]
 ) -> dict[str, UnitPlan]:
-    """Those that may be the fastest by estimates, but for kinds of forms that are not wanted."""
+    """Return the named plans that estimates rank fast, except those of the kinds in ``without``."""
     return {
         name: plan
         for kind, (_, make) in _MAKERS.items()

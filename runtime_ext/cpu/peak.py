@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured: arithmetic in GFLOP/s and memory traffic in GB/s."""
+"""Measure this machine's peak: arithmetic in GFLOP/s and memory traffic in GB/s."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """What some lanes reach together.
+    """The peak that some lanes reach together.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Peak:
         1e9 float32 operations a second, of multiply-adds in registers.
     gbps
         1e9 bytes a second of memory traffic, of a triad ``a = b + s c`` over arrays larger than
-        the last-level cache; read twice and written once an element, as STREAM counts.
+        the last-level cache; two reads and one write an element, as STREAM counts.
     """
 
     gflops: float
@@ -41,16 +41,10 @@ class Peak:
 
 @cache
 def measured_peak(lanes: int) -> Peak:
-    """Measure the peak of so many lanes; takes about a second, once a process.
+    """Measure the peak of ``lanes`` threads; takes about a second, once a process.
 
-    The kernels are those of ``runtime_ext/native/peak.cc``, of the widest vectors that this machine
-    has, and run on the native executor, as those of models do: what they reach is what a perfect
-    kernel of a model could.
-
-    Parameters
-    ----------
-    lanes
-        How many threads run at once.
+    The kernels of ``runtime_ext/native/peak.cc`` use the widest vectors of this machine and run on
+    the native executor, as models do: their rates bound those of a perfect kernel.
     """
     library = load_native_library()
     width, sums, steps, strip = map(int, library["peak_tile"]())
@@ -61,7 +55,7 @@ def measured_peak(lanes: int) -> Peak:
 
 
 def _arithmetic(lanes: int, width: int, steps: int, function: Callable[..., Any]) -> float:
-    """Operations a second that the multiply-adds of vectors reach, so many a tile."""
+    """Measure operations a second of vector multiply-adds, ``steps`` of them a tile."""
     tiles = lanes * _TILES_A_LANE
     factors = Buffer("factors", BufferType((2 * width,)), Role.INPUT)
     sums = Buffer("sums", BufferType((tiles * width,)), Role.OUTPUT)
@@ -78,7 +72,7 @@ def _arithmetic(lanes: int, width: int, steps: int, function: Callable[..., Any]
 
 
 def _traffic(lanes: int, strip: int, function: Callable[..., Any]) -> float:
-    """Bytes a second that the triad moves, in tiles of a strip."""
+    """Measure bytes a second of the triad; ``strip`` is the number of elements of a tile."""
     most = min(_MOST_BYTES, available_memory() // 4)
     size = min(most, _TIMES_THE_CACHE * last_level_cache()) // 3
     tiles = max(lanes, size // 4 // strip)
@@ -101,7 +95,7 @@ def _traffic(lanes: int, strip: int, function: Callable[..., Any]) -> float:
 
 
 def _best(program: Program, function: Callable[..., Any], arrays: list[Any]) -> float:
-    """Seconds of the fastest run: a peak is what nothing disturbed."""
+    """Return the seconds of the fastest of several runs."""
     tensors = [tvm_ffi.from_dlpack(array) for array in arrays]
     executor = NativeExecutor(program, {program.kernels[0]: function}, tensors)
     try:

@@ -1,7 +1,7 @@
-"""Other tilings of kernels than the default, chosen to trade differently (analytic).
+"""Coarser and finer tilings of kernels than the default, chosen by an analytic estimate.
 
 On few lanes large rTasks of the best register tile do least work; on many lanes small
-ones spread more evenly. Which is better where is for a measurement to say.
+ones spread more evenly. Measurements decide which is better where.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AT_MOST, _AT_LEAST = 2 / 3, 3 / 2
 
 
 def other_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
-    """A unit in coarser and in finer tiles than by default; its kernels vary together."""
+    """Return plans of a unit named "coarse" and "fine": all kernels in larger or smaller tiles."""
 
     def plan(tiling: Tiling) -> UnitPlan:
         return plan_unit(source, space, lambda spec: tiling(spec, space.unit))
@@ -45,7 +45,7 @@ def other_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
 
 
 def coarse(spec: Contraction, unit: VectorUnit) -> Blocking | None:
-    """The blocking of least work among those of clearly fewer tiles than the spec's own."""
+    """Return the blocking of least work with clearly fewer tiles than the spec's own, or None."""
     tiles = plan_tiles(spec, unit).tiles
     aim = max(_FEWEST, int(_FEWER * tiles))
     for blocking in _by_work(spec, unit, aim):
@@ -55,7 +55,7 @@ def coarse(spec: Contraction, unit: VectorUnit) -> Blocking | None:
 
 
 def fine(spec: Contraction, unit: VectorUnit) -> Blocking | None:
-    """The blocking of least work among those of clearly more tiles than the spec's own."""
+    """Return the blocking of least work with clearly more tiles than the spec's own, or None."""
     tiles = plan_tiles(spec, unit).tiles
     for blocking in _by_work(spec, unit, max(_MANY, _MORE * tiles)):
         if _tiles(spec, blocking, unit) >= _AT_LEAST * tiles:
@@ -64,7 +64,7 @@ def fine(spec: Contraction, unit: VectorUnit) -> Blocking | None:
 
 
 def _by_work(spec: Contraction, unit: VectorUnit, aim: int) -> Iterator[Blocking]:
-    """Register tiles from the least estimated work to the most; the larger of equals first."""
+    """Yield register tiles from least to most estimated work, the larger of equals first."""
     blocking, width = spec.blocking, spec.window.output[1]
 
     def work(tile: Blocking) -> tuple[float, int]:

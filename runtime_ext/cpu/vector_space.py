@@ -1,4 +1,4 @@
-"""The ways in which a CPU with vectors may cut a contraction: register tiles, orders of loops."""
+"""The space of blockings of a contraction on a CPU with vectors: register tiles, loop orders."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _TILES = (12, 24, 48, 96, 192)
 
 @dataclass(frozen=True, slots=True)
 class BlockingChoices:
-    """The points that share the width of the register tile and the order of the loops.
+    """The blockings that share the register tile's width and the order of loops.
 
-    An ``unroll`` of 0 stands for the rule of thumb.
+    An ``unroll`` of 0 stands for the default, a rule of thumb.
     """
 
     vectors: int
@@ -44,24 +44,24 @@ class BlockingChoices:
 
 @dataclass(frozen=True)
 class VectorSpace:
-    """See :class:`runtime_ext.tuning_log.space.Space`; its points are blockings."""
+    """A search space of blockings; see :class:`runtime_ext.tuning_log.space.Space`."""
 
     unit: VectorUnit
 
     def blocking(self, spec: Contraction) -> Blocking:
-        """The register tile that rules of thumb choose."""
+        """Choose the blocking of a contraction by rules of thumb."""
         return choose_blocking(spec, self.unit)
 
     def width(self, blocking: Blocking) -> int:
-        """Output channels of a block of packed weights: those of its vectors."""
+        """Return the output channels of a block of packed weights: those of its vectors."""
         return blocking.vectors * self.unit.lanes
 
     def workload(self, spec: Contraction) -> Any:
-        """The contraction in float32."""
+        """Return the contraction in float32 as a TIR workload."""
         return contraction_workload(spec)
 
     def choices(self, spec: Contraction) -> tuple[BlockingChoices, ...]:
-        """Every blocking worth measuring, among them the one that ``spec`` has."""
+        """Return all blockings worth measuring, in groups; the one of ``spec`` is among them."""
         blocking = self.explicit(spec)
         channels, width = spec.channels, spec.window.output[1]
         widest = max(
@@ -89,7 +89,7 @@ class VectorSpace:
         return tuple(choices)
 
     def points(self, spec: Contraction) -> tuple[Blocking, ...]:
-        """The blockings of the space that are cut differently, the default first."""
+        """Return the blockings of the space that give different code, the default first."""
         point_by_cut: dict[object, Blocking] = {}
         every = (
             Blocking(pixels, choices.vectors, unroll or None, tiles, choices.blocks_outer)
@@ -103,7 +103,7 @@ class VectorSpace:
         return tuple(point_by_cut.values())
 
     def holds(self, spec: Contraction, point: Blocking) -> bool:
-        """Whether a blocking, e.g. one that a file names, is a point of the space."""
+        """Return whether a blocking, e.g. one read from a file, is a point of the space."""
         return any(
             (choices.vectors, choices.blocks_outer) == (point.vectors, point.blocks_outer)
             and point.pixels in choices.pixels
@@ -113,18 +113,18 @@ class VectorSpace:
         )
 
     def explicit(self, spec: Contraction) -> Blocking:
-        """The blocking of a contraction with its order of loops told."""
+        """Return the contraction's blocking with its order of loops filled in."""
         plan = plan_tiles(spec, self.unit)
         assert isinstance(spec.blocking, Blocking)
         return replace(spec.blocking, blocks_outer=plan.blocks_outer and plan.blocks > 1)
 
     def point(self, notes: Notes) -> Blocking:
-        """The blocking that a trace notes."""
+        """Return the blocking that is recorded in a trace's notes."""
         pixels, vectors, unroll, tiles, outer = notes
         return Blocking(pixels, vectors, unroll or None, tiles, bool(outer))
 
     def schedule(self, spec: Contraction, workload: Any, point: Blocking) -> s_tir.Schedule:
-        """The workload's schedule at one point of the space."""
+        """Return the TIR schedule of the workload at one point of the space."""
         (choices,) = (
             c
             for c in self.choices(spec)
@@ -133,7 +133,7 @@ class VectorSpace:
         return sampled(s_tir.Schedule(workload), choices, self.unit.lanes, point)
 
     def features(self, spec: Contraction, points: Sequence[Blocking]) -> Array:
-        """What may tell fast blockings from slow ones: float32, a row for each."""
+        """Return the features of each blocking for a cost model: float32, a row for each."""
         rows = [blocking_features(spec, self.unit, blocking) for blocking in points]
         return np.array(rows, np.float32)
 
@@ -141,7 +141,7 @@ class VectorSpace:
 def sampled(
     schedule: s_tir.Schedule, choices: BlockingChoices, lanes: int, point: Blocking | None = None
 ) -> s_tir.Schedule:
-    """Cut the workload's loops by sampled choices, or as a given point says."""
+    """Split and order the workload's loops by sampled choices, or by those of ``point``."""
 
     def sample(candidates: Sequence[int], value: int | None) -> Any:
         decision = None if value is None else candidates.index(value)

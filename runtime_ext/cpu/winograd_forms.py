@@ -1,7 +1,7 @@
-"""Units whose convolutions are computed by Winograd's filtering on a CPU, and which may be faster.
+"""Plans of units whose convolutions use Winograd's filtering on a CPU, and which may be faster.
 
-An estimate says that before anything is compiled: the multiply-adds that are saved, against what
-the transforms compute and move, and the weights, which grow and which each run reads from memory.
+An estimate decides before anything is compiled: the multiply-adds that are saved, against the
+arithmetic and traffic of the transforms and the larger weights, which each run reads from memory.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ MEMORY_CYCLES, _TRANSFORM_CYCLES = 0.15, 1.0
 
 
 def all_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
-    """All forms by Winograd's filtering that the unit can have, by name."""
+    """Return every plan by Winograd's filtering that the unit can have, by name."""
     return {_name(outputs): plan for outputs, (plan, _) in _plans(source, space).items()}
 
 
 def promising_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
-    """Those that may take the least time by an estimate, less than the default form.
+    """Return the Winograd plans whose estimates are among the least and below the default's.
 
-    Of tiles of six rows, whose error is the largest, one may be left without: the best of the
-    smaller tiles is there too.
+    The best of the tiles below six rows is included too: tiles of six have the largest error, and
+    a caller may exclude them.
     """
     plans = _plans(source, space)
     promising: set[int] = set()
@@ -65,21 +65,21 @@ def _name(outputs: int) -> str:
 
 
 def _rates(unit: VectorUnit) -> tuple[float, ...]:
-    """Vectors of multiply-adds a cycle that a processor may have.
+    """Return the vector multiply-adds a cycle that processors may reach.
 
-    Some compute vectors of 512 bits in halves: of what they spend, arithmetic is the larger part.
+    Some compute vectors of 512 bits in halves.
     """
     return (2.0, 1.0) if unit.lanes == 16 else (2.0,)
 
 
 def _share(cuts: Sequence[Cut], unit: VectorUnit, rate: float) -> float:
-    """The cycles of convolutions by Winograd's filtering to those by default."""
+    """Return the estimated cycles by Winograd's filtering, divided by those of the default."""
     filtered = sum(winograd_cycles(spec, cut, unit, rate) for spec, cut in cuts)
     return filtered / sum(direct_cycles(spec, unit, rate) for spec, _ in cuts)
 
 
 def _plans(source: UnitSource, space: VectorSpace) -> dict[int, tuple[UnitPlan, list[Cut]]]:
-    """The unit by tiles of each extent that it can have, and its convolutions with their cuts."""
+    """Return the plan for each tile extent that fits, with its convolutions and their cuts."""
     plans = {outputs: _plan(source, space, outputs) for outputs in _OUTPUTS}
     return {outputs: plan for outputs, plan in plans.items() if plan is not None}
 
@@ -103,7 +103,7 @@ def _plan(
 
 
 def winograd_cut(spec: Contraction, outputs: int, unit: VectorUnit) -> WinogradCut:
-    """How a convolution is cut: the register tile that wastes least, blocks of equal height."""
+    """Return a convolution's cut: the register tile that wastes least, blocks of equal height."""
     tiles = WinogradTiles(spec.batch, spec.window, spec.channels, outputs, 1).tiles
     blocks = ceil(tiles / _BLOCK)
     block = ceil(tiles / blocks)
@@ -125,7 +125,7 @@ def winograd_cut(spec: Contraction, outputs: int, unit: VectorUnit) -> WinogradC
 
 
 def direct_cycles(spec: Contraction, unit: VectorUnit, rate: float) -> float:
-    """Cycles of a convolution as it is by default, by an estimate."""
+    """Estimate the cycles of a convolution by the default direct kernel."""
     taps = spec.window.kernel[0] * spec.window.kernel[1]
     height, width = spec.window.output
     lanes = unit.lanes
@@ -136,7 +136,7 @@ def direct_cycles(spec: Contraction, unit: VectorUnit, rate: float) -> float:
 
 
 def winograd_cycles(spec: Contraction, cut: WinogradCut, unit: VectorUnit, rate: float) -> float:
-    """Cycles of it by Winograd's filtering, by an estimate."""
+    """Estimate the cycles of a convolution by Winograd's filtering."""
     tiles = WinogradTiles(spec.batch, spec.window, spec.channels, cut.outputs, cut.block)
     lanes = unit.lanes
     columns = sum(ceil(part / cut.width) for part in spec.parts) * cut.vectors

@@ -176,13 +176,7 @@ class CudaKernelCompiler(UnitCompiler):
         return self._description(symbol).footprint
 
     def rtasks(self, symbol: str) -> RTaskFunction:
-        """A kernel as a ``__device__`` function of its rTasks.
-
-        Raises
-        ------
-        UnfusedError
-            If it cannot be one.
-        """
+        """Return a kernel as a function of its rTasks; raise UnfusedError if impossible."""
         if symbol not in self._rtasks:
             try:
                 function = rtask_function(

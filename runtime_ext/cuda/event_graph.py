@@ -74,7 +74,7 @@ class EventGraph:
 
 
 def event_graph(program: Program) -> EventGraph:
-    """The event graph of a program."""
+    """Return the event graph of a program."""
     awaits = _awaits(program)
     # A launch is known by its lane and by how many launches the lane has finished with it.
     launches: dict[tuple[int, int], Launch] = {}

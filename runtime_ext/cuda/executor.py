@@ -131,7 +131,7 @@ class CudaExecutor:
             return samples
 
     def profile(self) -> tuple[Span, ...]:
-        """One run with the times of every launch, lane by lane, by events around each."""
+        """Run once and return the span of every launch, lane by lane, timed by events."""
         with self._exclusive:
             self.device.use()
             self._warm_up()

@@ -15,15 +15,7 @@ _ROUNDS = 3
 
 
 class GpuKernelTimer:
-    """See :class:`runtime_ext.tuning.tuner.Timer`.
-
-    Parameters
-    ----------
-    compiler
-        Makes the kernels, and keeps them in its cache.
-    device
-        Times programs.
-    """
+    """A :class:`runtime_ext.tuning.tuner.Timer` of contractions on a GPU."""
 
     def __init__(self, compiler: CudaKernelCompiler, device: Device) -> None:
         self._compiler, self._device = compiler, device

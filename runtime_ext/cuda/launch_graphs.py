@@ -24,26 +24,10 @@ def launch_graph(
     model: str = "",
     policy: str = "",
 ) -> LaunchGraph:
-    """The launches of a program, each with what it waits for.
+    """Return the launches of a GPU program, each with those for which it waits.
 
-    Parameters
-    ----------
-    program
-        A program for a GPU: every launch is of a whole kernel. A lane keeps the order of its
-        launches.
-    function
-        Gives the kernel of a symbol.
-    arch
-        What the kernels are compiled for.
-    contents
-        What buffers hold, by name.
-    model, policy
-        Whose whole program it is.
-
-    Raises
-    ------
-    UserError
-        If a launch calls a kernel library, which only a GPU has.
+    ``function`` maps symbols to kernels, ``contents`` buffer names to data. Raises UserError if a
+    launch calls a kernel library, which only a GPU has.
     """
     kernels = {symbol: _kernel(symbol, function(symbol)) for symbol in program.kernels}
     codes = {symbol: _code(kernel) for symbol, kernel in kernels.items()}

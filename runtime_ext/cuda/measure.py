@@ -103,27 +103,11 @@ def time_program(
     flush: bool = False,
     constants: Mapping[str, Array] = NO_CONSTANTS,
 ) -> list[float]:
-    """Samples, in seconds a run, of a program on random data.
+    """Return samples, in seconds per run, of a program on random data.
 
-    Parameters
-    ----------
-    program
-        What to time.
-    function
-        Gives the kernel of each of its symbols.
-    device
-        Number of the GPU.
-    flush
-        Overwrite the second-level cache before each run, outside the time.
-    constants
-        By the names of their buffers, constants that cannot be random: the step tables of vEUs.
-
-    Raises
-    ------
-    KernelError
-        If a kernel fails.
-    CudaError
-        If the GPU cannot hold the program, or there is none.
+    With ``flush`` the second-level cache is overwritten before each run, outside the time.
+    ``constants`` are those that cannot be random, by buffer name. Raises KernelError if a kernel
+    fails, CudaError if there is no GPU or it cannot hold the program.
     """
     kernels: Mapping[str, Launchable] = {symbol: function(symbol) for symbol in program.kernels}
     memory, executor = run_on_device(program, kernels, None, None, device)

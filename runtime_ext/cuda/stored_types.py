@@ -10,7 +10,7 @@ from tvm_ios.program.program import BufferType
 
 
 def stored_as(plan: UnitPlan, dtype: str) -> UnitPlan:
-    """The plan with float32 tensors and weights stored in another type."""
+    """Return the plan with float32 tensors and weights stored in another type."""
     if dtype == "float32":
         return plan
 

@@ -1,17 +1,17 @@
 """Deployments: programs of one model for several shapes, machines and numbers of lanes.
 
 ``files.py``
-    What lies where in the folder, and which files entries share.
+    The layout of the folder, and which files entries share.
 ``adding.py``
     Add a program, by renames, with the registry last.
 ``pruning.py``
-    Remove programs, and files that nobody needs.
+    Remove programs, and files that no program needs.
 ``writer.py``
-    The only writer of a folder at a time; what a killed one left is swept.
+    Lock a folder for one writer at a time; remove what a killed writer left.
 ``machine.py``
-    What this machine, or one that is described, can take.
+    Describe this machine or a named one, to choose the entries that it can run.
 ``deployment.py``
-    A deployment that was loaded.
+    A loaded deployment.
 ``session.py``
-    Runs whichever program serves the shapes that are given.
+    Run the program that serves the shapes that are given.
 """

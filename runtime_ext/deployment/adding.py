@@ -1,8 +1,8 @@
 """Add a program to a deployment, by renames, with the registry last.
 
-Whatever another process sees is whole: shared files come first, then the entry's folder, then the
-registry, each under another name until it is complete. What is there already is not written again:
-constants by their content, and kernels by their symbols, which say what they compute.
+Other processes see whole files only: shared files come first, then the entry's folder, then the
+registry, each under another name until it is complete. Files that are there already are not written
+again: constants are found by their content, kernels by their symbols, which say what they compute.
 """
 
 from __future__ import annotations
@@ -54,24 +54,22 @@ class Export(Protocol):
 
 @dataclass(frozen=True)
 class NewEntry:
-    """A program that is to be added.
+    """A program to add to a deployment, with facts for its registry.
 
     Attributes
     ----------
-    executable
-        The program.
     export
-        Writes its kernels; by default the executable's own files of kernels are taken as they are.
+        Writes the program's kernels; by default the executable's kernel files are copied.
     lanes
         Lanes that it was scheduled for; by default those of the program.
     policy
-        Whose schedule it runs.
+        The policy that made its schedule.
     padding
         Whether it may be given fewer rows than its batch.
     latency_ms, device
         Milliseconds of a run, and the machine where they were measured; None if they were not.
     notes
-        What is to be known of it, a sentence each.
+        Remarks for its users, a sentence each.
     """
 
     executable: Executable
@@ -87,23 +85,10 @@ class NewEntry:
 def add_entry(folder: Path, model: str, identity: str, new: NewEntry) -> Entry:
     """Add a program to a deployment, which is made if there is none.
 
-    What was there for the same shapes, kind of machine and lanes is replaced. A kill leaves the
-    deployment as it was, or with the new entry.
-
-    Parameters
-    ----------
-    folder
-        The deployment.
-    model, identity
-        The model's name, and its :func:`tvm_ios.models.identity.model_identity`.
-    new
-        What to add.
-
-    Raises
-    ------
-    DeploymentError
-        If something else is there, a deployment of another model, or it cannot be written; or the
-        program keeps states.
+    An entry for the same shapes, kind of machine and lanes is replaced. If the process is killed,
+    the deployment is as before, or has the new entry. ``identity`` is the model's
+    :func:`tvm_ios.models.identity.model_identity`. Raise DeploymentError if something else is
+    there, a deployment of another model, it cannot be written, or the program keeps states.
     """
     if new.executable.states:
         raise DeploymentError("a deployment keeps no states: make an executable for each shape")
@@ -143,7 +128,7 @@ def add_entry(folder: Path, model: str, identity: str, new: NewEntry) -> Entry:
 def _share_weights(
     folder: Path, room: Path, executable: Executable, keys: Mapping[str, str]
 ) -> dict[str, str]:
-    """Put constants in files that are named by their content; the files' checksums."""
+    """Write constants to files that are named by their content; return the files' checksums."""
     sums: dict[str, str] = {}
     for name, key in keys.items():
         file = f"{WEIGHTS}/{key}.safetensors"
@@ -161,7 +146,10 @@ def _share_weights(
 def _share_kernels(
     folder: Path, room: Path, registry: Registry, new: NewEntry
 ) -> dict[str, Sequence[str]]:
-    """Put kernels that no file has in one of their own; which files have the program's kernels."""
+    """Write kernels that no file has to a new one.
+
+    Return the files that have the program's kernels, and for each the symbols taken from it.
+    """
     executable, missing = new.executable, list(new.executable.program.kernels)
     libraries: dict[str, Sequence[str]] = {}
     # Symbols of other kernels say nothing of what they compute.

@@ -1,4 +1,4 @@
-"""A deployment that was loaded: programs of one model, of which one is taken for given shapes."""
+"""A loaded deployment: programs of one model, of which one is chosen for given shapes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Deployment:
     Attributes
     ----------
     folder
-        Where it is.
+        The deployment's folder.
     registry
-        What it holds.
+        The facts of its entries.
     machine
-        What is taken for.
+        The machine for which an entry is chosen.
     """
 
     folder: Path
@@ -34,30 +34,21 @@ class Deployment:
     machine: Machine
 
     def choose(self, shapes: Shapes) -> Entry:
-        """The entry that the machine takes for these shapes of all inputs.
+        """Return the entry that the machine runs for these shapes of all inputs.
 
-        Raises
-        ------
-        DeploymentError
-            If none fits; names what there is.
+        Raise DeploymentError, which names the entries, if none fits.
         """
         return choose(self.registry.entries, self.machine, shapes)
 
     def executable(self, entry: Entry) -> Executable:
-        """The program of an entry.
-
-        Raises
-        ------
-        ExecutableError
-            If a file of it is damaged or missing.
-        """
+        """Load the program of an entry; raise ExecutableError if a file is damaged or missing."""
         loaded = load(entry_folder(self.folder, entry.id))
         if not isinstance(loaded, Executable):
             raise DeploymentError(f"entry {entry.id} of {self.folder} is no executable")
         return loaded
 
     def session(self, *, device: int = 0, pin: bool | None = None) -> DeploymentSession:
-        """A session for inputs of any shapes that the deployment serves.
+        """Open a session for inputs of any shapes that the deployment serves.
 
         Parameters
         ----------
@@ -72,19 +63,9 @@ class Deployment:
 
 
 def load_deployment(folder: Path | str, *, lanes: int | None = None) -> Deployment:
-    """Load a deployment for this machine.
+    """Load a deployment for this machine; raise DeploymentError if it is missing or damaged.
 
-    Parameters
-    ----------
-    folder
-        The deployment.
-    lanes
-        Lanes that a program may use; by default as many as there are CPUs for this process.
-
-    Raises
-    ------
-    DeploymentError
-        If there is none, or its registry is damaged.
+    Programs may use ``lanes`` lanes, by default as many as there are CPUs for this process.
     """
     folder = Path(folder)
     registry = read_registry(folder)
@@ -94,19 +75,10 @@ def load_deployment(folder: Path | str, *, lanes: int | None = None) -> Deployme
 def load_program(
     path: Path | str, *, lanes: int | None = None
 ) -> Executable | ForeignBuild | Deployment:
-    """Load what ``optimize`` saved: an executable, another runtime's build, or a deployment.
+    """Load a file of ``optimize``: an executable, another runtime's build, or a deployment.
 
-    Parameters
-    ----------
-    path
-        A folder or a ``.tar``.
-    lanes
-        As of :func:`load_deployment`; an executable has its own.
-
-    Raises
-    ------
-    UserError
-        If it cannot be used here; one sentence says why.
+    ``path`` is a folder or a ``.tar``; ``lanes`` is as of :func:`load_deployment`, while an
+    executable has its own. Raise UserError if it cannot be used here.
     """
     path = Path(path)
     return load_deployment(path, lanes=lanes) if is_deployment(path) else load(path)

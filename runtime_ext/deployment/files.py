@@ -1,4 +1,4 @@
-"""What lies where in a deployment, and which files entries share."""
+"""The layout of a deployment's folder, and which files entries share."""
 
 from __future__ import annotations
 
@@ -25,17 +25,14 @@ _SHARED_FILE = re.compile(r"[0-9a-f]{64}\.(so|safetensors)")
 
 
 def entry_folder(folder: Path, entry: str) -> Path:
-    """Where an entry's own files are."""
+    """Return the folder of an entry's own files."""
     return folder / ENTRIES / entry
 
 
 def shared_files(folder: Path, entry: str) -> dict[str, str]:
-    """The checksums of the shared files that an entry needs, by their path from the deployment.
+    """Return the checksums of the shared files of an entry, by path relative to the deployment.
 
-    Raises
-    ------
-    OSError
-        If the entry is not whole.
+    Raise OSError if the entry is incomplete.
     """
     sums = sealed_sums(entry_folder(folder, entry))
     prefix = f"{UP}/"
@@ -47,9 +44,9 @@ def shared_files(folder: Path, entry: str) -> dict[str, str]:
 
 
 def shared_libraries(folder: Path, entry: str) -> dict[str, frozenset[str]]:
-    """The kernels that an entry takes from each library, by its path from the deployment.
+    """Return the symbols that an entry takes from each library, by path relative to the deployment.
 
-    Only of kernels whose symbols say what they compute, which another entry may take too.
+    Empty if the symbols do not say what the kernels compute, so that no other entry may use them.
     """
     try:
         meta = json_object((entry_folder(folder, entry) / META).read_bytes())
@@ -64,20 +61,20 @@ def shared_libraries(folder: Path, entry: str) -> dict[str, frozenset[str]]:
 
 
 def is_whole(file: Path) -> bool:
-    """Whether a shared file of kernels is there, and holds what its name says."""
+    """Return whether a shared file of kernels exists and has the digest that its name states."""
     return file.is_file() and file_digest(file) == file.stem
 
 
 def strangers(folder: Path) -> Iterator[Path]:
-    """Files in a folder that are of no deployment."""
+    """Return the files in a folder that do not belong to a deployment."""
     ours = {ENTRIES, WEIGHTS, KERNELS, MODULE_FILE, LOCK, REGISTRY}
     return (f for f in folder.iterdir() if f.name not in ours and not f.name.startswith("."))
 
 
 def files_of_nobody(folder: Path, entries: set[str]) -> Iterator[Path]:
-    """Entries' folders and shared files that no entry of the registry needs.
+    """Yield the folders of entries and the shared files that no entry of the registry needs.
 
-    Of a deployment in which the files of an entry cannot be told, no shared file is named.
+    If the files of an entry cannot be read, no shared file is yielded.
     """
     for path in _in(folder / ENTRIES):
         if path.name not in entries:

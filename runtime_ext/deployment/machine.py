@@ -1,4 +1,4 @@
-"""What this machine, or one that is described, can take of a deployment."""
+"""Describe this machine or a named one, to choose the entries of a deployment that it can run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,9 @@ from tvm_ios.deployment.registry import DeploymentError
 
 
 def this_machine(entries: Sequence[Entry], lanes: int | None = None) -> Machine:
-    """This machine, as far as the entries of a deployment ask for it.
+    """Return this machine's features, lanes and GPU architectures, as far as the entries need them.
 
-    Parameters
-    ----------
-    entries
-        The entries.
-    lanes
-        Lanes that a program may use; by default as many as there are CPUs for this process.
+    Programs may use ``lanes`` lanes, by default as many as there are CPUs for this process.
     """
     features = {feature for entry in entries for feature in entry.features}
     return Machine(
@@ -33,21 +28,10 @@ def this_machine(entries: Sequence[Entry], lanes: int | None = None) -> Machine:
 
 
 def machine_of(entries: Sequence[Entry], arch: str, lanes: int | None = None) -> Machine:
-    """A machine of an instruction-set level, or with a GPU of an architecture.
+    """Return a machine of an instruction-set level, or with a GPU of an architecture.
 
-    Parameters
-    ----------
-    entries
-        The entries of a deployment.
-    arch
-        ``x86-64-v3``, or ``sm_90``, whose CPU is this one.
-    lanes
-        Lanes that a program may use; by default any number.
-
-    Raises
-    ------
-    DeploymentError
-        If there is no such architecture.
+    ``arch`` is for example ``x86-64-v3``, or ``sm_90``, whose CPU is this one. Programs may use
+    ``lanes`` lanes, by default any number. Raise DeploymentError if the architecture is unknown.
     """
     if arch.startswith("sm_") and arch[3:].isdigit():
         gpu = divmod(int(arch[3:]), 10)
@@ -64,7 +48,10 @@ def machine_of(entries: Sequence[Entry], arch: str, lanes: int | None = None) ->
 
 
 def _gpu_archs(archs: set[str]) -> frozenset[str]:
-    """Those that the first GPU here runs; nothing of CUDA is opened where no entry is for one."""
+    """Return those of the architectures that the first GPU here runs.
+
+    CUDA is not opened if there are none.
+    """
     if not archs:
         return frozenset()
     try:

@@ -1,4 +1,4 @@
-"""Remove programs of a deployment, and the files that nobody needs any more."""
+"""Remove programs of a deployment, and the files that no program needs any more."""
 
 from __future__ import annotations
 
@@ -18,39 +18,18 @@ from tvm_ios.deployment.registry import (
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was removed.
-
-    Attributes
-    ----------
-    removed
-        The entries.
-    freed_bytes
-        Of their files and of those that nobody needs any more.
-    """
+    """The entries that were removed, and the bytes freed, shared files included."""
 
     removed: tuple[Entry, ...]
     freed_bytes: int
 
 
 def prune(folder: Path, names: Sequence[str], *, keep: bool = False) -> Pruned:
-    """Remove entries.
+    """Remove the named entries; with ``keep`` all others.
 
-    The registry is written first and files go after it, so that a kill leaves a deployment that
-    loads; the next writer removes what is left.
-
-    Parameters
-    ----------
-    folder
-        The deployment.
-    names
-        Entries, by their names or what only they begin with.
-    keep
-        Whether these are to stay, and all others go.
-
-    Raises
-    ------
-    DeploymentError
-        If there is no such entry, none would stay, or the folder cannot be written.
+    A name may be cut to a unique prefix. The registry is written before files are removed, so that
+    a kill leaves a deployment that loads; the next writer removes the rest. Raise DeploymentError
+    if there is no such entry, none would stay, or the folder cannot be written.
     """
     before, bytes_before = read_registry(folder), _bytes(folder)
     with only_writer(folder, before.model, before.identity) as registry:

@@ -1,4 +1,4 @@
-"""Runs whichever program of a deployment serves the shapes that are given."""
+"""Run the program of a deployment that serves the shapes that are given."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class DeploymentSession:
     Parameters
     ----------
     entries
-        The programs that there are.
+        The programs of the deployment.
     machine
-        What is taken for.
+        The machine for which a program is chosen.
     open_entry
-        Opens a session of one.
+        Opens a session of an entry.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class DeploymentSession:
         return self._entry
 
     def choose(self, shapes: Shapes) -> Entry:
-        """The entry that is taken for these shapes of all inputs.
+        """Return the entry that runs for these shapes of all inputs.
 
         Raises
         ------
         DeploymentError
-            If none fits; names what there is.
+            If none fits; names the entries.
         """
         return choose(self._entries, self._machine, shapes)
 
@@ -88,7 +88,7 @@ class DeploymentSession:
         name, value
             One input; ``None`` names the only one.
         values
-            Inputs by name, of any shapes: they are looked at together, by :meth:`run`.
+            Inputs by name, of any shapes: :meth:`run` checks them together.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class DeploymentSession:
         Raises
         ------
         DeploymentError
-            If no program serves these shapes here; names what there is.
+            If no program serves these shapes here; names the entries.
         SessionError, KernelError
             As :meth:`runtime_ext.execution.session.Session.run`.
         """
@@ -126,34 +126,34 @@ class DeploymentSession:
             self._ready().run()
 
     def get_output(self, which: int | str = 0) -> Array:
-        """A copy of an output of the last run, as :meth:`Session.get_output` gives it."""
+        """Return a copy of an output of the last run, as :meth:`Session.get_output` does."""
         with self._one_thread:
             value = self._session().get_output(which)
             return value if self._rows is None else value[: self._rows]
 
     def benchmark(self, number: int = 1, repeat: int = 10) -> list[float]:
-        """Seconds a run, as of :meth:`runtime_ext.execution.session.Session.benchmark`."""
+        """Return seconds a run, as :meth:`runtime_ext.execution.session.Session.benchmark`."""
         with self._one_thread:
             return self._ready().benchmark(number, repeat)
 
     def profile(self) -> tuple[Span, ...]:
-        """One run with the times of every launch; raises as :meth:`run`."""
+        """Run once, and return the times of every launch; raises as :meth:`run`."""
         with self._one_thread:
             return self._ready().profile()
 
     def run_many(self, requests: Iterable[Request], *, workers: int | None = None) -> list[Result]:
         """Run many requests, of any shapes; as of :class:`runtime_ext.execution.session.Session`.
 
-        Each is run by the program that is taken for its shapes.
+        Each is run by the program that is chosen for its shapes.
         """
         return self.pool(workers).run_many(requests)
 
     def pool(self, workers: int | None = None) -> SessionPool:
-        """The workers of :meth:`run_many`, by default as many as programs may use lanes."""
+        """Return the workers of :meth:`run_many`, by default as many as programs may use lanes."""
         return self._many.pool(workers)
 
     def for_worker(self, workers: int) -> DeploymentSession:
-        """A session of the same programs for one of so many workers."""
+        """Open a session of the same programs for one of ``workers`` workers."""
         return DeploymentSession(
             self._entries,
             self._machine,
@@ -161,7 +161,7 @@ class DeploymentSession:
         )
 
     def _opened(self, entry: Entry) -> Session | TailedSession:
-        """The session of a program, in any thread."""
+        """Return the session of an entry, opened once; any thread may call this."""
         with self._opening:
             if entry.id not in self._sessions:
                 self._sessions[entry.id] = self._open(entry)
@@ -169,23 +169,23 @@ class DeploymentSession:
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """Inputs of the program of the last run, with the rows that were given."""
+        """The inputs of the program of the last run, with the rows that were given."""
         return tuple(map(self._cut, self._session().inputs))
 
     @property
     def outputs(self) -> tuple[Port, ...]:
-        """Outputs of the program of the last run, with the rows that were given."""
+        """The outputs of the program of the last run, with the rows that were given."""
         return tuple(map(self._cut, self._session().outputs))
 
     def random_inputs(self, seed: int = 0, shapes: Shapes | None = None) -> dict[str, Array]:
-        """Random inputs, as :meth:`runtime_ext.execution.session.Session.random_inputs`.
+        """Return random inputs, as :meth:`runtime_ext.execution.session.Session.random_inputs`.
 
         Parameters
         ----------
         seed
             Of the random numbers.
         shapes
-            The shape of each input; by default those of the smallest batch that this machine takes.
+            The shape of each input; by default those of the smallest batch that this machine runs.
 
         Raises
         ------
@@ -210,7 +210,7 @@ class DeploymentSession:
         return self._sessions[self.entry.id]
 
     def _ready(self) -> Session | TailedSession:
-        """The session of the program that is taken for the inputs, which it gets."""
+        """Choose the program for the inputs' shapes, set its inputs, and return its session."""
         shapes = {name: value.shape for name, value in self._values.items()}
         for port in self._entries[0].inputs if self._entries else ():
             if port.name not in shapes:
@@ -232,5 +232,5 @@ class DeploymentSession:
 
 
 def _padded(value: Array, shape: tuple[int, ...]) -> Array:
-    """An array with more rows, of numbers that the model may be given: zeros could divide."""
+    """Return an array of this shape, with the last row repeated. Zeros might be divided by."""
     return np.concatenate([value, np.repeat(value[-1:], shape[0] - len(value), axis=0)])

@@ -1,4 +1,4 @@
-"""The only writer of a deployment at a time, and what a killed one left."""
+"""Lock a deployment for one writer at a time, and remove what a killed writer left."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from tvm_ios.files.atomic import make_folder
 
 
 def require_place(folder: Path, model: str, identity: str) -> None:
-    """Find out before long work whether programs of a model can be added to a folder.
+    """Require, before long work, that programs of a model can be added to a folder.
 
-    Raises
-    ------
-    DeploymentError
-        If something else is there, a deployment of another model, or it cannot be written.
+    Raise DeploymentError if something else is there, a deployment of another model, or it cannot be
+    written.
     """
     _registry(folder, model, identity)
     with writing_errors(folder):
@@ -31,22 +29,11 @@ def require_place(folder: Path, model: str, identity: str) -> None:
 
 @contextmanager
 def only_writer(folder: Path, model: str, identity: str) -> Generator[Registry]:
-    """The registry of a deployment, made if there is none, while nobody else writes to it.
+    """Lock a deployment, and yield its registry, an empty one if there is none.
 
-    Others wait. At the end files are removed that no entry of the registry needs: those of entries
-    that were replaced, and what a writer that failed or was killed left.
-
-    Parameters
-    ----------
-    folder
-        The deployment.
-    model, identity
-        The model that its programs are to be of.
-
-    Raises
-    ------
-    DeploymentError
-        As :func:`require_place`.
+    Other writers wait. At the end files are removed that no entry of the registry needs: those of
+    entries that were replaced, and those that a failed or killed writer left. ``identity`` is that
+    of the model. Raise DeploymentError as :func:`require_place` does.
     """
     # Nothing is written to a folder that is someone else's.
     _registry(folder, model, identity)
@@ -62,7 +49,7 @@ def only_writer(folder: Path, model: str, identity: str) -> Generator[Registry]:
 
 @contextmanager
 def writing_errors(folder: Path) -> Generator[None]:
-    """Make one sentence of what the system refuses."""
+    """Turn an OSError within the context into a DeploymentError of one sentence."""
     try:
         yield
     except OSError as error:
@@ -70,7 +57,7 @@ def writing_errors(folder: Path) -> Generator[None]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what no entry of the registry needs; only for the writer."""
+    """Remove the files that no entry of the registry needs; only the locked writer may call it."""
     entries = {e.id for e in read_registry(folder).entries} if is_deployment(folder) else set[str]()
     for path in files_of_nobody(folder, entries):
         if path.is_dir():

@@ -7,9 +7,9 @@
 ``compiler.py``
     The C++ compiler that links kernels.
 ``examine.py``
-    All checks, in the order in which faults lead to others.
+    Run all checks, causes before their consequences.
 ``packages.py``
-    Versions of what is installed, and whether they are those that tvm-ios was made for.
+    Versions of installed packages, and whether tvm-ios supports them.
 ``processor.py``
     The processor, how much of it this process may use, its load, and GPUs.
 ``surroundings.py``

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How serious a finding is."""
+    """The severity of a finding."""
 
     OK = "ok"
     #: tvm-ios works, but not as well as it could.
@@ -18,19 +18,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A finding.
-
-    Attributes
-    ----------
-    name
-        What was checked.
-    status
-        How serious the finding is.
-    detail
-        What was found.
-    remedy
-        The way out, in one sentence; empty if none is needed.
-    """
+    """A finding: the check's name, its severity, details, and how to solve a problem, if any."""
 
     name: str
     status: Status

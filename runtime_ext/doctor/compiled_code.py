@@ -1,4 +1,4 @@
-"""What is compiled here, tried in another process: TVM, the native executor, a kernel."""
+"""Try compiled code in another process: TVM, the native executor, a kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SECONDS = 120
 
 
 def check_compiled_code() -> Iterator[Check]:
-    """Whether each step of :mod:`runtime_ext.doctor.trial` works that this installation is for."""
+    """Check that each step of :mod:`runtime_ext.doctor.trial` works that is needed here."""
     linker = _has_linker()
     steps = _RUNNING if only_runs() else _MAKING if linker else _MAKING[:-1]
     command = [sys.executable, "-m", "runtime_ext.doctor.trial", *steps]

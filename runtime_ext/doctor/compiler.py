@@ -1,4 +1,4 @@
-"""The C++ compiler that links kernels."""
+"""Check the C++ compiler that links kernels."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SOURCE = "int answer(void) { return 42; }\n"
 
 
 def check_compiler() -> Iterator[Check]:
-    """Whether a compiler is found, and makes a shared library that can be loaded.
+    """Check that a compiler is found, and makes a shared library that can be loaded.
 
-    Without any, executables run and none are made. Where nothing makes any, none is looked for.
+    Without one, executables run but cannot be made. An installation that only runs is not checked.
     """
     if only_runs():
         return

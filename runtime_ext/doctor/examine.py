@@ -1,4 +1,4 @@
-"""All checks, in the order in which faults lead to others."""
+"""Run all checks, causes before their consequences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Checker = Callable[[], Iterable[Check]]
 
 
 def _named(module: str, function: str) -> Checker:
-    """A function that is imported when it is called: a broken import is a finding, too."""
+    """Return a checker that is imported when called: a broken import is a finding too."""
     return lambda: getattr(import_module(f"runtime_ext.doctor.{module}"), function)()
 
 
@@ -31,7 +31,7 @@ CHECKERS: Mapping[str, Checker] = {
 
 
 def examine(checkers: Mapping[str, Checker] = CHECKERS) -> list[Check]:
-    """Run all checks; one that fails itself is a problem and keeps no other from running."""
+    """Run all checks. One that raises is reported as a problem, and the others still run."""
     checks: list[Check] = []
     for name, checker in checkers.items():
         try:

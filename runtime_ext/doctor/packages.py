@@ -1,4 +1,4 @@
-"""Versions of what is installed, and whether they are those that tvm-ios was made for."""
+"""Check the versions of installed packages against those that tvm-ios requires."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _USES = {
 
 
 def check_python() -> Iterator[Check]:
-    """The interpreter, and the system that the kernels are made for."""
+    """Check the interpreter, and the system, for which kernels must exist."""
     version, machine = platform.python_version(), platform.machine()
     detail = f"{platform.python_implementation()} {version} on {platform.system()} {machine}"
     required = ",".join(_metadata("Requires-Python"))
@@ -34,7 +34,7 @@ def check_python() -> Iterator[Check]:
 
 
 def check_packages() -> Iterator[Check]:
-    """tvm-ios itself, what it requires, and what its extras would."""
+    """Check tvm-ios itself, its requirements, and the packages of its extras."""
     versions = installed_versions()
     if not versions:
         yield Check(
@@ -108,7 +108,7 @@ def _holds(requirement: Requirement, version: str) -> bool:
 
 
 def _applies(requirement: Requirement, extra: str) -> bool:
-    """Whether it is required here with an extra, or without one."""
+    """Return whether a requirement holds here with this extra, or with none if it is empty."""
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 

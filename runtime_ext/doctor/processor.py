@@ -1,4 +1,4 @@
-"""The processor, how much of it this process may use, its load, and GPUs."""
+"""Check the processor, how much of it this process may use, its load, and GPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_ios.errors import UserError
 
 
 def check_processor() -> Iterator[Check]:
-    """Whether kernels can be made for it, and for which instructions."""
+    """Check that kernels can be compiled for the processor, and name its instruction-set level."""
     try:
         level = instruction_level()
     except UserError as error:
@@ -40,7 +40,7 @@ def check_processor() -> Iterator[Check]:
 
 
 def check_lanes() -> Iterator[Check]:
-    """How many threads can run at once, and whether anything else does."""
+    """Check how many threads can run at once, and whether other work keeps the CPUs busy."""
     machine, allowed = os.cpu_count() or 1, len(os.sched_getaffinity(0))
     quota = cpu_quota()
     limit = "no container quota" if quota is None else f"a container quota of {quota:g}"
@@ -63,7 +63,7 @@ def check_lanes() -> Iterator[Check]:
 
 
 def check_gpu() -> Iterator[Check]:
-    """NVIDIA GPUs that the driver reports."""
+    """Report the NVIDIA GPUs that the driver finds."""
     names = gpu_names()
     if names is None:
         yield Check("gpu", Status.OK, "no NVIDIA driver; none is needed")
@@ -75,7 +75,7 @@ def check_gpu() -> Iterator[Check]:
 
 
 def gpu_names() -> list[str] | None:
-    """The GPUs by name, or None without a driver (``libcuda``)."""
+    """Return the names of the GPUs, or None without a driver (``libcuda``)."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -1,4 +1,4 @@
-"""The cache folder, and environment variables that change what tvm-ios does."""
+"""Check the cache folder, and environment variables that change what tvm-ios does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OTHERS = ("TVM_BIND_THREADS", "TVM_IOS_CACHE", "TVM_IOS_NATIVE_LIB", "CXX", "CC
 
 
 def check_cache() -> Iterator[Check]:
-    """Whether kernels and measurements can be kept, and how much they take."""
+    """Check that the cache folder can be written, and report its size and the free space."""
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def check_cache() -> Iterator[Check]:
 
 
 def check_environment() -> Iterator[Check]:
-    """Variables that are set, and what they do."""
+    """Check the environment variables that are set."""
     for name in _NUMBERS:
         text = os.environ.get(name)
         if text is None:

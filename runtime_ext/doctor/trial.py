@@ -1,6 +1,6 @@
 """A trial run of compiled code: ``python -m runtime_ext.doctor.trial STEP...``.
 
-It runs in a process of its own, because what is broken here may end the process. Each step
+It runs in a process of its own, because a broken library may end the process. Each step
 prints one line of JSON when it is done.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Run the steps that are named; a failed one does not keep the next from running."""
+    """Run the named steps; after a failed one the next ones still run."""
     steps: dict[str, Callable[[], str]] = {
         "tvm": _tvm,
         "native executor": _executor,
@@ -48,7 +48,7 @@ def _executor() -> str:
 
 
 def _kernel() -> str:
-    """A matrix product and a ReLU: compiled, linked, loaded, run on all lanes, compared."""
+    """Compile, link and run a matrix product with ReLU on all lanes, and compare its result."""
     import numpy as np
     from tvm import relax
 
@@ -93,7 +93,7 @@ def _kernel() -> str:
 
 
 def _program() -> str:
-    """A tile of Python on each lane, where there is nothing to compile a kernel with."""
+    """Run a Python function as a tile on each lane, if kernels cannot be compiled here."""
     import numpy as np
     import tvm_ffi
 

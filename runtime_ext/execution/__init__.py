@@ -1,14 +1,14 @@
 """Running programs: executors, sessions, and executables in files.
 
-- executor: what an executor is; native_executor, reference: those for CPUs
-- buffers, host_memory: memory of programs; poison: what finds reads of the wrong memory
-- session: a program with its buffers, on session_start; tailed_session: of a model whose end runs
-  after the program; session_pool: many requests at once, each on a session of a worker;
-  request_load: so many requests always in flight
+- executor: the interfaces of executors and memories; native_executor, reference: executors for CPUs
+- buffers, host_memory: memory of programs; poison: finds reads of memory that nothing has written
+- session: a program with its buffers, made by session_start; tailed_session: a session of a model
+  whose end runs after the program; session_pool: many requests at once, each on a worker's session;
+  request_load: keeps a fixed number of requests in flight
 - ports: inputs and outputs by the names that users know, and which of them are states
 - model_program: from a schedule and units' code to a program with its weights
-- built_model: what was built, to run here or save; first_wrong_unit: where it goes wrong
-- package: sealed folders and tars; executable: programs in them, of program_files and kernel_files;
-  runtime_module: as TVM's modules
-- foreign_build: other runtimes' builds in packages; bound_model: how such models are run
+- built_model: a compiled model, to run here or save; first_wrong_unit: finds where it goes wrong
+- package: sealed folders and tars; executable: programs in packages, made of program_files and
+  kernel_files; runtime_module: executables as TVM's modules
+- foreign_build: other runtimes' builds in packages; bound_model: runs such models
 """

@@ -1,4 +1,4 @@
-"""Models that are ready to run on their inputs: TVM's own build, ONNX files, and others."""
+"""Load models of other runtimes, such as TVM's own build and ONNX files, and run them on inputs."""
 
 # TVM's nodes get their attributes at run time.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
@@ -19,14 +19,9 @@ from tvm_ios.files.array_files import Array
 
 @dataclass(frozen=True, slots=True)
 class BoundModel:
-    """A model that is ready to run on its inputs.
+    """A model with its inputs set.
 
-    Attributes
-    ----------
-    run
-        Runs the model once; what it returns is for :attr:`outputs` alone.
-    outputs
-        The outputs, in the model's order, from what ``run`` returned.
+    ``run`` runs it once; ``outputs`` turns what ``run`` returned into arrays in the model's order.
     """
 
     run: Callable[[], Any]
@@ -38,14 +33,10 @@ Bind = Callable[[Mapping[str, Array]], BoundModel]
 
 
 def bind_library(path: Path) -> Bind:
-    """Load what TVM compiled, weights included, on the CPU by TVM's Python package.
+    """Load a library that TVM compiled, weights included, on the CPU by TVM's Python package.
 
-    TVM counts its threads when it is loaded.
-
-    Parameters
-    ----------
-    path
-        The ``.so``: of Relax for the virtual machine, or of ``relay.build`` for the graph executor.
+    It is a ``.so`` of Relax for the virtual machine, or of ``relay.build`` for the graph executor.
+    TVM fixes its number of threads when it is loaded.
     """
     import tvm
 
@@ -66,16 +57,10 @@ def bind_library(path: Path) -> Bind:
 def library_outputs(
     path: Path, samples: Iterable[Mapping[str, Array]], patience: float = math.inf
 ) -> list[list[Array]]:
-    """What a library of :func:`bind_library` computes from each sample of inputs.
+    """Return the outputs that a library of :func:`bind_library` computes from each sample.
 
-    Parameters
-    ----------
-    path
-        The ``.so``.
-    samples
-        The inputs by name, in the model's order.
-    patience
-        Seconds of a run after which the samples that follow are left out.
+    A sample has the inputs by name, in the model's order. Stop after a run of more than
+    ``patience`` seconds.
     """
     outputs: list[list[Array]] = []
     for model in map(bind_library(path), samples):
@@ -106,13 +91,7 @@ def _arrays(result: Any) -> list[Array]:
 
 
 def bind_onnx(path: Path, threads: int) -> Bind:
-    """Load an ONNX file into ONNX Runtime, on the CPU.
-
-    Raises
-    ------
-    UserError
-        If ONNX Runtime refuses the model.
-    """
+    """Load an ONNX file into ONNX Runtime, on the CPU; raise UserError if it refuses the model."""
     session = onnx_session(path, threads)
 
     def bind(inputs: Mapping[str, Array]) -> BoundModel:
@@ -125,23 +104,10 @@ def bind_onnx(path: Path, threads: int) -> Bind:
 def onnx_session(
     path: Path, threads: int, cuda: Mapping[str, str] | None = None, *, spinning: bool = True
 ) -> Any:
-    """An ``InferenceSession`` of ONNX Runtime.
+    """Return an ``InferenceSession`` of an ONNX file; raise UserError if the runtime refuses it.
 
-    Parameters
-    ----------
-    path
-        The ONNX file.
-    threads
-        How many it may use.
-    cuda
-        Options of its provider of CUDA, which runs all of the model; None for the CPU.
-    spinning
-        Whether its threads look for work for a while before they sleep.
-
-    Raises
-    ------
-    UserError
-        If ONNX Runtime refuses the model.
+    ``cuda`` has the options of the CUDA provider, which then runs the whole model; None for the
+    CPU. With ``spinning`` idle threads keep their CPU busy for a while before they sleep.
     """
     import onnxruntime
 
@@ -167,15 +133,9 @@ _NUMPY_NAMES = {"float": "float32", "double": "float64"}
 
 
 def onnx_feeds(session: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """What a session of ONNX Runtime reads.
+    """Return the values of an ONNX Runtime session's inputs.
 
-    Parameters
-    ----------
-    session
-        Of a model; what `inputs` lack is static.
-    inputs
-        Those of a program of the model; what it lacks, because nothing but its shape is read, is
-        zeros.
+    Those that ``inputs`` lack, because only their shape is read, are zeros: their shape is static.
     """
     feeds: dict[str, Array] = {}
     for port in session.get_inputs():

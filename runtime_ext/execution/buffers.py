@@ -1,4 +1,4 @@
-"""Memory of buffers: aligned for the kernels, and constants packed and held once a process."""
+"""Allocate aligned buffers; pack constants, and hold each content once per process."""
 
 from __future__ import annotations
 
@@ -21,20 +21,15 @@ _by_identity: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDiction
 
 
 def allocate(buffer_type: BufferType) -> Array:
-    """A buffer of zeros whose first byte is aligned to 64; raises as the two below."""
+    """Return a zeroed buffer aligned to 64 bytes. Raise UserError if type or size is impossible."""
     _dtype(buffer_type)  # A type that NumPy does not have has no size either.
     return view(allocate_bytes(buffer_type.nbytes), buffer_type)
 
 
 def allocate_bytes(nbytes: int) -> Array:
-    """Bytes whose first one is aligned to 64.
+    """Return zeroed bytes whose first one is aligned to 64; raise UserError if memory is lacking.
 
-    Zeros and not garbage: old bits may be denormal numbers, which take a hundred times longer.
-
-    Raises
-    ------
-    UserError
-        If this machine has not as much memory.
+    Garbage may be denormal numbers, on which kernels take a hundred times longer.
     """
     try:
         raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
@@ -45,12 +40,9 @@ def allocate_bytes(nbytes: int) -> Array:
 
 
 def view(memory: Array, buffer_type: BufferType, offset: int = 0) -> Array:
-    """A buffer that lies in some bytes, from ``offset`` on.
+    """Return the part of ``memory`` from byte ``offset`` on as an array of this type and shape.
 
-    Raises
-    ------
-    UserError
-        If NumPy has no such type.
+    Raise UserError if NumPy has no such type.
     """
     dtype = _dtype(buffer_type)
     try:
@@ -75,16 +67,9 @@ def _dtype(buffer_type: BufferType) -> np.dtype[Any]:
 
 
 def share_constant(array: Array, key: str | None = None) -> Array:
-    """An aligned array of equal content, the same one for all who ask in this process.
+    """Return an aligned array of equal content, the same one for all callers in this process.
 
-    It must not be written to.
-
-    Parameters
-    ----------
-    array
-        The content.
-    key
-        Its :func:`content_key`, if it was computed before.
+    It must not be written to. ``key`` is the array's :func:`content_key`, if already computed.
     """
     if _by_identity.get(id(array)) is array:
         return array
@@ -99,7 +84,7 @@ def share_constant(array: Array, key: str | None = None) -> Array:
 
 
 def adopt_constant(array: Array, key: str) -> Array:
-    """As :func:`share_constant`, but an aligned array that nobody shares yet is not copied."""
+    """Share a constant as :func:`share_constant` does, but without a copy if its content is new."""
     if not array.flags.writeable:
         # NumPy 1 makes such arrays of DLPack's tensors, and no tensors of such arrays.
         return share_constant(array, key)
@@ -117,17 +102,17 @@ def _share(key: str, array: Array) -> None:
 
 
 def content_key(array: Array) -> str:
-    """SHA-256 of type, shape and content."""
+    """Return the SHA-256 of an array's type, shape and content."""
     digest = hashlib.sha256(f"{array.dtype}{list(array.shape)}".encode())
     digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
 class PackedConstants:
-    """Packs constants, and knows what it has packed.
+    """A cache of packed constants.
 
-    A search builds many programs of the same constants, of which most are packed alike: packing
-    and the digest of its content would take longer than anything else of a build.
+    A search builds many programs of the same constants, most of which are packed alike: packing
+    them and hashing the result would take longer than the rest of a build.
     """
 
     def __init__(self) -> None:
@@ -136,9 +121,9 @@ class PackedConstants:
         self._keys: dict[tuple[object, ...], tuple[Array, str]] = {}
 
     def packed(self, constant: Array, transform: ParamTransform) -> tuple[str, Array]:
-        """The key of a packed constant's content, and the constant, which all programs share.
+        """Return the content key of a transformed constant, and the transformed array.
 
-        The constant must not be written to after that.
+        All programs share that array; ``constant`` must not be written to afterwards.
         """
         place = constant.ctypes.data, constant.dtype, constant.shape, constant.strides, transform
         if place in self._keys:

@@ -1,4 +1,4 @@
-"""A built model, of either dialect: it runs here, and can be saved."""
+"""A compiled model, of Relax or Relay: it runs here, and can be saved."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class BuiltKernels(Protocol):
     target: Any
 
     def function(self, symbol: str) -> Any:
-        """A kernel as sessions call it."""
+        """Return the function of a kernel, as a session calls it."""
         ...
 
     def export(self, path: Path, symbols: Iterable[str]) -> None:
-        """Write these kernels to the file of an executable."""
+        """Write the kernels of these symbols to a file, as an executable has them."""
         ...
 
 
@@ -47,7 +47,7 @@ class BuiltModel(ModelProgram):
     packages
         As in :class:`runtime_ext.execution.executable.Executable`.
     unit_notes
-        For units of the program, by name, what their code is; saved in the notes as ``units``.
+        By unit name, facts about the unit's code; saved in the notes as ``units``.
     """
 
     kernels: BuiltKernels
@@ -56,7 +56,7 @@ class BuiltModel(ModelProgram):
     unit_notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Any])
 
     def session(self, **options: Any) -> Session:
-        """A session; options as of :class:`runtime_ext.execution.session.Session`."""
+        """Open a session; options as of :class:`runtime_ext.execution.session.Session`."""
         if cuda_arch(self.kernels.target) is not None:
             options = {"executor": "cuda", **options}
         return self.open(self.kernels.function, **options)
@@ -76,7 +76,7 @@ class BuiltModel(ModelProgram):
         notes: Mapping[str, Any] | None = None,
         tail: Tail | None = None,
     ) -> Executable:
-        """The executable whose kernels were written to these files."""
+        """Return this model's executable, given the files to which its kernels were written."""
         target = self.kernels.target
         arch = cuda_arch(target)
         return Executable(

@@ -1,14 +1,14 @@
 """An executable: everything that a session needs, in a folder or ``.tar`` that others can run.
 
-It holds what it runs (``program_files.py``), ``kernels.so`` (for a GPU ``kernels.safetensors``),
-``params.safetensors`` (constants as the kernels want them, each content once), ``meta.json``
-(versions, target, inputs and outputs) and ``SHA256SUMS``. Of a model's tail, which runs after the
-program, only :meth:`Executable.session` knows: for other loaders the inputs and outputs are the
-program's.
+It holds the program (``program_files.py``), ``kernels.so`` (for a GPU ``kernels.safetensors``),
+``params.safetensors`` (constants in the kernels' layout, each content once), ``meta.json``
+(versions, target, inputs and outputs) and ``SHA256SUMS``. A model's tail, which runs after the
+program, is run by :meth:`Executable.session` only: other loaders have the inputs and outputs of the
+program.
 
-The C++ loader (``runtime_ext/native/executable.cc``) reads and checks all of it, from here too;
-what is added here are the proofs that the program is free of races and its memory plan safe. What
-is for a GPU can be loaded, but not run, without one.
+The C++ loader (``runtime_ext/native/executable.cc``) reads and checks all of it, also for this
+file, which in addition proves that the program is free of races and its memory plan safe. An
+executable for a GPU can be loaded, but not run, without one.
 
 An entry of a deployment (``runtime_ext/deployment``) is an executable too, whose weights and
 kernels lie in files that it shares with other entries.
@@ -64,13 +64,13 @@ class Executable:
     Attributes
     ----------
     program
-        What to run.
+        The program that sessions run.
     plan
         The memory plan of its intermediate buffers and scratch.
     kernels
         The shared library that has the program's kernels; for a GPU the file that
         :func:`runtime_ext.cuda.machine_code.launchable.write_kernels` wrote. Where there are
-        several, for each of them the symbols that it has.
+        several, a mapping from each file to the symbols that it has.
     constants
         The content of each constant buffer, by name, in the kernels' layout.
     inputs, outputs
@@ -134,22 +134,22 @@ class Executable:
 
     @property
     def libraries(self) -> Libraries:
-        """The files of kernels, and which of the program's each has."""
+        """The files of kernels, with the symbols of the program that each has."""
         if isinstance(self.kernels, Path):
             return {self.kernels: self.program.kernels}
         return self.kernels
 
     def constant_keys(self) -> dict[str, str]:
-        """The content key of each constant buffer, by name."""
+        """Return the content key of each constant buffer, by name."""
         names = (buffer.name for buffer in self.program.buffers if buffer.role is Role.CONSTANT)
         return {name: content_key(np.asarray(self.constants[name])) for name in names}
 
     def write_program(self, folder: Path) -> None:
-        """Write all but constants, kernels and what describes the package."""
+        """Write program, plan, schedule and tail; not constants, kernels and ``meta.json``."""
         ProgramFiles(self.program, self.plan, self.schedule, self.tail).write(folder)
 
     def facts(self, keys: Mapping[str, str]) -> dict[str, Any]:
-        """What ``meta.json`` says of it, given its constants' content keys."""
+        """Return the content of ``meta.json``, given the constants' content keys."""
         return {
             "versions": {name: metadata.version(name) for name in self.packages},
             "machine": platform.machine(),
@@ -165,7 +165,7 @@ class Executable:
         }
 
     def model_ports(self) -> tuple[Sequence[Port], Sequence[Port]]:
-        """The inputs and outputs of the whole model, as :meth:`session` has them."""
+        """Return the inputs and outputs of the whole model, as :meth:`session` has them."""
         if self.tail is None:
             return self.inputs, self.outputs
         from runtime_ext.execution.tailed_session import tailed_ports
@@ -174,17 +174,17 @@ class Executable:
 
     @property
     def workers(self) -> int | None:
-        """With how many workers it served the most requests a second; None if nobody measured."""
+        """The number of workers that served the most requests a second; None if not measured."""
         throughput = self.notes.get("throughput")
         return None if throughput is None else natural(throughput["workers"])
 
     @property
     def states(self) -> Mapping[str, str]:
-        """The states that :meth:`session` has by default, as of a session."""
+        """The states that :meth:`session` has by default: for outputs, by name, their inputs."""
         return saved_states(self.notes)
 
     def functions(self) -> dict[str, Any]:
-        """The program's kernels, loaded, as a session takes them."""
+        """Load the program's kernels, and return them by symbol, as a session takes them."""
         if self.arch is not None:
             return read_launched(self.libraries, self.arch)[1]
         if call_tvm(self.arch, self.packages, self.kernels):
@@ -201,7 +201,7 @@ class Executable:
         pin: bool | None = None,
         states: Mapping[str, str] | None = None,
     ) -> Session | TailedSession:
-        """A new session of the whole model; as :meth:`program_session`.
+        """Open a session of the whole model; as :meth:`program_session`.
 
         Parameters
         ----------
@@ -231,18 +231,18 @@ class Executable:
         pin: bool | None = None,
         states: Mapping[str, str] = NO_STATES,
     ) -> Session:
-        """A new session of the program; constants are shared with all others of this process.
+        """Open a session of the program; constants are shared with all others of this process.
 
         Parameters
         ----------
         executor, device, pin, states
             As of :class:`runtime_ext.execution.session.Session`; by default ``"native"``, or
-            ``"cuda"`` for what was compiled for a GPU.
+            ``"cuda"`` if the kernels are for a GPU.
 
         Raises
         ------
         ExecutableError
-            If the executor is none for these kernels.
+            If the executor cannot run these kernels.
         CudaError
             If there is no GPU, or none that they run on.
         """
@@ -271,9 +271,9 @@ class Executable:
 
 
 def load(path: Path | str) -> Executable | ForeignBuild:
-    """Load what :meth:`Executable.save` wrote, after checking that it can run here.
+    """Load a package that :meth:`Executable.save` wrote, after checking that it can run here.
 
-    Where another runtime was faster, this is its build.
+    Where another runtime was faster, the package holds that runtime's build, which is returned.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What an executor is: it runs one program over one set of buffers, in some memory."""
+"""The interfaces of executors, which run one program over one set of buffers, and of memories."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tvm_ios.files.array_files import Array
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When a launch ran.
+    """The time of one launch in a profiled run.
 
     Attributes
     ----------
     lane, launch
-        Which lane, and which of its launches (waits are not counted).
+        Number of the lane, and of the launch among the lane's (waits are not counted).
     begin, end
         Seconds since the run began.
     held_up
-        For how many seconds of these the system ran something else on the thread's CPU; 0 where
-        nobody knows.
+        Seconds of these in which the system ran something else on the thread's CPU; 0 if
+        unknown.
     runner
         The lane whose thread ran it: another one if the launch's own was held up. -1 where no lane
         stands in for another.
@@ -45,11 +45,14 @@ class Memory(Protocol):
         ...
 
     def read(self, name: str) -> Array:
-        """A copy of what a buffer holds."""
+        """Return a copy of a buffer's content."""
         ...
 
     def carry(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Let the second buffer of each pair hold what the first one does, which is lost there."""
+        """Move the content of each pair's first buffer into the second.
+
+        The first one's content is undefined afterwards.
+        """
         ...
 
 
@@ -68,26 +71,26 @@ class Executor(Protocol):
     """
 
     def run(self) -> None:
-        """Run the program once; returns when every lane has finished."""
+        """Run the program once; return when every lane has finished."""
         ...
 
     def benchmark(self, number: int, repeat: int) -> list[float]:
-        """Seconds a run, ``repeat`` samples, each the mean of ``number`` runs."""
+        """Return seconds a run: ``repeat`` samples, each the mean of ``number`` runs."""
         ...
 
     def profile(self) -> tuple[Span, ...]:
-        """One run with the times of every launch."""
+        """Run once, and return the times of every launch."""
         ...
 
     def close(self) -> None:
-        """End the threads, if there are any; those of a run in progress when it ends."""
+        """End the executor's threads, if any, after a run in progress."""
         ...
 
 
 class Exclusive:
-    """Lets one thread at a time use an executor, until it is closed; others get `BusyError`.
+    """A lock that admits one thread at a time until it is closed; others get `BusyError`.
 
-    A generator as context manager would cost a microsecond.
+    It is a class because a generator as context manager would cost a microsecond.
     """
 
     def __init__(self) -> None:
@@ -105,6 +108,6 @@ class Exclusive:
         self._lock.release()
 
     def close(self) -> None:
-        """Refuse every later use; returns when the one in progress has ended."""
+        """Refuse every later use; return when the one in progress has ended."""
         with self._lock:
             self._closed = True

@@ -1,4 +1,4 @@
-"""Which unit of a program goes wrong first, beside another program of the same units."""
+"""Find the first unit of a program whose results differ from those of a trusted program."""
 
 from __future__ import annotations
 
@@ -16,21 +16,9 @@ from tvm_ios.program.program import Launch
 def first_wrong_unit(
     right: BuiltModel, wrong: BuiltModel, inputs: Mapping[str, Array], tolerance: Tolerance
 ) -> str | None:
-    """The first unit of a sequential program that another program computes otherwise.
+    """Return the name of the first unit whose results differ between two CPU programs, or None.
 
-    Parameters
-    ----------
-    right, wrong
-        Programs for a CPU; the first one runs one unit after another.
-    inputs
-        The inputs by name.
-    tolerance
-        By which results may differ.
-
-    Returns
-    -------
-    str, or None
-        The unit's name; None if all that both programs keep agrees.
+    ``right`` runs one unit after another. Only buffers that both programs have are compared.
     """
     theirs = _results(wrong, inputs)
     program, ours = right.program, _results(right, inputs)
@@ -45,7 +33,7 @@ def first_wrong_unit(
 
 
 def _results(model: BuiltModel, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """What each buffer holds after a run, in which none has the memory of another."""
+    """Run a model once without a memory plan, and return the content of each buffer by name."""
     program = model.program
     memory = HostMemory(program, model.constants, None)
     for port in model.inputs:

@@ -1,4 +1,4 @@
-"""What another runtime made of a model, in the place of an executable because it is faster.
+"""Builds of other runtimes, saved in the place of an executable because they are faster.
 
 A package of ``meta.json``, ``SHA256SUMS`` and one file: the library that TVM compiled on its own,
 or the ONNX model for ONNX Runtime. ``tvm-ios run`` and Python run it as an executable; the loader
@@ -32,16 +32,10 @@ from tvm_ios.files.json_text import json_object
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime whose builds can be kept.
+    """A runtime whose builds can be saved.
 
-    Attributes
-    ----------
-    title
-        What people call a build of it.
-    file
-        The name of the file in the package.
-    package
-        The Python package that has to be there, in a version of equal major and minor numbers.
+    ``title`` is how messages call such a build, ``file`` its file's name in the package, and
+    ``package`` the Python package that must be installed, of equal major and minor version.
     """
 
     title: str
@@ -65,7 +59,7 @@ class ForeignBuild:
     runtime
         The runtime, a key of :data:`RUNTIMES`.
     file
-        What it loads.
+        The file that the runtime loads.
     inputs, outputs
         The inputs and outputs that a user sets and reads.
     lanes
@@ -88,16 +82,14 @@ class ForeignBuild:
 
     @property
     def sentence(self) -> str:
-        """What it is, for people."""
+        """Describe the build for people."""
         return f"{RUNTIMES[self.runtime].title}, which was faster than every program of ours"
 
     def save(self, path: Path) -> None:
-        """Write it to a folder, or to one file if the name ends in ``.tar``.
+        """Write the build to a folder, or to one file if the name ends in ``.tar``.
 
-        Raises
-        ------
-        ExecutableError
-            If something is there that is not an executable, or it cannot be written.
+        Raise ExecutableError if something is there that is not an executable, or it cannot be
+        written.
         """
         runtime = RUNTIMES[self.runtime]
         meta = {
@@ -118,15 +110,11 @@ class ForeignBuild:
         write_package(Path(path), meta, fill)
 
     def session(self, *, states: Mapping[str, str] | None = None) -> ForeignSession:
-        """A new session on as many threads as it was measured on.
+        """Open a session on as many threads as the build was measured on.
 
-        TVM counts its threads when it is loaded: in a process that has done so before, it keeps
-        that number.
-
-        Parameters
-        ----------
-        states
-            As of :meth:`runtime_ext.execution.executable.Executable.session`.
+        TVM fixes its number of threads when it is loaded, so a process that has loaded TVM before
+        keeps its number. ``states`` as of
+        :meth:`runtime_ext.execution.executable.Executable.session`.
         """
         states = saved_states(self.notes) if states is None else states
         if self.runtime == "onnxruntime":
@@ -138,21 +126,10 @@ class ForeignBuild:
 
 
 def foreign_build(folder: Path, path: Path, keeper: object) -> ForeignBuild | None:
-    """The build of another runtime that a package holds; None if it is an executable.
+    """Return the build of another runtime that a package holds; None if it is an executable.
 
-    Parameters
-    ----------
-    folder
-        The package's folder.
-    path
-        What sentences call it.
-    keeper
-        Keeps the folder.
-
-    Raises
-    ------
-    ExecutableError
-        If it is damaged, or cannot run here.
+    ``path`` is the package's name in messages; the build holds ``keeper``, which keeps the folder.
+    Raise ExecutableError if the build is damaged, or cannot run here.
     """
     try:
         meta = json_object((folder / META).read_bytes())
@@ -197,7 +174,7 @@ def _require_place(path: Path, meta: Mapping[str, Any], runtime: Runtime) -> Non
 
 
 class ForeignSession(Session):
-    """Runs a model on another runtime, as :class:`Session` runs a program; it has no profile."""
+    """A session whose model runs on another runtime; it has no profile."""
 
     def __init__(
         self,
@@ -214,7 +191,7 @@ class ForeignSession(Session):
         self._open_many_with(workers=1)
 
     def for_worker(self, workers: int) -> Session:
-        """A session of the same model for the only worker: the runtime has threads of its own."""
+        """Open a session of the same model for the only worker: the runtime has its own threads."""
         if workers != 1:
             raise SessionError(
                 f"another runtime runs this model, on threads of its own: it has one worker, not "
@@ -224,9 +201,9 @@ class ForeignSession(Session):
 
 
 class _ForeignModel:
-    """A model's inputs and outputs, and what runs it: a :class:`Memory` and an :class:`Executor`.
+    """The :class:`Memory` and :class:`Executor` of a model that another runtime runs.
 
-    Runtimes have buffers of their own, so a model is bound again when an input was written.
+    Runtimes have buffers of their own, so a model is bound again after an input was written.
     """
 
     def __init__(self, inputs: Sequence[Port], outputs: Sequence[Port], bind: Bind) -> None:
@@ -244,7 +221,7 @@ class _ForeignModel:
         self._bound = None
 
     def read(self, name: str) -> Array:
-        """A copy of an output."""
+        """Return a copy of an output."""
         assert self._last is not None, "the session asks after a run alone"
         model, result = self._last
         return model.outputs(result)[self._outputs.index(name)].copy()
@@ -265,7 +242,7 @@ class _ForeignModel:
         self._last = self._bound, self._bound.run()
 
     def benchmark(self, number: int, repeat: int) -> list[float]:
-        """Seconds a run, as of :class:`Executor`."""
+        """Return seconds a run, as of :class:`Executor`."""
         with self._one_at_a_time:
             self._run()
             samples: list[float] = []
@@ -277,7 +254,7 @@ class _ForeignModel:
             return samples
 
     def profile(self) -> tuple[Span, ...]:
-        """Refused: what runs inside is not known."""
+        """Raise SessionError: the runtime's launches are not known."""
         raise SessionError("another runtime runs this model: it has no profile of launches")
 
     def close(self) -> None:

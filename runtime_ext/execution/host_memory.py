@@ -16,17 +16,10 @@ from tvm_ios.program.program import Buffer, Program, Role
 
 
 class HostMemory:
-    """One arena, the buffers outside it, and constants that all sessions of a process share.
+    """The buffers of a program in this machine's memory; sessions of a process share constants.
 
-    Parameters
-    ----------
-    program
-        The program that has the buffers.
-    constants
-        For each constant buffer, by name, its content.
-    plan
-        Where intermediate buffers and scratch lie in one arena; without it each has memory of
-        its own.
+    With a plan, intermediate buffers and scratch lie in one arena; without, each has its own
+    memory.
     """
 
     def __init__(
@@ -58,16 +51,13 @@ class HostMemory:
         np.copyto(self._arrays[name], value)
 
     def read(self, name: str) -> Array:
-        """A copy of what a buffer holds."""
+        """Return a copy of a buffer's content."""
         return self._arrays[name].copy()
 
     def carry(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Exchange the memory of the buffers of each pair, which are whole and outside the arena.
 
-        Parameters
-        ----------
-        pairs
-            A tuple; what it needs is kept.
+        ``pairs`` is a tuple: the exchange that is prepared for it is kept for later calls.
         """
         exchange = self._exchanges.get(pairs)
         if exchange is None:

@@ -1,4 +1,4 @@
-"""Files of an executable's kernels: one, or several that together have them."""
+"""Files of an executable's kernels: one file, or several that each have some of the kernels."""
 
 from __future__ import annotations
 
@@ -21,28 +21,23 @@ Libraries = Mapping[Path, Sequence[str]]
 
 
 def kernel_file(arch: str | None, place: int = 0) -> str:
-    """The name of an executable's file of kernels: of the only one or the first, or of another.
+    """Return the name of an executable's kernel file of this number; 0 is left out of the name.
 
-    Parameters
-    ----------
-    arch
-        The CUDA architecture; None for a CPU.
-    place
-        Which of several.
+    ``arch`` is the CUDA architecture; None for a CPU.
     """
     suffix = ".so" if arch is None else ".safetensors"
     return f"kernels-{place}{suffix}" if place else f"kernels{suffix}"
 
 
 def kernels_of(folder: Path, meta: Mapping[str, Any]) -> Path | Libraries:
-    """The kernels of an executable, by what its ``meta.json`` says."""
+    """Return an executable's kernel file, or its files with their symbols, per ``meta.json``."""
     if "libraries" not in meta:
         return folder / kernel_file(meta.get("arch"))
     return {folder / name: tuple(map(str, s)) for name, s in meta["libraries"].items()}
 
 
 def packed(libraries: Libraries, arch: str | None) -> tuple[dict[str, Path], dict[str, Any]]:
-    """Files of kernels by their names in an executable, and what its ``meta.json`` says of them."""
+    """Return kernel files by their names in an executable, and their part of ``meta.json``."""
     files = {kernel_file(arch, place): file for place, file in enumerate(libraries)}
     if len(files) == 1:
         return files, {}
@@ -51,7 +46,7 @@ def packed(libraries: Libraries, arch: str | None) -> tuple[dict[str, Path], dic
 
 
 def call_tvm(arch: str | None, packages: Collection[str], kernels: Path | Libraries) -> bool:
-    """Whether kernels, made with some packages for a CPU or a GPU, call TVM's runtime."""
+    """Return whether kernels compiled with these packages call TVM's runtime; a GPU's do not."""
     if arch is not None or TVM not in packages:
         return False
     ask = load_native_library()["kernels_call_tvm"]
@@ -60,7 +55,7 @@ def call_tvm(arch: str | None, packages: Collection[str], kernels: Path | Librar
 
 
 def load_functions(libraries: Libraries) -> dict[str, Any]:
-    """The kernels for a CPU by symbol, as a session takes them."""
+    """Load kernels for a CPU, and return them by symbol, as a session takes them."""
     load, functions = load_native_library()["load_kernels"], dict[str, Any]()
     for file, symbols in libraries.items():
         functions.update(zip(symbols, load(os.fspath(file), list(symbols)), strict=True))
@@ -70,19 +65,10 @@ def load_functions(libraries: Libraries) -> dict[str, Any]:
 def read_launched(
     libraries: Libraries, arch: str | None = None
 ) -> tuple[str, dict[str, LaunchedWork]]:
-    """Read the kernels for a GPU: their architecture, and by symbol as a session takes them.
+    """Read kernels for a GPU: return their architecture, and the kernels by symbol.
 
-    Parameters
-    ----------
-    libraries
-        At least one.
-    arch
-        The architecture that all must be of; by default that of the first file.
-
-    Raises
-    ------
-    UserError
-        If a file is damaged, or of something else.
+    There is at least one file. All must be of ``arch``, by default that of the first. Raise
+    UserError if a file is damaged or does not have its symbols.
     """
     launched: dict[str, LaunchedWork] = {}
     for file, symbols in libraries.items():

@@ -32,16 +32,8 @@ Units = tuple[int, ...]
 class ModelProgram:
     """A program that computes a model.
 
-    Attributes
-    ----------
-    program
-        What the executor runs.
-    constants
-        Weights as the kernels want them, by content.
-    memory
-        The memory plan of its intermediate buffers and scratch.
-    inputs, outputs
-        Inputs and outputs by the model's names.
+    ``constants`` are the weights in the kernels' layout, by buffer name; ``memory`` plans
+    intermediate buffers and scratch; inputs and outputs have the model's names.
     """
 
     program: Program
@@ -51,14 +43,9 @@ class ModelProgram:
     outputs: tuple[Port, ...]
 
     def open(self, function: Callable[[str], Any], **options: Any) -> Session:
-        """A new session.
+        """Open a session. ``function`` returns the function of a kernel's symbol.
 
-        Parameters
-        ----------
-        function
-            Gives the function of a kernel's symbol.
-        options
-            As of :class:`runtime_ext.execution.session.Session`.
+        ``options`` are those of :class:`runtime_ext.execution.session.Session`.
         """
         functions = {symbol: function(symbol) for symbol in self.program.kernels}
         return Session(
@@ -74,22 +61,20 @@ class ModelProgram:
 
 @dataclass(frozen=True)
 class ModelUnits:
-    """The units of a model.
+    """The units of a model, with the code and weights to compile them.
 
     Attributes
     ----------
-    graph
-        The graph of units.
     parts
         For each tensor that lies in another one's memory, its part of that.
     source
-        Gives the compiler's source of a unit, or of merged units.
+        Returns the compiler's source of a unit, or of merged units.
     weights
-        Gives the values of their function's parameters after the data.
+        Returns the values of the parameters that follow the data in a unit's function.
     constant_outputs
         For each output of the graph that is a constant its value.
     packed
-        The weights as kernels want them.
+        A cache of weights in the kernels' layout.
     """
 
     graph: OpGraph
@@ -115,26 +100,26 @@ class Stages(Protocol):
 
     @property
     def kernels(self) -> Mapping[int, str]:
-        """The rKernel of each unit that does not run in its usual way."""
+        """The rKernel of each unit that is not computed by its default kernel."""
         ...
 
 
 class UnitCodes(Protocol):
-    """Gives the code of units; see :class:`runtime_ext.units.unit_compiler.UnitCompiler`."""
+    """Compiles units; see :class:`runtime_ext.units.unit_compiler.UnitCompiler`."""
 
     @property
     def fuser(self) -> GpuStageFuser | None:
-        """Makes one kernel of a co-scheduled stage, on a GPU."""
+        """Fuses a co-scheduled stage into one kernel, on a GPU; None on a CPU."""
         ...
 
     def compile(
         self, units: Mapping[str, Any], progress: Steps | None = None
     ) -> dict[str, CompiledUnit]:
-        """The code of units that run in their usual way."""
+        """Compile the default kernel of each unit."""
         ...
 
     def rkernels(self, source: Any) -> tuple[str, ...]:
-        """The names of the ways to compute a unit."""
+        """Return the names of the rKernels (alternative implementations) of a unit."""
         ...
 
     def compile_rkernels(
@@ -144,22 +129,15 @@ class UnitCodes(Protocol):
         *,
         only: Mapping[str, str] | None = None,
     ) -> dict[str, dict[str, CompiledUnit]]:
-        """The code of units in these ways, by name; of each only the one that is asked for."""
+        """Compile the rKernels of each unit, by their names; with ``only``, just the named one."""
         ...
 
 
 @dataclass(frozen=True)
 class LoweredUnits:
-    """A program of compiled units.
+    """A program of compiled units, with its constants by buffer name.
 
-    Attributes
-    ----------
-    program
-        What the executor runs.
-    constants
-        Its constants by the names of their buffers.
-    unit_notes
-        For units of the program, by name, what is to be kept of their code.
+    ``unit_notes`` has, by unit name, facts about the unit's code.
     """
 
     program: Program
@@ -176,27 +154,11 @@ def lower_units(
     unit_latency: UnitLatency | None,
     progress: Steps | None = None,
 ) -> LoweredUnits:
-    """Compile the units of a schedule, and lower it.
+    """Compile the units of a schedule, and lower the schedule to a program of this many lanes.
 
-    Parameters
-    ----------
-    units
-        The units of the model.
-    schedule
-        A schedule of their graph.
-    compiler
-        Gives their code.
-    lanes
-        How many lanes the program has.
-    unit_latency
-        As of :func:`tvm_ios.program.lower.lower_stages`.
-    progress
-        Called with kernels compiled and all of them.
-
-    Raises
-    ------
-    UserError
-        If the schedule names an rKernel that a unit has not.
+    ``unit_latency`` is as of :func:`tvm_ios.program.lower.lower_stages`; ``progress`` is called
+    with the numbers of compiled and of all kernels. Raise UserError if the schedule names an
+    rKernel that a unit does not have.
     """
     graph = units.graph
     compiled = _compiled(units, schedule, compiler, progress)
@@ -240,13 +202,13 @@ def lower_units(
 
 
 def constant_outputs(graph: OpGraph, values: Mapping[int, Array]) -> dict[str, Array]:
-    """Outputs of a graph that are constants, by the names of their buffers."""
+    """Return the outputs of a graph that are constants, by the names of their buffers."""
     names = tensor_names(graph)
     return {names[tensor]: value for tensor, value in values.items()}
 
 
 def compiled_pieces(stages: Sequence[Stage]) -> list[Units]:
-    """The pieces to compile for some stages: each unit, or the merged units of a stage."""
+    """Return what must be compiled for some stages: each unit, or the merged units of a stage."""
     return [
         piece
         for stage in stages
@@ -257,7 +219,7 @@ def compiled_pieces(stages: Sequence[Stage]) -> list[Units]:
 def _compiled(
     units: ModelUnits, schedule: Stages, compiler: UnitCodes, progress: Steps | None
 ) -> dict[Units, CompiledUnit]:
-    """The code of each piece of a schedule, in the form that the schedule names."""
+    """Compile each unit or merged stage of a schedule, by the rKernel that the schedule names."""
     pieces = sorted(compiled_pieces(schedule.stages))
     sources = {str(place): units.source(piece) for place, piece in enumerate(pieces)}
     compiled = compiler.compile(sources, progress)

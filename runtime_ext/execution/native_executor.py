@@ -20,26 +20,21 @@ class NativeExecutor:
     Parameters
     ----------
     program
-        What to run.
+        The program to run.
     functions
         For each of the program's symbols a function of its buffers, ``begin`` and ``end``.
+        KeyError is raised if one is missing.
     buffers
         A tensor for each buffer of the program.
     pin
-        Bind each lane to one CPU of the process's affinity mask; the calling thread only for
-        the time of a run. Such a lane waits where another process computes, even if another CPU
-        has become free.
+        Bind each lane to one CPU of the process's affinity mask; the calling thread only during
+        a run. Such a lane waits while another process uses its CPU, even if another CPU is free.
     spin_seconds
-        How long a lane that waits keeps its CPU busy before it sleeps, if the one that it waits
+        How long a waiting lane keeps its CPU busy before it sleeps, if the lane that it waits
         for has a CPU. With more lanes than CPUs, or than the container's quota, it sleeps at once.
     patience_seconds
         How long a launch may be ready without its lane beginning it, before a lane that waits for
         it runs it instead. Negative: for ever.
-
-    Raises
-    ------
-    KeyError
-        If a symbol has no function.
     """
 
     def __init__(
@@ -68,17 +63,18 @@ class NativeExecutor:
         self._finalizer = weakref.finalize(self, self._library["close"], self._handle)
 
     def run(self) -> None:
-        """Run the program once; returns when every lane has finished."""
+        """Run the program once; return when every lane has finished."""
         self._run(self._handle)
 
     def benchmark(self, number: int, repeat: int) -> list[float]:
-        """Seconds a run, ``repeat`` samples, each the mean of ``number`` runs."""
+        """Return seconds a run: ``repeat`` samples, each the mean of ``number`` runs."""
         return list(self._library["benchmark"](self._handle, number, repeat))
 
     def time(self, samples: int, sample_seconds: float, tries: int) -> list[float]:
-        """Seconds a run, of samples; :class:`DisturbedSamples` where other work kept it from lanes.
+        """Return seconds a run of each sample.
 
-        See ``runtime_ext/native/sampling.h``.
+        They are :class:`DisturbedSamples` if other work held lanes up; see
+        ``runtime_ext/native/sampling.h``.
         """
         seconds, disturbed = self._library["time_program"](
             self._handle, samples, sample_seconds, tries
@@ -86,11 +82,11 @@ class NativeExecutor:
         return DisturbedSamples(seconds) if disturbed else list(seconds)
 
     def profile_launches(self) -> list[list[float]]:
-        """For each launch of the only lane its seconds, in several rounds."""
+        """Return, for each launch of the only lane, its seconds in several rounds."""
         return [list(samples) for samples in self._library["profile_launches"](self._handle)]
 
     def profile(self) -> tuple[Span, ...]:
-        """One run with the times of every launch, lane by lane."""
+        """Run once, and return the times of every launch, lane by lane."""
         flat = list(self._library["profile"](self._handle))
         return tuple(
             Span(lane, launch, begin * 1e-9, end * 1e-9, held_up * 1e-9, runner)

@@ -1,8 +1,8 @@
-"""A sealed package: a folder of files, or a tar of it, with checksums, written whole or not.
+"""A sealed package: a folder of files, or a tar of it, with checksums, written whole or not at all.
 
-``SHA256SUMS`` has the checksum of every other file's bytes, as ``sha256sum -c`` reads it. What is
-read is checked by the C++ loader (``runtime_ext/native/executable.cc``), which reads packages of
-version 3 too: these have the checksums in ``meta.json``.
+``SHA256SUMS`` has the checksum of every other file's bytes, as ``sha256sum -c`` reads it. The C++
+loader (``runtime_ext/native/executable.cc``) checks them; it also reads packages of version 3,
+which have the checksums in ``meta.json``.
 """
 
 from __future__ import annotations
@@ -36,12 +36,9 @@ _ARCHIVES = frozenset({".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"})
 
 
 def require_writable(path: Path) -> None:
-    """Find out before long work whether :func:`write_package` could write here.
+    """Require, before long work, that :func:`write_package` can write here.
 
-    Raises
-    ------
-    ExecutableError
-        If something else is there, or its folder cannot be written.
+    Raise ExecutableError if something else is there, or its folder cannot be written.
     """
     path = Path(os.path.abspath(path))
     if path.suffix in _ARCHIVES:
@@ -64,21 +61,10 @@ def require_writable(path: Path) -> None:
 
 
 def require_version(what: str, name: str, made_with: str, or_else: str) -> None:
-    """Require a Python package of the version that something was made with, but for patches.
+    """Require that the package's installed version equals ``made_with`` in major and minor number.
 
-    Parameters
-    ----------
-    what
-        What was made, as the begin of a sentence.
-    name, made_with
-        The package and its version then.
-    or_else
-        What to do without that version, as the end of the sentence.
-
-    Raises
-    ------
-    ExecutableError
-        If another version is here, or none.
+    Otherwise raise ExecutableError: ``what`` begins its sentence, ``or_else`` ends it with what to
+    do instead.
     """
     try:
         installed = metadata.version(name)
@@ -95,19 +81,9 @@ def require_version(what: str, name: str, made_with: str, or_else: str) -> None:
 def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
     """Write a package beside its place and move it there when it is complete.
 
-    Parameters
-    ----------
-    path
-        A folder to be, or a file if it ends in ``.tar``. A package there is replaced.
-    meta
-        Plain data that is kept with the files.
-    fill
-        Writes the files into a folder.
-
-    Raises
-    ------
-    ExecutableError
-        If something else is there, or it cannot be written; nothing is left behind then.
+    ``path`` is a folder, or a file if it ends in ``.tar``; a package there is replaced. ``meta``
+    goes to ``meta.json``; ``fill`` writes the other files into a folder. Raise ExecutableError,
+    leaving nothing behind, if something else is there or it cannot be written.
     """
     path = Path(os.path.abspath(path))
     require_writable(path)
@@ -131,17 +107,10 @@ def write_package(path: Path, meta: Mapping[str, Any], fill: Callable[[Path], No
 
 
 def open_folder(path: Path) -> tuple[Path, object]:
-    """The folder of a package, and its keeper: a tar's folder is removed with its keeper.
+    """Return the folder of a package, and for a tar the owner of the folder that it is unpacked to.
 
-    Parameters
-    ----------
-    path
-        A folder, a tar, or the file by whose name TVM's runtime finds the loader of a folder.
-
-    Raises
-    ------
-    ExecutableError
-        If it is a file that is no whole tar, or that holds what no package does.
+    ``path`` is a folder, a tar, or the file ``model.tvm_ios`` in a folder. Raise ExecutableError if
+    a tar is incomplete, or holds more than plain files.
     """
     if not path.is_file() or path.suffix == ".tvm_ios":
         return path, None
@@ -160,14 +129,8 @@ def seal(
 ) -> None:
     """Write the checksums of a folder's files as they are now, and sync all of them.
 
-    Parameters
-    ----------
-    folder
-        The folder of a package.
-    meta
-        Plain data to write first, as :func:`write_package` takes it.
-    shared
-        The checksums of files outside the folder that the package needs, by relative path.
+    ``meta``, if given, is written to ``meta.json`` first. ``shared`` has the checksums of files
+    outside the folder that the package needs, by relative path.
     """
     if meta is not None:
         content = {"format": FORMAT, "version": VERSION, **meta}
@@ -180,23 +143,16 @@ def seal(
 
 
 def sealed_sums(folder: Path) -> dict[str, str]:
-    """The checksum of each file of a package, by name; raises OSError."""
+    """Read the checksum of each file of a package, by name; raise OSError if that fails."""
     lines = (folder / _SUMS).read_text().splitlines()
     return {name: checksum for checksum, _, name in (line.partition("  ") for line in lines)}
 
 
 def require_sums(folder: Path, path: Path) -> None:
-    """Refuse a package whose files are not as they were sealed, as the C++ loader does.
+    """Require that a package's files are as they were sealed, as the C++ loader does.
 
-    Parameters
-    ----------
-    folder, path
-        Where it is, and what sentences call it.
-
-    Raises
-    ------
-    ExecutableError
-        Naming the first file that is damaged or missing.
+    Raise ExecutableError naming the first damaged or missing file; ``path`` is the package's name
+    in messages.
     """
     for name, checksum in sealed_sums(folder).items():
         file = folder / name
@@ -207,7 +163,7 @@ def require_sums(folder: Path, path: Path) -> None:
 
 
 class _Keeper:
-    """Owns a temporary folder, which is removed with it, or when the process ends."""
+    """The owner of a temporary folder, which is removed with it, or when the process ends."""
 
     def __init__(self) -> None:
         stack = ExitStack()
@@ -237,7 +193,7 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _replaceable(path: Path) -> bool:
-    """Whether a path may be overwritten: it is an empty folder or a package of ours."""
+    """Return whether a path may be overwritten: it is an empty folder or a package of ours."""
     try:
         if path.is_dir():
             files = {file.name for file in path.iterdir()}
@@ -255,7 +211,7 @@ def _replaceable(path: Path) -> bool:
 
 
 def _extra_files(path: Path) -> list[str]:
-    """What lies in a package's folder beside its files; nothing of what is none."""
+    """Return the files in a package's folder that are not its own; none if it is no package."""
     try:
         sealed = _sealed_files(path) if path.is_dir() else set[str]()
     except (OSError, KeyError, ValueError, TypeError):
@@ -264,7 +220,7 @@ def _extra_files(path: Path) -> list[str]:
 
 
 def _sealed_files(folder: Path) -> set[str]:
-    """The names of a package's files; empty for another folder."""
+    """Return the names of a package's files; empty for another folder."""
     meta = json_object((folder / META).read_bytes())
     if meta["format"] != FORMAT:
         return set()

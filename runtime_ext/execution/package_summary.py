@@ -1,4 +1,4 @@
-"""What a package says of itself, wherever it was made: nothing of it is loaded or run."""
+"""Summarise the files of a package, also of one made for another machine."""
 
 from __future__ import annotations
 
@@ -17,23 +17,21 @@ from tvm_ios.schedule.named_kernels import from_json, units_by_kernel
 
 @dataclass(frozen=True, slots=True)
 class PackageSummary:
-    """An executable, or another runtime's build in the place of one.
+    """Facts of an executable, or of another runtime's build in the place of one.
 
     Attributes
     ----------
-    path
-        The folder or ``.tar``.
     meta
-        What ``meta.json`` holds.
+        The content of ``meta.json``.
     named_kernels
         How many units run each rKernel that the schedule names.
     lanes, launches, kernels, arena_bytes
-        Threads or streams, launches of a run, different kernels, and bytes of the arena; None of
-        another runtime's build, of which nobody knows them.
+        Threads or streams, launches of a run, different kernels, and bytes of the arena; None for
+        another runtime's build, where they are unknown.
     files
         The bytes of each file.
     problem
-        Why it cannot run on this machine; None where it can.
+        Why it cannot run on this machine; None if it can.
     """
 
     path: Path
@@ -48,13 +46,7 @@ class PackageSummary:
 
 
 def summarise_package(path: Path) -> PackageSummary:
-    """Read what an executable says of itself, also one of another machine.
-
-    Raises
-    ------
-    ExecutableError
-        If it is none, or damaged.
-    """
+    """Read the facts of an executable; raise ExecutableError if it is none, or damaged."""
     folder, keeper = open_folder(path)
     folder = folder if folder.is_dir() else folder.parent
     if not (folder / META).is_file():

@@ -1,7 +1,7 @@
-"""Poison: memory that a run does not need is overwritten, so that nobody reads it by chance.
+"""Overwrite memory whose content a run does not need, so that wrong reads show in the outputs.
 
-A buffer whose bytes were given to another one too early, or a kernel that reads what nothing has
-written, then shows in the program's outputs.
+This finds buffers whose memory is reused too early, and kernels that read memory that nothing has
+written.
 """
 
 from __future__ import annotations
@@ -18,14 +18,8 @@ from tvm_ios.program.program import Launch, Program
 class Poison:
     """Overwrites intermediate buffers and scratch before their first use and after their last.
 
-    All bits are set: that is NaN in numbers with a fraction, and -1 or the largest in others.
-
-    Parameters
-    ----------
-    program
-        The program that runs, one launch after another.
-    memory
-        The memory of each buffer of the program.
+    All bits are set: NaN in floating-point types, -1 or the largest number in integers. The program
+    runs one launch after another; ``memory`` has the array of each of its buffers.
     """
 
     def __init__(self, program: Program, memory: Sequence[Array]) -> None:
@@ -42,7 +36,7 @@ class Poison:
         self._to_come: dict[int, int] = {}
 
     def begin(self) -> None:
-        """Begin a run: no buffer holds anything."""
+        """Overwrite all buffers at the begin of a run."""
         self._to_come = dict(self._all_uses)
         for buffer in self._bytes:
             self._spoil(buffer)

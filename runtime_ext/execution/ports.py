@@ -22,16 +22,9 @@ NO_STATES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or output as the user knows it.
+    """An input or output under the model's name for it.
 
-    Attributes
-    ----------
-    name
-        The model's name for it.
-    buffer
-        Name of the program's buffer.
-    shape, dtype
-        Shape and type in the model, which the buffer has too.
+    ``buffer`` is the name of the program's buffer, which has the same shape and type.
     """
 
     name: str
@@ -41,12 +34,9 @@ class Port:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Port:
-        """Read the fields, as ``dataclasses.asdict`` gives them.
+        """Read the fields as ``dataclasses.asdict`` gives them.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If one is missing or misstated.
+        Raise KeyError, TypeError or ValueError if one is missing or misstated.
         """
         name, buffer, dtype = (str(data[field]) for field in ("name", "buffer", "dtype"))
         return Port(name, buffer, naturals(data["shape"]), dtype)
@@ -55,7 +45,7 @@ class Port:
 def ports(
     program: Program, graph: OpGraph, tensors: Iterable[int], names: Iterable[str]
 ) -> tuple[Port, ...]:
-    """Inputs or outputs of a program that was lowered from a graph, by the model's names."""
+    """Return the ports of a graph's inputs or outputs, under the model's names, in its program."""
     buffers = tensor_names(graph)
     # A GPU may store what is float32 in the graph as float16.
     types = {buffer.name: buffer.type for buffer in program.buffers}
@@ -70,21 +60,10 @@ def ports(
 def named_values(
     name: str | None, value: Any, values: Mapping[str, Any], inputs: Collection[str]
 ) -> Mapping[str, Any]:
-    """What ``set_input(name, value, **values)`` was given, by the names of inputs.
+    """Return the arguments of ``set_input(name, value, **values)`` as values by input name.
 
-    Parameters
-    ----------
-    name, value
-        One input, without a name the only one; or neither.
-    values
-        Inputs by name.
-    inputs
-        All that there are.
-
-    Raises
-    ------
-    SessionError
-        If there are several and none is named, or one is named without a value.
+    Without a name, ``value`` is that of the only input. Raise SessionError if there are several, or
+    if one is named without a value.
     """
     if value is None:
         if name is not None:
@@ -96,14 +75,14 @@ def named_values(
 
 
 def buffer_ports(program: Program, role: Role) -> list[Port]:
-    """The buffers of a role under their own names."""
+    """Return the buffers of a role as ports under their own names."""
     return [
         Port(b.name, b.name, b.type.shape, b.type.dtype) for b in program.buffers if b.role is role
     ]
 
 
 def check_ports(program: Program, ports: Sequence[Port]) -> None:
-    """Refuse ports that are not as the buffers of the program, as :class:`SessionError`."""
+    """Require that each port has a buffer of its shape and type, or raise :class:`SessionError`."""
     types = {buffer.name: buffer.type for buffer in program.buffers}
     for port in ports:
         buffer_type = types.get(port.buffer)
@@ -117,7 +96,7 @@ def check_ports(program: Program, ports: Sequence[Port]) -> None:
 
 
 def find_port(ports: Collection[Port], name: str, what: str) -> Port:
-    """The port of a name, or :class:`SessionError`, in which ``what`` names its kind."""
+    """Return the port of a name, or raise :class:`SessionError`, where ``what`` names its kind."""
     for port in ports:
         if port.name == name:
             return port
@@ -126,7 +105,7 @@ def find_port(ports: Collection[Port], name: str, what: str) -> Port:
 
 
 def port_value(port: Port, value: Any, *, any_shape: bool = False) -> Array:
-    """What is given to an input as an array; :class:`SessionError` if it does not fit."""
+    """Return an input's value as an array, or raise :class:`SessionError` if it does not fit."""
     if isinstance(value, np.ndarray):
         array: Array = value
     else:
@@ -146,13 +125,7 @@ _numpy_type = cache(np.dtype)
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """An output whose value is an input in the next run.
-
-    Attributes
-    ----------
-    output, input
-        The two, of one shape and type.
-    """
+    """An output whose value is an input in the next run; the two have one shape and type."""
 
     output: Port
     input: Port
@@ -161,19 +134,9 @@ class State:
 def bound_states(
     states: Mapping[str, str], inputs: Sequence[Port], outputs: Sequence[Port]
 ) -> tuple[State, ...]:
-    """Find the outputs and inputs of states.
+    """Return the states, given for outputs, by name, the inputs that they are in the next run.
 
-    Parameters
-    ----------
-    states
-        For each of these outputs, by name, the name of the input that it is in the next run.
-    inputs, outputs
-        All inputs and outputs.
-
-    Raises
-    ------
-    SessionError
-        If one does not exist, an input is named twice, or shape or type of two differ.
+    Raise SessionError if one does not exist, an input is named twice, or shape or type differ.
     """
     found: list[State] = []
     for output_name, input_name in states.items():
@@ -191,9 +154,9 @@ def bound_states(
 
 
 def exchangeable(program: Program, states: Sequence[State]) -> tuple[State, ...]:
-    """Choose the states whose two buffers may change places: nobody else needs what is in them.
+    """Return the states whose two buffers may swap memory because nothing else needs the output's.
 
-    An output may be an input that is passed on, or a constant, or lie where another output does.
+    Others are outputs that are an input passed on, a constant, or share another output's memory.
     """
     numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
     chosen: list[State] = []
@@ -209,12 +172,9 @@ def exchangeable(program: Program, states: Sequence[State]) -> tuple[State, ...]
 
 
 def require_not_read(inputs: Collection[str], read: Iterable[str]) -> None:
-    """Refuse states, by their inputs, that the end of a model reads, which runs after its program.
+    """Require that the model's tail, which runs after the program, reads no input that is a state.
 
-    Raises
-    ------
-    SessionError
-        Naming the first.
+    Raise SessionError naming the first that it reads.
     """
     for name in read:
         if name in inputs:

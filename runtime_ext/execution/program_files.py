@@ -1,8 +1,8 @@
-"""The files of an executable that say what it runs: its program, memory, schedule and tail.
+"""The files of an executable that hold its program, memory plan, schedule and tail.
 
-They are ``program.json``, ``memory.json`` (where its buffers lie in one arena), ``schedule.json``,
-``tail.onnx`` where the end of the model runs after the program, and ``model.tvm_ios``, by whose
-name TVM's runtime loads the folder as a module.
+They are ``program.json``, ``memory.json`` (the offset of each buffer in the arena),
+``schedule.json``, ``tail.onnx`` if the end of the model runs after the program, and
+``model.tvm_ios``, by whose name TVM's runtime loads the folder as a module.
 """
 
 from __future__ import annotations
@@ -32,18 +32,9 @@ _PROGRAM, _MEMORY, _SCHEDULE = "program.json", "memory.json", "schedule.json"
 
 @dataclass(frozen=True)
 class ProgramFiles:
-    """What an executable runs.
+    """The program, memory plan, schedule (as JSON data) and tail of an executable.
 
-    Attributes
-    ----------
-    program
-        What to run.
-    plan
-        The memory plan of its intermediate buffers and scratch.
-    schedule
-        The schedule as :meth:`tvm_ios.schedule.schedule.Schedule.to_json` gives it.
-    tail
-        The end of the model, which runs after the program.
+    The tail is the end of the model, which runs after the program; None if there is none.
     """
 
     program: Program
@@ -62,21 +53,10 @@ class ProgramFiles:
 
 
 def read_program_files(folder: Path, *, tail: bool) -> ProgramFiles:
-    """Read what :meth:`ProgramFiles.write` wrote, and prove that it is safe to run.
+    """Read the files that :meth:`ProgramFiles.write` wrote, and prove the program safe to run.
 
-    Parameters
-    ----------
-    folder
-        Where the files lie.
-    tail
-        Whether there is one.
-
-    Raises
-    ------
-    UserError
-        If a file is not as it was written, the program has races, or its plan is not safe.
-    OSError
-        If a file cannot be read.
+    ``tail`` says whether there is a tail. Raise UserError if a file is malformed, the program has
+    races, or its plan is not safe; OSError if a file cannot be read.
     """
     program = program_from_json(json_object((folder / _PROGRAM).read_bytes()))
     check_races(program)

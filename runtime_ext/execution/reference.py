@@ -4,7 +4,7 @@ It runs on one thread. Whenever several lanes could go on, a seeded random choic
 one does, so that different seeds try different legal orders. A program is right if every
 order gives the same result; a faster executor is right if it gives that result too.
 
-It can poison memory that a run does not need, so that a wrong memory plan shows in its result.
+It can overwrite memory that a run does not need, so that a wrong memory plan shows in its result.
 """
 
 from __future__ import annotations
@@ -27,21 +27,17 @@ class ReferenceExecutor:
     Parameters
     ----------
     program
-        What to run.
+        The program to run.
     functions
         For each of the program's symbols a function of its buffers, ``begin`` and ``end``.
+        KeyError is raised if one is missing.
     buffers
         A tensor for each buffer of the program.
     seed
         Seed of the choices. Each run goes on choosing, so two runs differ.
     poison
         The memory of each buffer: intermediate ones and scratch are overwritten before a run's
-        first use of them and after its last.
-
-    Raises
-    ------
-    KeyError
-        If a symbol has no function.
+        first use of them and after its last. None: nothing is overwritten.
     """
 
     def __init__(
@@ -65,7 +61,7 @@ class ReferenceExecutor:
         self._interleave()
 
     def benchmark(self, number: int, repeat: int) -> list[float]:
-        """Seconds a run, ``repeat`` samples, each the mean of ``number`` runs."""
+        """Return seconds a run: ``repeat`` samples, each the mean of ``number`` runs."""
         samples: list[float] = []
         for _ in range(repeat):
             start = time.perf_counter()
@@ -75,7 +71,7 @@ class ReferenceExecutor:
         return samples
 
     def profile(self) -> tuple[Span, ...]:
-        """One run with the times of every launch, lane by lane."""
+        """Run once, and return the times of every launch, lane by lane."""
         return tuple(sorted(self._interleave(), key=lambda span: (span.lane, span.launch)))
 
     def close(self) -> None:

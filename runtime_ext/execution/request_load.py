@@ -1,4 +1,4 @@
-"""A load of requests: so many always in flight, and the time of each."""
+"""Submit requests so that a fixed number is always in flight, and time each."""
 
 from __future__ import annotations
 
@@ -14,15 +14,10 @@ _Request = TypeVar("_Request")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What serving requests took.
+    """The times of serving requests.
 
-    Attributes
-    ----------
-    seconds
-        From the first request to the end of the last.
-    latencies
-        For each request, in their order, the seconds from when it was submitted to when its outputs
-        were there, in which it may have waited.
+    ``seconds`` run from the first request to the end of the last; ``latencies`` of each request, in
+    order, from its submission to its outputs, waiting included.
     """
 
     seconds: float
@@ -35,23 +30,10 @@ def serve(
     count: int,
     in_flight: int,
 ) -> Served:
-    """Submit requests, a next one as soon as one is done, and wait for all.
+    """Submit ``count`` requests, the next one as soon as one is done, and wait for all.
 
-    Parameters
-    ----------
-    submit
-        Takes a request.
-    requests
-        Taken in turn, again and again.
-    count
-        How many there are to be.
-    in_flight
-        How many may be submitted and not yet done.
-
-    Raises
-    ------
-    Exception
-        That of the first request that failed.
+    At most ``in_flight`` are submitted and not done; ``requests`` are taken in turn, again and
+    again. Raise the exception of the first request that failed.
     """
     places = threading.Semaphore(in_flight)
     latencies = [0.0] * count

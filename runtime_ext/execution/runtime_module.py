@@ -37,7 +37,7 @@ class ScheduledModule:
     module
         The module from ``tvm.runtime.load_module`` or ``tvm_ffi.load_module``.
     keeper
-        Keeps the files for as long as this object lives.
+        An object that keeps the files for as long as this object lives.
     """
 
     def __init__(self, module: tvm_ffi.Module, keeper: object = None) -> None:
@@ -55,11 +55,14 @@ class ScheduledModule:
             self._set_input(name, _tensor(content))
 
     def bind_state(self, output: int | str, key: int | str) -> None:
-        """Let an output be an input in the next run, unless that is set before; at first zeros."""
+        """Make an output the value of an input in the next run, unless that is set before.
+
+        At first the input is zeros.
+        """
         self.module["bind_state"](output, key)
 
     def reset_states(self) -> None:
-        """Make all states zeros."""
+        """Set all states to zeros."""
         self.module["reset_states"]()
 
     def run(self, **inputs: Any) -> None:
@@ -70,7 +73,7 @@ class ScheduledModule:
     def run_many(
         self, requests: Iterable[Mapping[str, Any]], workers: int | None = None
     ) -> list[dict[str, Array]]:
-        """Run requests, each on one lane of a worker, and give their outputs by name, in order.
+        """Run requests, each on one lane of a worker, and return their outputs by name, in order.
 
         Parameters
         ----------
@@ -93,46 +96,49 @@ class ScheduledModule:
         ]
 
     def get_input(self, which: int | str = 0) -> Array:
-        """A copy of an input, by place or name."""
+        """Return a copy of an input, by place or name."""
         return np.from_dlpack(self.module["get_input"](which))
 
     def get_output(self, which: int | str = 0, out: Any = None) -> Array:
-        """A copy of an output of the last run, by place or name; in ``out`` if that is given."""
+        """Return a copy of an output of the last run, by place or name.
+
+        It is written to ``out`` if that is given.
+        """
         if out is None:
             return np.from_dlpack(self._get_output(which))
         self._get_output(which, tvm_ffi.from_dlpack(out))
         return out
 
     def get_num_inputs(self) -> int:
-        """How many inputs there are."""
+        """Return the number of inputs."""
         return self.module["get_num_inputs"]()
 
     def get_num_outputs(self) -> int:
-        """How many outputs there are."""
+        """Return the number of outputs."""
         return self.module["get_num_outputs"]()
 
     def get_input_names(self) -> list[str]:
-        """The inputs' names, in order."""
+        """Return the inputs' names, in order."""
         return [str(name) for name in self.module["get_input_names"]()]
 
     def get_output_names(self) -> list[str]:
-        """The outputs' names, in order."""
+        """Return the outputs' names, in order."""
         return [str(name) for name in self.module["get_output_names"]()]
 
     def input_info(self, which: int | str = 0) -> tuple[tuple[int, ...], str]:
-        """Shape and type of an input."""
+        """Return shape and type of an input."""
         return _shape_and_type(self.module["input_info"](which))
 
     def output_info(self, which: int | str = 0) -> tuple[tuple[int, ...], str]:
-        """Shape and type of an output."""
+        """Return shape and type of an output."""
         return _shape_and_type(self.module["output_info"](which))
 
     def benchmark(self, number: int = 1, repeat: int = 10) -> list[float]:
-        """Seconds a run: ``repeat`` samples, each the mean of ``number`` runs."""
+        """Return seconds a run: ``repeat`` samples, each the mean of ``number`` runs."""
         return list(self.module["benchmark"](number, repeat))
 
     def profile(self) -> list[dict[str, Any]]:
-        """One run: lane, launch, unit, kernel, begin and end (seconds) of every launch."""
+        """Run once: return lane, launch, unit, kernel, begin and end (seconds) of every launch."""
         return [dict(launch.items()) for launch in self.module["profile"]()]
 
     def close(self) -> None:
@@ -149,11 +155,11 @@ class DeployedModule(ScheduledModule):
     """
 
     def entries(self) -> list[dict[str, Any]]:
-        """What each program is for; ``misfit`` says why this machine cannot take it, if so."""
+        """Return a description of each program; ``misfit`` says why it cannot run here."""
         return [_entry(entry) for entry in self.module["entries"]()]
 
     def chosen(self) -> dict[str, Any]:
-        """The program of the last run, as :meth:`entries` describes it."""
+        """Return the program of the last run, as :meth:`entries` describes it."""
         return _entry(self.module["chosen"]())
 
 

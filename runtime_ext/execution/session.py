@@ -43,7 +43,7 @@ class Session:
     Parameters
     ----------
     program
-        What to run.
+        The program to run.
     functions
         For each kernel symbol a function of buffers, ``begin`` and ``end``; on a GPU a
         :class:`runtime_ext.cuda.machine_code.launchable.Launchable`.
@@ -72,7 +72,7 @@ class Session:
         How many requests :meth:`run_many` runs at once; by default one a lane, on a GPU one.
     states
         For outputs, by name, the inputs that they are in the next run, unless that input is set
-        before it; at first zeros. On a CPU a step copies nothing, the two exchange their memory.
+        before it; at first zeros. On a CPU nothing is copied: the two exchange their memory.
 
     Raises
     ------
@@ -130,7 +130,7 @@ class Session:
         self._open_many_with(workers, pin)
 
     def _begin_with(self, memory: Memory, executor: Executor) -> None:
-        """Take what holds the inputs and outputs, and what runs."""
+        """Set the memory of the inputs and outputs, and the executor."""
         self._input_ports = {port.name: port for port in self.inputs}
         self._unset = set(self._input_ports)
         self._ran = False
@@ -141,7 +141,7 @@ class Session:
     def _bind_states(
         self, states: tuple[State, ...], exchanged: tuple[State, ...] | None = None
     ) -> None:
-        """Take states, and those of them that the memory carries; by default all."""
+        """Set the states, and those that the memory carries, by default all; copy the rest."""
         carried = states if exchanged is None else exchanged
         self._states = states
         #: The names of inputs that are states.
@@ -154,7 +154,7 @@ class Session:
             self.reset_states()
 
     def _open_many_with(self, workers: int, pin: bool | None = None) -> None:
-        """Say how many workers there are, and whether they are bound to CPUs."""
+        """Set the number of workers, and whether they are bound to CPUs."""
         self.workers, self.pin = workers, pin
         names = [port.name for port in self.inputs]
         self._many = PoolOnDemand(self.for_worker, names, workers, pin)
@@ -180,7 +180,7 @@ class Session:
                 self._write(port, port_value(port, content))
 
     def reset_states(self) -> None:
-        """Begin anew: the next run has zeros as states, or what is set before it.
+        """Set all states to zeros: the next run begins with these, or with inputs set before it.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class Session:
             self._ran = True
 
     def get_output(self, which: int | str = 0) -> Array:
-        """A copy of an output of the last run, by place or name.
+        """Return a copy of an output of the last run, by place or name.
 
         Raises
         ------
@@ -230,7 +230,10 @@ class Session:
             return self._memory.read(port.buffer)
 
     def benchmark(self, number: int = 1, repeat: int = 10) -> list[float]:
-        """Seconds a run: ``repeat`` samples, each the mean of ``number`` runs; raises as run."""
+        """Return seconds a run: ``repeat`` samples, each the mean of ``number`` runs.
+
+        Raises as :meth:`run`.
+        """
         if number < 1 or repeat < 1:
             raise SessionError("a benchmark needs at least one run and one sample")
         with self._one_thread:
@@ -240,7 +243,7 @@ class Session:
         return samples
 
     def profile(self) -> tuple[Span, ...]:
-        """One run with the times of every launch, lane by lane; raises as run."""
+        """Run once, and return the times of every launch, lane by lane; raises as run."""
         with self._one_thread:
             self._begin()
             spans = self._executor.profile()
@@ -248,10 +251,10 @@ class Session:
         return spans
 
     def run_many(self, requests: Iterable[Request], *, workers: int | None = None) -> list[Result]:
-        """Run many requests, each on one of several workers; returns their outputs in order.
+        """Run many requests, each on one of several workers; return their outputs in order.
 
-        Each worker is a thread with buffers of its own, which begin with the first call; this
-        session's inputs and outputs are not touched.
+        Each worker is a thread with buffers of its own, made by the first call; this session's
+        inputs and outputs are not touched.
 
         Parameters
         ----------
@@ -268,11 +271,11 @@ class Session:
         return self.pool(workers).run_many(requests)
 
     def pool(self, workers: int | None = None) -> SessionPool:
-        """The workers of :meth:`run_many`, which take single requests as well."""
+        """Return the workers of :meth:`run_many`, which take single requests as well."""
         return self._many.pool(workers)
 
     def for_worker(self, workers: int) -> Session:
-        """A session of the same program, kernels and constants for one of so many workers.
+        """Open a session of the same program, kernels and constants for one of ``workers`` workers.
 
         With several workers it runs all of the program on one lane.
         """
@@ -284,7 +287,7 @@ class Session:
         return self._again(program, plan=plan, pin=False)
 
     def random_inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Random inputs: normal numbers, or zeros and ones for integers."""
+        """Return random inputs by name: normal numbers, or zeros and ones for integers."""
         return random_values(self.inputs, seed)
 
     def close(self) -> None:
@@ -309,7 +312,7 @@ class Session:
         self._ran = False
 
     def _carry(self) -> None:
-        """Let inputs be what the last run made of states, but for those set since then."""
+        """Set the inputs that are states to the last run's outputs, if not set since then."""
         memory, given = self._memory, self._given
         carried, copied = self._carried, self._copied
         if given:
@@ -324,7 +327,7 @@ class Session:
 
 
 def random_values(ports: Sequence[Port], seed: int = 0) -> dict[str, Array]:
-    """Random values of ports: normal numbers, or zeros and ones for integers."""
+    """Return random values of ports by name: normal numbers, or zeros and ones for integers."""
     generator = np.random.default_rng(seed)
     values: dict[str, Array] = {}
     for port in ports:
@@ -337,7 +340,7 @@ def random_values(ports: Sequence[Port], seed: int = 0) -> dict[str, Array]:
 
 
 class OneThread:
-    """Refuses a second thread while one is inside; a generator would cost a microsecond."""
+    """A lock that refuses a second thread. A generator would cost a microsecond."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

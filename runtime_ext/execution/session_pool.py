@@ -1,7 +1,7 @@
-"""Many requests at once: workers that each run whole requests on a session of their own.
+"""Run many requests at once: each worker runs whole requests on a session of its own.
 
-For throughput a CPU does best with a request to itself: nothing waits for another lane, and a
-worker that is held up delays its own request alone. Sessions share weights and kernels; a worker
+A CPU has the highest throughput when it runs a request alone: nothing waits for another lane, and
+a worker that is held up delays its own request only. Sessions share weights and kernels; a worker
 has buffers of its own.
 """
 
@@ -28,11 +28,11 @@ _IN_FLIGHT_A_WORKER = 2
 
 
 class PooledSession(Protocol):
-    """What a worker runs requests on: a session of any kind."""
+    """A session on which a worker runs requests."""
 
     @property
     def outputs(self) -> Sequence[Any]:
-        """Its outputs, which have names; after a run those of this run."""
+        """The outputs, which have names; after a run those of this run."""
         ...
 
     def run(self, /, **inputs: Any) -> None:
@@ -40,11 +40,11 @@ class PooledSession(Protocol):
         ...
 
     def get_output(self, which: int | str = 0) -> Array:
-        """A copy of an output of the last run."""
+        """Return a copy of an output of the last run."""
         ...
 
     def close(self) -> None:
-        """Release its threads."""
+        """End the session's threads."""
         ...
 
 
@@ -68,7 +68,7 @@ class SessionPool:
     Raises
     ------
     SessionError
-        If there is to be no worker.
+        If ``workers`` is less than one.
     """
 
     def __init__(
@@ -143,13 +143,13 @@ class SessionPool:
         return future
 
     def run_many(self, requests: Iterable[Request]) -> list[Result]:
-        """Run requests, and give their outputs by name, in the order of the requests.
+        """Run requests, and return their outputs by name, in the order of the requests.
 
         Parameters
         ----------
         requests
             Each has all inputs of the model by name. They are taken as workers become free, so
-            that of a generator few are in memory.
+            few of a generator's requests are in memory at once.
 
         Raises
         ------
@@ -201,7 +201,7 @@ def _work(
     jobs: queue.SimpleQueue[_Job | None],
     cpu: int | None,
 ) -> None:
-    """What a worker does until it is told to end."""
+    """Run requests from the queue on a worker's session until None comes; then close it."""
     if cpu is not None:
         # A machine that forbids binding still computes the same: pinning is a wish.
         with suppress(OSError):
@@ -246,14 +246,8 @@ def _end(
 class PoolOnDemand:
     """The workers beside a session, opened by the first call of its ``run_many``.
 
-    Parameters
-    ----------
-    open_session
-        Opens the session of one of so many workers: a method of the session that holds this.
-    inputs, pin
-        As of :class:`SessionPool`.
-    workers
-        How many by default.
+    ``open_session`` is a method of that session, which opens one for one of so many workers;
+    ``inputs`` and ``pin`` are as of :class:`SessionPool`, ``workers`` the default number.
     """
 
     def __init__(
@@ -272,7 +266,7 @@ class PoolOnDemand:
         self._lock = threading.Lock()
 
     def pool(self, workers: int | None = None) -> SessionPool:
-        """The workers; another number of them than there were ends those."""
+        """Return the pool of this many workers; one of another size is closed first."""
         with self._lock:
             wanted = self.workers if workers is None else workers
             if self._pool is None or self._pool.workers != wanted:

@@ -1,4 +1,4 @@
-"""What a session is made of: the checks of what it is given, its memory, and what runs it."""
+"""Check the arguments of a session, and make its memory and executor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start(
     pin: bool | None,
     seed: int,
 ) -> tuple[Memory, Executor]:
-    """The buffers of a program, and what runs it; parameters as of the session."""
+    """Return the memory and the executor of a program; parameters as of the session."""
     if executor in ("cuda", "cuda-streams"):
         from runtime_ext.cuda.executor import run_on_device
 
@@ -47,7 +47,7 @@ def start(
 
 
 def check_session_plan(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> None:
-    """Refuse a plan of another program, and one whose arena a port lies in."""
+    """Refuse a plan of another program, and one that places a port's buffer in the arena."""
     if plan is None:
         return
     check_plan(program, plan)
@@ -60,7 +60,7 @@ def check_session_plan(program: Program, plan: MemoryPlan | None, ports: Sequenc
 
 
 def check_constants(program: Program, constants: Mapping[str, Array]) -> None:
-    """Refuse constants of which one is missing or not as its buffer."""
+    """Require that each constant is given and has its buffer's shape and type."""
     for buffer in program.buffers:
         if buffer.role is not Role.CONSTANT:
             continue

@@ -25,24 +25,24 @@ _helper: Any = helper
 
 
 class TailedSession:
-    """A session of a whole model; what it has is what :class:`Session` has.
+    """A session of a whole model whose tail runs after the program; methods as of :class:`Session`.
 
     Parameters
     ----------
     program
         A session of the part before the tail.
     tail
-        What runs after it.
+        The end of the model, which runs after the program.
 
     Attributes
     ----------
     inputs, outputs
-        Those of the model; an extent of an output that only the data tell is -1.
+        Those of the model; an extent of an output that depends on the data is -1.
 
     Raises
     ------
     UserError
-        If the runtime refuses the tail, or reads a state.
+        If the runtime refuses the tail, or the tail reads a state.
     """
 
     def __init__(self, program: Session, tail: Tail) -> None:
@@ -85,7 +85,7 @@ class TailedSession:
         return self._program.state_inputs
 
     def reset_states(self) -> None:
-        """Begin anew; as :meth:`Session.reset_states`."""
+        """Set all states to zeros; as :meth:`Session.reset_states`."""
         self._program.reset_states()
 
     def run(self, /, **inputs: Any) -> None:
@@ -98,7 +98,7 @@ class TailedSession:
             self._run_tail()
 
     def get_output(self, which: int | str = 0) -> Array:
-        """A copy of an output of the last run, by place or name; as :meth:`Session.get_output`."""
+        """Return a copy of an output of the last run; as :meth:`Session.get_output`."""
         if isinstance(which, str):
             which = self.outputs.index(find_port(self.outputs, which, "output"))
         if not -len(self.outputs) <= which < len(self.outputs):
@@ -109,7 +109,7 @@ class TailedSession:
         return np.array(self._results[which])
 
     def benchmark(self, number: int = 1, repeat: int = 10) -> list[float]:
-        """Seconds a run, of program and tail together; as :meth:`Session.benchmark`."""
+        """Return seconds a run of program and tail together; as :meth:`Session.benchmark`."""
         seconds: list[float] = []
         with self._one_thread:
             self._require_inputs()
@@ -121,7 +121,7 @@ class TailedSession:
         return seconds
 
     def profile(self) -> tuple[Span, ...]:
-        """One run of the program with the times of every launch; the tail has none."""
+        """Run the program once, and return the times of every launch; the tail has none."""
         return self._program.profile()
 
     def run_many(self, requests: Iterable[Request], *, workers: int | None = None) -> list[Result]:
@@ -129,15 +129,15 @@ class TailedSession:
         return self.pool(workers).run_many(requests)
 
     def pool(self, workers: int | None = None) -> SessionPool:
-        """The workers of :meth:`run_many`, as of :meth:`Session.pool`."""
+        """Return the workers of :meth:`run_many`, as of :meth:`Session.pool`."""
         return self._many.pool(workers)
 
     def for_worker(self, workers: int) -> TailedSession:
-        """A session of the same model for one of so many workers."""
+        """Open a session of the same model for one of ``workers`` workers."""
         return TailedSession(self._program.for_worker(workers), self._whole_tail)
 
     def random_inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Random inputs, as :meth:`Session.random_inputs`."""
+        """Return random inputs, as :meth:`Session.random_inputs`."""
         return {**self._program.random_inputs(seed), **random_values(self._alone, seed)}
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class TailedSession:
 def tailed_ports(
     inputs: Sequence[Port], outputs: Sequence[Port], tail: Tail
 ) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    """The inputs and outputs of a model, of those of its program and its tail."""
+    """Return the inputs and outputs of a model, given those of its program, and its tail."""
     known = {port.name for port in (*inputs, *outputs)}
     read = map(onnx_port, tail.model.graph.input)
     return (
@@ -170,17 +170,9 @@ def tailed_ports(
 
 
 def open_tail(tail: Tail, threads: int) -> Callable[[Mapping[str, Array]], Sequence[Array]]:
-    """A function from a tail's inputs by name to its outputs.
+    """Return a function from a tail's inputs by name to its outputs, on this many threads.
 
-    Parameters
-    ----------
-    threads
-        How many ONNX Runtime may use.
-
-    Raises
-    ------
-    UserError
-        If the runtime refuses the model; the function, if it refuses these inputs.
+    It and the function raise UserError if the runtime refuses the model or these inputs.
     """
     try:
         installed = find_spec("onnxruntime") is not None
@@ -224,7 +216,7 @@ def _refusal(error: Exception) -> UserError:
 
 
 def onnx_port(value: Any) -> Port:
-    """An input or output of an ONNX graph; extents that are not known are -1."""
+    """Return the port of an ONNX graph's input or output; unknown extents are -1."""
     tensor = value.type.tensor_type
     shape = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
     return Port(value.name, "", shape, str(_helper.tensor_dtype_to_np_dtype(tensor.elem_type)))

@@ -29,7 +29,7 @@ ROUNDS, MOST_ROUNDS = 3, 12
 
 
 def calibration_trial(compiler: KernelCompiler, lanes: int) -> Trial:
-    """A matrix product whose tiles are spread over all lanes."""
+    """Compile a matrix product whose tiles are spread over all lanes."""
     shape = (_ROWS, _ROWS)
     builder = relax.BlockBuilder()
     parameters = [relax.Var(name, relax.TensorType(shape, "float32")) for name in ("a", "b")]
@@ -48,22 +48,15 @@ def calibration_trial(compiler: KernelCompiler, lanes: int) -> Trial:
 
 
 def median_of(seconds: Iterable[float]) -> float:
-    """The middle one; of two in the middle the faster, so that a slow machine of two is told."""
+    """Return the median; of an even number the lower of the middle two.
+
+    So of two machines the slower one counts as differing.
+    """
     return statistics.median_low(seconds)
 
 
 def differing(seconds: Mapping[str, float], median: float, tolerance: float) -> dict[str, str]:
-    """The machines whose time differs too much from the median, with half a sentence that says so.
-
-    Parameters
-    ----------
-    seconds
-        Of the calibration kernel, by machine.
-    median
-        With what they are compared.
-    tolerance
-        The largest difference, as a part of the median.
-    """
+    """Return the machines whose time differs from the median by more than a tolerance, and why."""
     return {
         machine: f"it takes {took / median:.2f} times as long as the median of the machines"
         for machine, took in seconds.items()

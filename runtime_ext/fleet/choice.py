@@ -1,4 +1,4 @@
-"""Which machines to measure on, before any of them is asked."""
+"""The options that choose which machines of a tracker to measure on."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ TOLERANCE = 0.1
 
 @dataclass(frozen=True)
 class FleetChoice:
-    """Which machines to measure on.
+    """Options that choose which machines to measure on.
 
     Attributes
     ----------
     tracker
-        A tracker of TVM's RPC.
+        The address of a TVM RPC tracker.
     key
         The key of the servers.
     devices

@@ -27,7 +27,7 @@ PRELOADED = "tvm_ios.server.library"
 
 
 class LostError(Exception):
-    """A machine that does not answer, or no longer; the sentence does not name it."""
+    """A machine that does not answer (any more); the message does not name it."""
 
 
 class TrialError(UntimedError):
@@ -35,24 +35,10 @@ class TrialError(UntimedError):
 
 
 class Connection:
-    """A fresh process of a server. After a :class:`LostError` it is of no use any more.
+    """A connection to a fresh process of a server, named by its ``address``.
 
-    Parameters
-    ----------
-    lent
-        A server that waits for us.
-
-    Attributes
-    ----------
-    address
-        Where it is, which names it.
-
-    Raises
-    ------
-    LostError
-        If it does not answer.
-    UserError
-        If it cannot load the executor.
+    It is of no use any more after a :class:`LostError`. The constructor raises LostError if the
+    server does not answer, and UserError if it cannot load the executor.
     """
 
     def __init__(self, lent: Lent) -> None:
@@ -74,13 +60,13 @@ class Connection:
         self._load_executor()
 
     def hold(self, remote: T) -> T:
-        """Keep a remote object until the machine is given back."""
+        """Keep a reference to a remote object until the machine is given back."""
         self._held.append(remote)
         return remote
 
     @property
     def cpu(self) -> Any:
-        """The machine's CPU, as TVM's device."""
+        """The machine's CPU, as a TVM device."""
         return self._session.cpu(0)
 
     def close(self) -> None:
@@ -97,7 +83,7 @@ class Connection:
         self._library = self._session = None
 
     def _load_executor(self) -> None:
-        """Load the executor's library there: the server's own, or ours, sent to it."""
+        """Load the executor's library on the server: its own, or ours after sending it."""
         path = self._preloaded()
         if path is None:
             path = f"tvm-ios-{_executor().digest}.so"
@@ -117,7 +103,7 @@ class Connection:
             )
 
     def _preloaded(self) -> str | None:
-        """The path of the executor that the server itself has; None where ours has to do."""
+        """Return the path of the server's own executor; None if ours has to be sent."""
         try:
             data = json_object(str(self.remote(PRELOADED)))
             # The same loop measures everywhere, but for machines on which ours cannot be loaded.
@@ -128,16 +114,19 @@ class Connection:
         return None
 
     def load(self, path: str, seconds: float | None = None) -> Any:
-        """A file there as a module of TVM's runtime; the limit is that of quick answers."""
+        """Load a file of the server as a TVM module.
+
+        The default limit is that of quick answers.
+        """
         return self.call(seconds or _ANSWER_SECONDS, lambda: self._session.load_module(path))
 
     def send(self, name: str, content: bytes) -> None:
-        """Send a file."""
+        """Send a file's content to the server under a name."""
         limit = _ANSWER_SECONDS + len(content) / SLOWEST_NETWORK
         self.call(limit, lambda: self._session.upload(bytearray(content), name))
 
     def ask(self, name: str, *arguments: Any, seconds: float | None = None) -> Any:
-        """What a function of the executor's library answers."""
+        """Call a function of the executor's library on the server, and return its result."""
 
         def call() -> Any:
             if name not in self._functions:
@@ -147,7 +136,10 @@ class Connection:
         return self.call(seconds or _ANSWER_SECONDS, call)
 
     def remote(self, name: str, *arguments: Any) -> Any:
-        """What a function of the server answers; raises AttributeError if it has none."""
+        """Call a global function of the server, and return its result.
+
+        Raises AttributeError if the server has no such function.
+        """
 
         def call() -> Any:
             if name not in self._functions:
@@ -157,14 +149,10 @@ class Connection:
         return self.call(_ANSWER_SECONDS, call)
 
     def call(self, seconds: float, call: Callable[[], T]) -> T:
-        """What a call gives that asks the machine.
+        """Run a call that asks the machine, within a time limit, and return its result.
 
-        Raises
-        ------
-        LostError
-            If it takes longer, or the connection ends.
-        TrialError
-            If it fails, though the machine answers.
+        Raises LostError if it takes longer or the connection ends, TrialError if it fails while
+        the machine still answers.
         """
         if self._lost is not None:
             raise LostError(self._lost)
@@ -201,13 +189,13 @@ class _Executor:
 
 @cache
 def _executor() -> _Executor:
-    """This machine's executor, as a file."""
+    """Read this machine's executor library."""
     content = native_library_path().read_bytes()
     return _Executor(content, hashlib.sha256(content).hexdigest())
 
 
 def _reason(error: BaseException) -> str:
-    """The sentence in an error that came over RPC, which has the other side's stack in it."""
+    """Return the message of an error that came over RPC, without the remote stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("RPCError", "File ", "Stack", "["))]
     return (told or lines or [type(error).__name__])[-1]

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class FleetDevice:
-    """Machines of one kind; see :class:`tvm_ios.measuring.device.Device`.
+    """Machines of one kind as one :class:`tvm_ios.measuring.device.Device`.
 
     As many callers as there are machines may time programs at once. The functions of programs'
     symbols are :class:`~runtime_ext.fleet.kernel_library.KernelLibrary` of :meth:`compiler`.
@@ -33,7 +33,7 @@ class FleetDevice:
     Attributes
     ----------
     kind
-        What the machines are.
+        The kind of machine.
     level
         The instruction-set level that kernels are compiled for.
     lanes
@@ -63,12 +63,12 @@ class FleetDevice:
 
     @property
     def name(self) -> str:
-        """The kind of machine, as each of them names itself."""
+        """The device name that each of the machines would have by itself."""
         return name_of(self.kind.processor, self.level, self.lanes)
 
     @property
     def target(self) -> Any:
-        """What kernels are compiled for."""
+        """The TVM target that kernels are compiled for."""
         return host_target(self.lanes, self.level)
 
     @property
@@ -88,7 +88,7 @@ class FleetDevice:
         without: Iterable[str] = (),
         precision: str = "float32",
     ) -> KernelCompiler:
-        """A compiler of kernels for the machines."""
+        """Return a compiler of kernels for the machines."""
         opened = libraries_for(self.kind.machine)
         return KernelCompiler(
             self.target,
@@ -103,12 +103,9 @@ class FleetDevice:
     def time_program(
         self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
-        """Samples, in seconds, of a program on random data; kernels here need no constants.
+        """Return time samples, in seconds, of a program on random data.
 
-        Raises
-        ------
-        FleetLostError
-            If no machine is left.
+        Kernels of a fleet need no constants. Raises FleetLostError if no machine is left.
         """
         assert not constants
         trial = _trial(program, function)
@@ -116,12 +113,9 @@ class FleetDevice:
         return MachineSamples(samples, machine)
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
-        """For each launch of a program of one lane the seconds of one of its tiles, in rounds.
+        """Return for each launch of a one-lane program the seconds of one of its tiles, in rounds.
 
-        Raises
-        ------
-        FleetLostError
-            If no machine is left.
+        Raises FleetLostError if no machine is left.
         """
         trial = _trial(program, function)
         launches, machine = self._pool.run(lambda machine: machine.profile(trial))
@@ -130,38 +124,29 @@ class FleetDevice:
     def time_in_turn(
         self, trials: Sequence[Trial], sampling: Sampling, rounds: int
     ) -> list[list[float] | TrialError]:
-        """Samples of each of some programs, which take turns on one machine, or why there are none.
+        """Return samples of each program, timed in turns on one machine, or its error.
 
-        Raises
-        ------
-        UntimedError
-            If no machine is left, or three were lost with these programs.
+        Raises UntimedError if no machine is left, or three were lost with these programs.
         """
         samples, _ = self._pool.run(lambda machine: machine.time_in_turn(trials, sampling, rounds))
         return samples
 
     def on_a_machine(self, measure: Callable[[Machine], T]) -> T:
-        """What is measured on a machine that does nothing else; on another if it is lost.
+        """Call ``measure`` with a machine that does nothing else; with another one if that is lost.
 
-        Raises
-        ------
-        UntimedError
-            If no machine is left, or three were lost.
+        Raises UntimedError if no machine is left, or three were lost.
         """
         return self._pool.run(measure)[0]
 
     def renew(self, machine: Machine) -> None:
-        """Make the processes on a lent machine fresh ones.
+        """Replace the processes on a lent machine by fresh ones.
 
-        Raises
-        ------
-        LostError
-            If there is no server that could have them.
+        Raises LostError if no server can be had for them.
         """
         self._pool.renew(machine)
 
     def launch_overhead(self) -> list[float]:
-        """None: the executor's calls are outside the spans that it takes of launches."""
+        """Return zero: the executor's spans of launches do not include its own calls."""
         return [0.0]
 
     def close(self) -> None:

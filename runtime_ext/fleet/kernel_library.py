@@ -1,4 +1,4 @@
-"""Kernels that travel: a shared library, or object files that the other machine links."""
+"""Kernels in a form that can be sent: a shared library, or object files that the receiver links."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ from tvm_ios.files.atomic import temporary_folder
 class KernelLibrary:
     """The machine code of some kernels.
 
-    Attributes
-    ----------
-    content
-        The bytes of a shared library, or of a tar of object files.
-    linked
-        Which of the two.
+    ``content`` has the bytes of a shared library if ``linked``, or of a tar of object files.
     """
 
     content: bytes
@@ -32,18 +27,15 @@ class KernelLibrary:
 
     @cached_property
     def name(self) -> str:
-        """A file's name, of the content: equal libraries are sent once."""
+        """A file name made of the content's hash, so that equal libraries are sent once."""
         suffix = "so" if self.linked else "tar"
         return f"kernels-{hashlib.sha256(self.content).hexdigest()}.{suffix}"
 
 
 def libraries_for(machine: str) -> Callable[[Sequence[Path]], Callable[[str], KernelLibrary]]:
-    """What a :class:`KernelCompiler` opens object files with: a symbol is the library that has it.
+    """Return a function by which :class:`KernelCompiler` opens object files for another machine.
 
-    Parameters
-    ----------
-    machine
-        What the code is for, as uname says.
+    It maps each symbol to the library that has it. ``machine`` is as in ``uname -m``.
     """
 
     def opened(objects: Sequence[Path]) -> Callable[[str], KernelLibrary]:
@@ -54,19 +46,10 @@ def libraries_for(machine: str) -> Callable[[Sequence[Path]], Callable[[str], Ke
 
 
 def kernel_library(objects: Sequence[Path], machine: str, here: str) -> KernelLibrary:
-    """A library of object files for a machine; not linked if nothing here links for it.
+    """Make a library of object files for a machine; leave it unlinked without a linker for it.
 
-    Parameters
-    ----------
-    objects
-        Files of machine code.
-    machine, here
-        The machine that they are for, and this one, as uname says.
-
-    Raises
-    ------
-    UserError
-        If linking fails.
+    ``machine`` is the one that the code is for, and ``here`` this one, as in ``uname -m``. Raises
+    UserError if linking fails.
     """
     linker = None if machine == here else find_cross_linker(machine)
     if machine != here and linker is None:

@@ -1,4 +1,4 @@
-"""Time blockings of one contraction on the machines of a fleet, several at once."""
+"""A timer of a contraction's blockings on the machines of a fleet, several at once."""
 
 from __future__ import annotations
 
@@ -23,20 +23,11 @@ _SAMPLING = Sampling(samples=1, sample_seconds=SAMPLE_SECONDS, tries=1)
 
 
 class FleetKernelTimer:
-    """See :class:`runtime_ext.tuning.tuner.Timer`; kernels are compiled here.
+    """A :class:`runtime_ext.tuning.tuner.Timer` on a fleet; kernels are compiled here.
 
-    They are dealt to as many machines as there are. Each machine times the first kernel too, beside
-    its own, and these count in proportion to it: machines are alike, but not equal.
-
-    Parameters
-    ----------
-    fleet
-        The machines.
-
-    Attributes
-    ----------
-    failed
-        Trials that no machine could time: how many, by the reason.
+    Kernels are dealt to as many machines as there are. Each machine also times the first kernel,
+    and its other times are scaled by that: machines are alike, but not equal. ``failed`` counts the
+    trials that no machine could time, by the reason.
     """
 
     def __init__(self, fleet: FleetDevice) -> None:
@@ -44,7 +35,7 @@ class FleetKernelTimer:
         self._fleet = fleet
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
-        """Seconds of each kernel, in its fastest round; infinite where no machine could time it."""
+        """Return each kernel's seconds in its fastest round; infinite if it could not be timed."""
         reference, *others = self._trials(specs)
         hands = [others[first :: self._fleet.concurrency] for first in range(len(others))]
         hands = hands[: self._fleet.concurrency] or [[]]
@@ -59,7 +50,7 @@ class FleetKernelTimer:
         return seconds
 
     def _timed(self, reference: Trial, hand: Sequence[Trial]) -> tuple[float, list[float]]:
-        """Seconds of the first kernel, and of those of one machine beside it."""
+        """Return the seconds of the first kernel, and of some others beside it, on one machine."""
         try:
             rounds = self._fleet.time_in_turn([reference, *hand], _SAMPLING, ROUNDS)
         except UntimedError as error:

@@ -1,4 +1,4 @@
-"""A machine behind a server of TVM's RPC: libraries are sent to it once, programs timed on it."""
+"""A machine behind a server of TVM's RPC, which times programs; libraries are sent to it once."""
 
 from __future__ import annotations
 
@@ -29,15 +29,7 @@ _KEPT_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Trial:
-    """A program that is timed elsewhere.
-
-    Attributes
-    ----------
-    program
-        As ``program.json`` has it.
-    libraries
-        The library of each of its kernels.
-    """
+    """A program (as in ``program.json``) to be timed elsewhere, and its kernels' libraries."""
 
     program: dict[str, Any]
     libraries: tuple[KernelLibrary, ...]
@@ -46,40 +38,18 @@ class Trial:
 class Machine:
     """A machine behind a server, for one caller at a time.
 
-    Every call has a time limit. After a :class:`LostError` a machine is of no use any more.
-
-    Parameters
-    ----------
-    lent
-        A server that waits for us.
-
-    Attributes
-    ----------
-    address
-        Where it is, which names it.
-    connection
-        The connection to it.
-    kind
-        What it is.
-
-    Raises
-    ------
-    LostError
-        If it does not answer.
-    UserError
-        If it cannot load the executor, or kernels are not made for such machines.
+    Every call has a time limit. A machine is of no use any more after a :class:`LostError`. The
+    constructor raises LostError if the machine does not answer, and UserError if it cannot load
+    the executor or no kernels can be made for such machines.
     """
 
     def __init__(self, lent: Lent) -> None:
         self.connect(lent)
 
     def connect(self, lent: Lent) -> None:
-        """Connect, after :meth:`close` anew: each connection is a fresh process there.
+        """Connect, or connect anew after :meth:`close`: each connection is a fresh process there.
 
-        Raises
-        ------
-        LostError, UserError
-            As the constructor.
+        Raises as the constructor.
         """
         self.connection = Connection(lent)
         self.address = self.connection.address
@@ -94,14 +64,9 @@ class Machine:
         self.connection.close()
 
     def time(self, trial: Trial, sampling: Sampling) -> list[float]:
-        """Samples of a program's seconds.
+        """Return samples of a program's seconds.
 
-        Raises
-        ------
-        LostError
-            If the machine does not answer in time.
-        TrialError
-            If the program fails there.
+        Raises LostError if the machine does not answer in time, TrialError if the program fails.
         """
 
         with self._opened(trial) as opened:
@@ -110,12 +75,9 @@ class Machine:
     def time_in_turn(
         self, trials: Sequence[Trial], sampling: Sampling, rounds: int
     ) -> list[list[float] | TrialError]:
-        """Samples of each of some programs, which take turns, or why there are none.
+        """Return samples of each program, taken in turns, or the error of its failure.
 
-        Raises
-        ------
-        LostError
-            If the machine does not answer in time.
+        Raises LostError if the machine does not answer in time.
         """
         opened: dict[int, _Opened] = {}
         samples: dict[int, list[float]] = {}
@@ -135,12 +97,9 @@ class Machine:
         return [failed.get(place) or samples[place] for place in range(len(trials))]
 
     def profile(self, trial: Trial) -> list[list[float]]:
-        """For each launch of a program of one lane its seconds, in several rounds.
+        """Return for each launch of a one-lane program its seconds, in several rounds.
 
-        Raises
-        ------
-        LostError, TrialError
-            As :meth:`time`.
+        Raises as :meth:`time`.
         """
 
         with self._opened(trial) as opened:
@@ -148,14 +107,9 @@ class Machine:
             return json.loads(self.connection.ask("profile_trial", opened.number, seconds=limit))
 
     def open_program(self, folder: Path) -> Any:
-        """An executable as a module of TVM's runtime there; its files are sent once by content.
+        """Send an executable, each content once, and load it there as a TVM module.
 
-        Raises
-        ------
-        LostError, TrialError
-            As :meth:`time`.
-        UserError
-            If the executor there is of an earlier version.
+        Raises as :meth:`time`, and UserError if the executor there is of an earlier version.
         """
         files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -184,7 +138,7 @@ class Machine:
 
     @contextmanager
     def _opened(self, trial: Trial) -> Iterator[_Opened]:
-        """A program that is ready there, and ran once."""
+        """Open a program on the machine, where it runs once, and close it at the end."""
         paths = [self._path(library) for library in trial.libraries]
         request = json.dumps({"program": trial.program, "libraries": paths})
         limit = _FIRST_RUN_SECONDS + len(request) / SLOWEST_NETWORK
@@ -205,7 +159,7 @@ class Machine:
         return json.loads(self.connection.ask("time_trial", *arguments, seconds=limit))
 
     def _path(self, library: KernelLibrary) -> str:
-        """Where a library is there; it is sent if it is not there yet."""
+        """Return the path of a library on the machine; send the library if it is not there."""
         if library.name not in self._sent:
             self.connection.send(library.name, library.content)
             name = library.name

@@ -1,4 +1,4 @@
-"""What kind of machine a server is: kernels and measurements hold for all of one kind."""
+"""The kind of machine that a server is: kernels and measurements hold for all of one kind."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tvm_ios.files.json_text import JsonError, json_object, natural
 
 @dataclass(frozen=True, slots=True)
 class MachineKind:
-    """What machines of one key have in common.
+    """The properties that machines of one key have in common.
 
     Attributes
     ----------
     machine
-        As uname says: ``x86_64``, ``aarch64``.
+        The architecture as in ``uname -m``: ``x86_64``, ``aarch64``.
     processor
         The processor's name.
     level
-        The best of the instruction-set levels that it has.
+        The highest instruction-set level that it has.
     features
         The CPU's features that decide whether code runs, as LLVM names them.
     lanes
@@ -38,12 +38,9 @@ class MachineKind:
 
     @staticmethod
     def of(facts: str) -> MachineKind:
-        """The kind by what ``machine_facts`` of the C++ library says of a machine.
+        """Parse the text that ``machine_facts`` of the C++ library returns of a machine.
 
-        Raises
-        ------
-        UserError
-            If it says nothing of that form, or kernels are not made for such machines.
+        Raises UserError if it has not that form, or kernels are not made for such machines.
         """
         try:
             data: Mapping[str, Any] = json_object(facts)
@@ -62,7 +59,7 @@ class MachineKind:
             raise UserError(f"a server describes its machine as {facts[:60]!r}") from error
 
     def difference(self, other: MachineKind) -> str | None:
-        """In what another machine differs from this one, in half a sentence; None if in nothing."""
+        """Return a clause on how another machine differs from this one; None if it does not."""
         if (self.machine, self.processor) != (other.machine, other.processor):
             return f"it is {other.processor} ({other.machine}), not {self.processor}"
         if lacking := sorted(self.features - other.features):

@@ -1,4 +1,4 @@
-"""Connects to the servers of a key, and sees that they are alike and as fast as each other."""
+"""Opening a fleet: connect to the servers of a key, and check that they are alike."""
 
 from __future__ import annotations
 
@@ -29,25 +29,12 @@ from tvm_ios.errors import UserError
 def open_fleet(
     choice: FleetChoice, cache: Path, *, lanes: int | None = None, level: str | None = None
 ) -> FleetDevice:
-    """Connect to servers of a key, and see that they are alike.
+    """Connect to servers of a key, and keep those that are alike and equally fast.
 
-    Parameters
-    ----------
-    choice
-        Which ones.
-    cache
-        Folder of compiled kernels.
-    lanes
-        Threads of a program; as many as the machines can run at once by default.
-    level
-        What to compile for; the best that the machines have by default.
-
-    Raises
-    ------
-    TrackerError
-        If the tracker has no free server of the key.
-    UserError
-        If no server can be used, or they cannot run code of the level or so many threads.
+    ``lanes`` are the threads of a program, by default as many as the machines can run at once;
+    ``level`` is the instruction-set level to compile for, by default the highest they have. Raises
+    TrackerError if the tracker has no free server of the key, and UserError if no server can be
+    used, or they cannot run code of the level or so many threads.
     """
     tracker = Tracker(choice.tracker)
     machines, gone = connect(tracker, choice)
@@ -85,12 +72,9 @@ def open_fleet(
 
 
 def fleet_name(choice: FleetChoice, *, lanes: int | None = None) -> str:
-    """The name that the device of :func:`open_fleet` would have; nothing is timed for it.
+    """Return the name of the device that :func:`open_fleet` would open; time nothing.
 
-    Raises
-    ------
-    TrackerError, UserError
-        As :func:`open_fleet`.
+    Raises as :func:`open_fleet`.
     """
     machines, _ = connect(Tracker(choice.tracker), choice)
     try:
@@ -134,9 +118,9 @@ def _checked(kind: MachineKind, lanes: int | None, level: str | None) -> tuple[i
 def _calibrated(
     machines: Sequence[Machine], trial: Trial, misfits: Callable[[dict[str, float]], object]
 ) -> tuple[dict[str, float], list[Gone]]:
-    """Seconds of the calibration kernel, by machine, in the fastest of some rounds.
+    """Return the calibration kernel's seconds by machine, in its fastest round, and lost machines.
 
-    As long as any machine seems to differ, which other work on it can cause, there are more rounds.
+    There are more rounds while any machine seems to differ, because other work can cause that.
     """
     seconds: dict[str, float] = {}
     gone: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The machines of a key: each is lent to one caller at a time; lost ones are asked for again."""
+"""The machines of a key, each lent to one caller at a time; lost ones are asked for again."""
 
 from __future__ import annotations
 
@@ -34,44 +34,23 @@ Misfit = Callable[[Machine], str | None]
 
 
 class FleetLostError(UntimedError):
-    """No machine is left that could time anything."""
+    """A measurement for which no machine is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A machine that was lost or left out.
-
-    Attributes
-    ----------
-    machine
-        Its address.
-    why
-        Half a sentence.
-    """
+    """A machine, by address, that was lost or left out, with a clause that says why."""
 
     machine: str
     why: str
 
 
 class MachinePool:
-    """Machines that are alike.
+    """Machines that are alike, lent to one caller each.
 
-    Parameters
-    ----------
-    tracker, key
-        Whom to ask for more, and for what.
-    machines
-        Those to begin with.
-    misfit
-        Whether one that is found later is like them.
-
-    Attributes
-    ----------
-    lost
-        Machines that did not answer, in order; one that came back and was lost again is there
-        twice.
-    exhausted
-        Whether a caller went without a machine because none was left.
+    Lost ones are replaced by others of the tracker with the same key, if ``misfit`` finds no
+    difference. ``lost`` has the machines that did not answer, in order, repeatedly if one came back
+    and was lost again. ``exhausted`` is whether a caller got no machine because none was left.
     """
 
     def __init__(
@@ -92,16 +71,10 @@ class MachinePool:
         self._closed = False
 
     def run(self, measure: Callable[[Machine], T]) -> tuple[T, str]:
-        """What is measured on a free machine, and which one it was.
+        """Call ``measure`` with a free machine; return its result and the machine's address.
 
-        A machine that does not answer is put aside, and another one asked.
-
-        Raises
-        ------
-        FleetLostError
-            If no machine is left and none comes back within 20 s.
-        UntimedError
-            If three machines were lost with it, or it fails where it runs.
+        A machine that does not answer is dropped, and another one tried. Raises FleetLostError if
+        none is left and none comes back within 20 s, UntimedError if three were lost.
         """
         lost: list[Gone] = []
         while len(lost) < _MACHINES_A_TRIAL:
@@ -125,10 +98,7 @@ class MachinePool:
     def renew(self, machine: Machine) -> None:
         """Connect a lent machine anew: to the same server, or another one that is like it.
 
-        Raises
-        ------
-        LostError
-            If there is none within 20 s.
+        Raises LostError if there is none within 20 s.
         """
         with self._asking:
             machine.close()
@@ -169,7 +139,7 @@ class MachinePool:
             return self._free.pop(0)
 
     def _put(self, machine: Machine, *, was_busy: bool = True) -> None:
-        """Have a machine that is free, or give it back if the fleet was."""
+        """Take back a machine that is free; close it if the pool was closed."""
         with self._changed:
             self._busy -= was_busy
             closed = self._closed
@@ -215,24 +185,8 @@ class MachinePool:
 def connect(tracker: Tracker, choice: FleetChoice) -> tuple[list[Machine], list[Gone]]:
     """Connect to the free servers of a key.
 
-    Parameters
-    ----------
-    tracker
-        Whom to ask.
-    choice
-        For what.
-
-    Returns
-    -------
-    tuple
-        The machines, in the order of their addresses, and those that do not answer.
-
-    Raises
-    ------
-    TrackerError
-        If the tracker has no server of the key that is free.
-    UserError
-        If none of them can be used.
+    Return the machines, in the order of their addresses, and those that do not answer. Raises
+    TrackerError if no server of the key is free, and UserError if none of them can be used.
     """
     key, most = choice.key, choice.devices
     end = time.monotonic() + choice.patience
@@ -273,5 +227,5 @@ def connect(tracker: Tracker, choice: FleetChoice) -> tuple[list[Machine], list[
 
 
 def told(gone: Sequence[Gone]) -> str:
-    """Which machines are gone and why, in a part of a sentence."""
+    """Return a clause that lists which machines are gone and why."""
     return "; ".join(f"{one.machine}: {one.why}" for one in gone)

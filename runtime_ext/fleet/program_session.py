@@ -1,4 +1,4 @@
-"""Whole programs on a machine of a fleet: their inputs go there, their outputs come back."""
+"""A session of a whole program on a machine of a fleet: inputs are sent, outputs come back."""
 
 from __future__ import annotations
 
@@ -16,21 +16,10 @@ _FIRST_RUN_SECONDS, _MARGIN, _PATIENCE = 60.0, 10.0, 10.0
 
 
 class ProgramSession:
-    """A program on a machine; see :class:`tvm_ios.contest.contest.AnySession`.
+    """A program on a lent machine; see :class:`tvm_ios.contest.contest.AnySession`.
 
-    Parameters
-    ----------
-    machine
-        The machine, lent to nobody else.
-    folder
-        The executable here.
-
-    Raises
-    ------
-    LostError
-        If the machine does not answer; so do all methods.
-    TrialError
-        If the program fails there; so do all methods.
+    ``folder`` has the executable here. The constructor and all methods raise LostError if the
+    machine does not answer, and TrialError if the program fails there.
     """
 
     def __init__(self, machine: Machine, folder: Path) -> None:
@@ -45,7 +34,7 @@ class ProgramSession:
         self._limit = _FIRST_RUN_SECONDS
 
     def run(self, /, **inputs: Any) -> float:
-        """Run twice; gives the seconds of the second run, by the machine's own clock."""
+        """Run twice; return the seconds of the second run, by the machine's own clock."""
         for name, value in inputs.items():
             self._there.call(_FIRST_RUN_SECONDS, partial(self._set_input, name, value))
         seconds = self._there.call(self._limit, lambda: float(self._time().results[0]))
@@ -53,7 +42,7 @@ class ProgramSession:
         return seconds
 
     def get_output(self, which: int, /) -> Array:
-        """A copy of an output of the last run."""
+        """Return a copy of an output of the last run."""
         return self._there.call(
             _FIRST_RUN_SECONDS, lambda: self._module["get_output"](which).numpy()
         )
@@ -63,7 +52,7 @@ class ProgramSession:
         self._module["set_input"](name, tensor(value, self._there.cpu))
 
     def close(self) -> None:
-        """Release its memory and threads there."""
+        """Release the program's memory and threads on the machine."""
         self._there.call(self._limit, lambda: self._module["close"]())
         # While the machine answers: destructors of remote objects wait for it.
         self._module = self._time = None

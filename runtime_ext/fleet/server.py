@@ -1,4 +1,4 @@
-"""TVM's server of RPC with this package's executor at hand, which clients need not send then."""
+"""TVM's RPC server with this package's executor preloaded, so that clients need not send it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PORTS = 110
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What a server listens on, and where it registers.
+    """Options of a server: where it listens, and where it registers.
 
     Attributes
     ----------
     tracker
-        The tracker.
+        The address of the tracker.
     key
         The kind of device, by which clients ask for it.
     host, port
@@ -45,12 +45,9 @@ class ServerOptions:
 
 
 def start_server(options: ServerOptions) -> Any:
-    """A running ``tvm.rpc.server.Server``; ``terminate`` ends it.
+    """Start a ``tvm.rpc.server.Server``, which ``terminate`` ends.
 
-    Raises
-    ------
-    UserError
-        If no port is free, or the address is not this machine's.
+    Raises UserError if no port is free, or the address is not this machine's.
     """
     from tvm.rpc import server
 
@@ -74,7 +71,7 @@ def start_server(options: ServerOptions) -> Any:
 
 
 def preload() -> None:
-    """Tell clients of this process where the executor is; called in the server's own process."""
+    """Register a function that tells clients where the executor is, in the server's process."""
     content = native_library_path().read_bytes()
     description = json.dumps(
         {

@@ -1,4 +1,4 @@
-"""Calls that may never answer: a server that was stopped keeps its connection open."""
+"""Time limits for calls that may never answer: a stopped server keeps its connection open."""
 
 from __future__ import annotations
 
@@ -15,15 +15,10 @@ class LateError(Exception):
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """What a call gives, or raises, if it does so in time.
+    """Return a call's result, or raise its error, if it ends in time; otherwise raise LateError.
 
-    A call that is late goes on in a thread of its own, for ever if need be, and keeps all that it
-    refers to: destructors of remote objects would wait for the same server.
-
-    Raises
-    ------
-    LateError
-        If the call takes longer.
+    A late call goes on in a thread of its own, for ever if need be, and keeps all that it refers
+    to: destructors of remote objects would wait for the same server.
     """
     answers: SimpleQueue[tuple[bool, T | BaseException]] = SimpleQueue()
 

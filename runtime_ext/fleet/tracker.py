@@ -1,4 +1,4 @@
-"""A client of TVM's tracker that never waits for ever."""
+"""A client of TVM's RPC tracker whose requests all have a time limit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PORT = 9190
 
 
 class TrackerError(UserError):
-    """A tracker that cannot be asked, or has nothing of what it is asked for."""
+    """A tracker that does not answer properly, or does not have what it is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a tracker or a server listens."""
+    """The host and port on which a tracker or a server listens."""
 
     host: str
     port: int
@@ -33,13 +33,7 @@ class Address:
 
     @staticmethod
     def parse(text: str) -> Address:
-        """An address of the form ``HOST:PORT``.
-
-        Raises
-        ------
-        TrackerError
-            If it is none.
-        """
+        """Parse ``HOST:PORT``; raise TrackerError if the text is not of this form."""
         host, _, port = text.rpartition(":")
         if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
             raise TrackerError(f"{text!r} is no address: give HOST:PORT, such as 127.0.0.1:{_PORT}")
@@ -47,12 +41,9 @@ class Address:
 
 
 def tracker_of_environment() -> Address | None:
-    """The tracker that ``TVM_TRACKER_HOST`` and ``TVM_TRACKER_PORT`` name, as TVM's users do.
+    """Return the tracker named by ``TVM_TRACKER_HOST`` and ``TVM_TRACKER_PORT``, None if unset.
 
-    Raises
-    ------
-    TrackerError
-        If they name none.
+    Raises TrackerError if they are no address.
     """
     host = os.environ.get("TVM_TRACKER_HOST")
     return Address.parse(f"{host}:{os.environ.get('TVM_TRACKER_PORT', _PORT)}") if host else None
@@ -60,15 +51,7 @@ def tracker_of_environment() -> Address | None:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a tracker says of a key.
-
-    Attributes
-    ----------
-    servers
-        How many servers have it.
-    free
-        How many of them serve nobody.
-    """
+    """How many servers of a key a tracker knows, and how many of them are free."""
 
     servers: int
     free: int
@@ -76,7 +59,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """A server that a tracker has given to us alone, until somebody connects to it with the key."""
+    """A server that is reserved for this client until somebody connects to it with the key."""
 
     address: Address
     key: str
@@ -84,18 +67,12 @@ class Lent:
 
 @dataclass(frozen=True, slots=True)
 class Tracker:
-    """A tracker; each question is a connection of its own, so that none is left waiting."""
+    """A tracker; each request opens its own connection, so that none is left waiting."""
 
     address: Address
 
     def listed(self) -> Mapping[str, Listed]:
-        """The keys that the tracker knows.
-
-        Raises
-        ------
-        TrackerError
-            If the tracker does not answer.
-        """
+        """Return the keys that the tracker knows; raise TrackerError if it does not answer."""
         from tvm.rpc.base import TrackerCode
 
         answer = self._ask([TrackerCode.SUMMARY])
@@ -111,12 +88,9 @@ class Tracker:
             raise self._no_tracker(f"its summary is {str(answer)[:60]}") from error
 
     def lend(self, key: str) -> Lent | None:
-        """A free server of a key, or None if there is none.
+        """Reserve a free server of a key; return None if there is none.
 
-        Raises
-        ------
-        TrackerError
-            If the tracker does not answer.
+        Raises TrackerError if the tracker does not answer.
         """
         from tvm.rpc.base import TrackerCode
 

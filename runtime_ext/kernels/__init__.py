@@ -1,31 +1,31 @@
-"""What kernels of all devices share: what they compute, as plain data, and how TIR is written.
+"""Parts that kernels of all devices share: specs as plain data, and helpers that write TIR.
 
 Nothing here knows a unit or a device's instructions.
 
 ``artefact.py``
     A compiled kernel on disk: its machine code and a description, found by their key.
 ``chain.py``
-    Kernels in one, of which each alone reads what the one before it makes: plain data.
+    Fused kernels, each the only reader of the result of the one before it: plain data.
 ``code.py``
     A small vocabulary for writing TIR by hand: bindings, loops, branches, vectors.
 ``cut.py``
-    How the work of a contraction is cut: into blockings on CPUs, into tiles of blocks on GPUs.
+    The cut of a contraction: blockings on CPUs, tiles of blocks on GPUs.
 ``cutter.py``
-    How a device cuts contractions.
+    The interface by which a device cuts contractions.
 ``default_schedule.py``
-    A plain schedule of any function of TVM's for CPUs: tiles for lanes, and vectors along rows.
+    A plain CPU schedule of any TVM function: parallel tiles, and vectors along rows.
 ``expression.py``
-    Element-wise expressions: what a kernel does to a value before it stores it.
+    Element-wise expressions, which a kernel applies to a value before it stores it.
 ``float_edges.py``
-    What TVM lowers, with infinities and NaN as ONNX has them.
+    Correct TVM's lowered functions at infinities and NaN, as ONNX defines them.
 ``function_builder.py``
-    Functions of Relax that are built, side by side in threads, and with errors in between.
+    A builder of Relax functions that is safe in threads and after errors.
 ``generic.py``
     Any operator that Relax legalises: TVM's own code, with a plain schedule.
 ``interpolator.py``
-    What images enlarged by whole factors have at one input pixel, for any device.
+    Interpolate images enlarged by whole factors, for any device.
 ``library_convolution.py``
-    A convolution that a kernel library computes in the place of a kernel: plain data.
+    A convolution that a kernel library computes instead of a generated kernel: plain data.
 ``operator_function.py``
     A Relax operator as a function of its tensors.
 ``packed_contraction.py``
@@ -35,15 +35,15 @@ Nothing here knows a unit or a device's instructions.
 ``quotients.py``
     Rounded and clipped quotients by a number, computed exactly without division.
 ``relax_function.py``
-    Reading Relax functions: what a unit's parameters, operators and results are.
+    Read Relax functions: parameters, operators and results of a unit.
 ``spec.py``
-    What a kernel computes, as plain data: enough to write its code and to recognise its equal.
+    Specs of kernels as plain data: enough to write their code and to recognise equal ones.
 ``statements.py``
-    What every kernel does with a value: activate it when read, store it by its statements.
+    Apply prologues to values that kernels read, and evaluate and store their statements.
 ``tile_work.py``
-    How much a tile is of kernels that reduce little or nothing, and which have smaller ones.
+    Sizes of tiles of kernels that reduce little or nothing, and of their finer tiles.
 ``tir_calls.py``
-    The TIR functions that a unit calls: they go with its function, which leaves its module.
+    Attach to a unit's function the TIR functions that it calls, as it leaves its module.
 ``transcendental.py``
     exp, tanh, the logistic function and erf in arithmetic that LLVM vectorises.
 ``winograd_convolution.py``

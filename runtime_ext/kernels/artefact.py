@@ -21,7 +21,7 @@ CONVENTION = "tiles-1"
 
 @dataclass(frozen=True, slots=True)
 class KernelPhase:
-    """A function of a kernel; ``arguments`` count the kernel's buffers and then its scratch."""
+    """A function of a kernel; ``arguments`` index the kernel's buffers and then its scratch."""
 
     symbol: str
     tiles: int
@@ -48,7 +48,7 @@ class Artefact:
 
 
 def kernel_key(workload: str, target: str) -> str:
-    """The name of a kernel: what it computes, and for which target."""
+    """Return the name of a kernel: a hash of its workload and target."""
     import tvm
 
     # "default" stands where a schedule once had a name, so that keys of before still hold.
@@ -61,17 +61,8 @@ def kernel_key(workload: str, target: str) -> str:
 class ArtefactCache:
     """A folder of artefacts that several processes may share.
 
-    Parameters
-    ----------
-    folder
-        The folder of the cache.
-    suffix
-        The suffix of files of machine code.
-
-    Raises
-    ------
-    UserError
-        If it cannot be made or written.
+    ``suffix`` is that of files of machine code. Raise UserError if the folder cannot be made or
+    written.
     """
 
     def __init__(self, folder: str | os.PathLike[str], suffix: str = "o") -> None:
@@ -88,11 +79,11 @@ class ArtefactCache:
             ) from error
 
     def code_file(self, key: str) -> Path:
-        """The path of a kernel's machine code."""
+        """Return the path of a kernel's machine code."""
         return self.folder / f"{key}.{self._suffix}"
 
     def find(self, key: str) -> Artefact | None:
-        """The artefact of a key; None if it is missing or damaged."""
+        """Return the artefact of a key; None if it is missing or damaged."""
         try:
             data = json_object((self.folder / f"{key}.json").read_bytes())
             content = self.code_file(key).read_bytes()
@@ -109,12 +100,9 @@ class ArtefactCache:
             return None
 
     def add(self, artefact: Artefact, content: bytes) -> None:
-        """Write the machine code, then the description that makes it count.
+        """Write the machine code, then the description, without which the code is ignored.
 
-        Raises
-        ------
-        OSError
-            If they cannot be written.
+        Raise OSError if they cannot be written.
         """
         try:
             self._add(artefact, content)
@@ -138,7 +126,7 @@ class ArtefactCache:
 
 
 def _digest(description: Any, content: bytes) -> str:
-    """One checksum of both, so that damage of either shows."""
+    """Return one checksum of both, so that damage of either shows."""
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
     digest.update(content)
     return digest.hexdigest()

@@ -1,7 +1,8 @@
-"""Kernels in one, of which each alone reads what the one before it makes: tile by tile.
+"""Fused kernels, each the only reader of the result of the one before it: plain data.
 
-What is handed on is as large as a tile and never in memory as a whole. Kernels of a chain have the
-chain's buffers in the place of their own, and what is handed on counts as buffers after those.
+They run tile by tile; intermediate results are as large as a tile and never in memory as a whole.
+Fused kernels number the chain's buffers instead of their own, and intermediate results count as
+buffers after those.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class Attention:
     buffers
         Physical shapes of the function's buffers.
     scores
-        Their product; None where the scores are read from memory.
+        The product of queries and keys; None if the scores are read from memory.
     softmax
-        Of the scores, row by row.
+        The softmax of the scores, row by row.
     values
-        The product of what the softmax gives with the values.
+        The product of the softmax's result with the values.
     rows
         Rows of queries of a tile, each with the scores of all keys.
     """

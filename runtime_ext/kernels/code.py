@@ -49,16 +49,10 @@ class EncodedBuffer:
 class Code:
     """A sequence of TIR statements under construction.
 
-    Whoever writes into it sees one flat list; :meth:`loop` and :meth:`branch` open inner ones.
-
-    Parameters
-    ----------
-    rounds
-        Whether an instruction rounds float32 to bfloat16.
-    fuses
-        Whether one adds a product to a number and rounds once.
-    estimates
-        Whether one estimates the reciprocals of 4, 8 or 16 float32.
+    Statements are appended to one flat list; :meth:`loop` and :meth:`branch` open inner ones. The
+    options tell which instructions exist: ``rounds`` one that rounds float32 to bfloat16,
+    ``fuses`` a fused multiply-add, ``estimates`` one that estimates reciprocals of 4, 8 or 16
+    float32.
     """
 
     def __init__(
@@ -86,23 +80,23 @@ class Code:
     def keep(self, value: Any, lanes: int) -> Any:
         """Compute a float32 vector once, however often it is used.
 
-        TVM's simplifier writes the value of a binding out wherever it is used, so that the
-        polynomials of an exponential would grow into a thousand times their size; a local buffer
-        becomes a register as well.
+        TVM's simplifier inlines bindings wherever they are used, so that the polynomials of an
+        exponential would grow a thousandfold; a local buffer is not inlined and becomes a register
+        as well.
         """
         (buffer,) = self.accumulators(1, lanes)
         self.store(buffer, 0, value, lanes)
         return load(buffer, 0, lanes)
 
     def arithmetic(self, lanes: int) -> Arithmetic:
-        """How to compute with float32 vectors."""
+        """Return the operations on float32 vectors of ``lanes`` lanes."""
         number, keep = partial(constant, lanes=lanes), partial(self.keep, lanes=lanes)
         if not self._estimates or lanes not in _RECIPROCALS:
             return dividing(number, keep)
         return Arithmetic(number, keep, partial(self._reciprocal, lanes=lanes))
 
     def _reciprocal(self, value: Any, lanes: int) -> Any:
-        """One by normal numbers, to a unit in the last place: a division takes twice as long."""
+        """Return reciprocals of normal numbers, to a unit in the last place, without a division."""
         name, arguments = _RECIPROCALS[lanes]
         estimate = self.keep(
             tirx.call_llvm_pure_intrin(value.ty, name, value, *arguments(value)), lanes
@@ -121,9 +115,9 @@ class Code:
         return buffers
 
     def on_stack(self, elements: int) -> Any:
-        """Allocate memory for the time of a call, of whatever size, that begins with a cache line.
+        """Allocate memory of any size, aligned to a cache line, on the stack for one call.
 
-        TVM would take it from its runtime, without which kernels have to run.
+        TVM would allocate it from its runtime, which kernels must not depend on.
         """
         # Only what consists of such vectors is placed at more than 16 bytes: a vector that lies in
         # two lines takes twice as long.
@@ -144,14 +138,14 @@ class Code:
         *,
         nearest: bool = False,
     ) -> None:
-        """Store a vector at an element of a buffer; ``nearest``: as integers, rounded."""
+        """Store a vector at an element of a buffer; ``nearest`` rounds to integers."""
         if isinstance(buffer, EncodedBuffer):
             value = self.encoded(value, lanes, buffer.encoding, nearest=nearest)
             buffer = buffer.buffer
         self.append(tirx.BufferStore(buffer, value, element(buffer, vector(offset, lanes, stride))))
 
     def encoded(self, value: Any, lanes: int, encoding: Encoding, *, nearest: bool = False) -> Any:
-        """Floats as they lie in memory; ``nearest``: they are rounded to integers first."""
+        """Convert floats to a buffer's encoding; ``nearest`` rounds them to integers first."""
         if encoding.numbers == "bfloat16":
             return self.rounded(value, lanes)
         if nearest:
@@ -169,10 +163,10 @@ class Code:
         return tirx.Cast(vector_type(encoding.dtype, lanes), value)
 
     def rounded(self, value: Any, lanes: int) -> Any:
-        """The bits of the nearest bfloat16 of floats, of two equally near the even one.
+        """Return the bits of the nearest bfloat16 of floats, ties to even.
 
-        Where an instruction does it, subnormal numbers become zeros. See also
-        :func:`tvm_ios.program.bfloat16.bfloat16_bits`, which does the same with arrays.
+        If an instruction does it, subnormal numbers become zeros.
+        :func:`tvm_ios.program.bfloat16.bfloat16_bits` does the same with arrays.
         """
         if not self._rounds:
             return _rounded(value, lanes)
@@ -185,7 +179,7 @@ class Code:
 
     @contextmanager
     def loop(self, name: str, begin: Index, end: Index) -> Any:
-        """Statements for each value of ``[begin, end)``, one after another."""
+        """Open a loop over ``[begin, end)``; the statements of the ``with`` block are its body."""
         var = tirx.Var(name, "int32")
         self._enter()
         yield var
@@ -195,7 +189,7 @@ class Code:
 
     @contextmanager
     def branch(self, condition: Any) -> Any:
-        """Statements that run only if a condition holds; None stands for true."""
+        """Open a branch: the statements run only if a condition holds; None stands for true."""
         if condition is None:
             yield
             return
@@ -206,16 +200,10 @@ class Code:
     def blocks(
         self, block: Index, extent: int, size: int, write: Callable[[Index, int], None]
     ) -> None:
-        """Statements for one block of a range, of which the last may be shorter.
+        """Write statements for one block of a range, of which the last may be shorter.
 
-        Parameters
-        ----------
-        block
-            The number of the block.
-        extent, size
-            Elements of the range, and of a whole block.
-        write
-            Writes the statements, given where the block begins and its size.
+        ``block`` is the block's number, ``extent`` the range's elements, ``size`` those of a whole
+        block; ``write`` is given the block's begin and size.
         """
         last = -(-extent // size) - 1
         last_size = extent - last * size
@@ -230,7 +218,7 @@ class Code:
     def steps(
         self, name: str, count: Index, step: int, write: Callable[[Index, int], None]
     ) -> None:
-        """Statements for a range, so many elements at a time: the first one, and how many."""
+        """Write a loop over a range by ``step`` elements; ``write`` gets the first and how many."""
         whole = count // step if isinstance(count, int) else tirx.floordiv(count, step)
         with self.loop(name, 0, whole) as i:
             write(i * step, step)
@@ -242,9 +230,9 @@ class Code:
             write(whole * step, count % step)
 
     def side_by_side(self, writers: Iterable[Callable[[], None]]) -> None:
-        """Statements of several writers, of which none depends on another's: one of each in turn.
+        """Interleave the statements of several independent writers: one of each in turn.
 
-        A processor looks ahead some hundred instructions. Of long sequences one after another it
+        A processor looks ahead some hundred instructions. In long sequences one after another it
         finds too few that need not wait for the one before.
         """
         sequences: list[list[Any]] = []
@@ -256,7 +244,7 @@ class Code:
             self._statements += (statement for statement in statements if statement is not None)
 
     def vectors(self, count: int, lanes: int, write: Callable[[Index, int], None]) -> None:
-        """Statements for each vector of a run of elements: where it begins, and its width."""
+        """Write statements for each vector of ``count`` elements: its begin, and its width."""
         if count >= lanes:
             with self.loop("c", 0, count // lanes) as c:
                 write(c * lanes, lanes)
@@ -264,21 +252,21 @@ class Code:
             write(count - remainder, remainder)
 
     def fetch(self, buffer: Any, at: Index) -> None:
-        """Begin to read a cache line into the second-level cache; it need not be the buffer's."""
+        """Prefetch a cache line to the second level; it may lie outside of the buffer."""
         place = tirx.address_of(tirx.BufferLoad(buffer, element(buffer, integer(at))))
         # For reading, of data, into the second level.
         arguments = (tirx.IntImm("int32", n) for n in (0, 2, 1))
         self.append(tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", place, *arguments)))
 
     def import_llvm(self, text: str) -> None:
-        """Define functions for ``tirx.call_pure_extern`` by LLVM's IR; they are written out there.
+        """Define functions for ``tirx.call_pure_extern`` by LLVM IR, which are inlined.
 
-        For instructions whose types TIR has not.
+        For instructions whose types TIR lacks.
         """
         self._imported[text] = None
 
     def function(self, buffers: Sequence[Any], begin: Any, end: Any) -> Any:
-        """The statements as a PrimFunc of its buffers and a tile range."""
+        """Return the statements as a PrimFunc of its buffers and a tile range."""
         body = sequence(self._statements)
         if self._imported:
             text = tvm.ir.StringImm("".join(self._imported))
@@ -299,7 +287,7 @@ class Code:
 
 
 def is_in_bytes(buffer: Any) -> bool:
-    """Whether a buffer has the integers of a quantised model."""
+    """Return whether a buffer holds the integers of a quantised model."""
     return isinstance(buffer, EncodedBuffer) and buffer.encoding.numbers != "bfloat16"
 
 
@@ -317,13 +305,13 @@ def load(buffer: Any, offset: Index, lanes: int, stride: int = 1) -> Any:
 
 
 def element(buffer: Any, offset: Any) -> list[Any]:
-    """Indices of an element counted from the start of the buffer, whatever its shape."""
+    """Return the indices of an element counted from the start of the buffer, whatever its shape."""
     rank = len(buffer.ty.shape)
     return [integer(0)] * (rank - 1) + [offset] if rank else []
 
 
 def vector(offset: Index, lanes: int, stride: int = 1) -> Any:
-    """The indices of a vector's elements."""
+    """Return the indices of a vector's elements."""
     return (
         integer(offset)
         if lanes == 1
@@ -332,46 +320,46 @@ def vector(offset: Index, lanes: int, stride: int = 1) -> Any:
 
 
 def constant(value: float, lanes: int) -> Any:
-    """A number in every lane."""
+    """Return a number in every lane."""
     return broadcast(tirx.FloatImm("float32", value), lanes)
 
 
 def broadcast(value: Any, lanes: int) -> Any:
-    """A scalar in every lane."""
+    """Return a scalar in every lane."""
     return value if lanes == 1 else tirx.Broadcast(value, integer(lanes))
 
 
 def equal(a: Index, b: Index) -> Any:
-    """The condition that two indices are the same."""
+    """Return the condition that two indices are the same."""
     return tirx.EQ(integer(a), integer(b))
 
 
 def widths(count: int, lanes: int) -> list[int]:
-    """Widths of the vectors that hold ``count`` elements; the last may be shorter."""
+    """Return the widths of the vectors that hold ``count`` elements; the last may be shorter."""
     return [min(lanes, count - at) for at in range(0, count, lanes)]
 
 
 def low_lanes(value: Any, lanes: int, of: int) -> Any:
-    """The first lanes of a vector."""
+    """Return the first ``lanes`` of the vector's ``of`` lanes."""
     if lanes == of:
         return value
     return tirx.Shuffle([value], [integer(i) for i in range(lanes)])
 
 
 def shuffle(vectors: Sequence[Any], places: Sequence[int]) -> Any:
-    """The elements at these places of vectors that follow one another."""
+    """Return the elements at these places of the concatenated vectors."""
     if len(places) == 1:
         return vectors[places[0]]
     return tirx.Shuffle(list(vectors), [integer(place) for place in places])
 
 
 def sequence(statements: list[Any]) -> Any:
-    """Statements as one."""
+    """Combine statements into one."""
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
 
 
 def vector_type(dtype: str, lanes: int) -> str:
-    """The type of a vector, or of one element."""
+    """Return the type of a vector, or of one element."""
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 
 
@@ -388,7 +376,7 @@ def _rounded(value: Any, lanes: int) -> Any:
 
 
 def _decoded(value: Any, lanes: int, encoding: Encoding) -> Any:
-    """Floats of what lies in memory."""
+    """Convert encoded elements to floats."""
     floats = vector_type("float32", lanes)
     if encoding.numbers == "bfloat16":
         bits = tirx.Cast(vector_type("uint32", lanes), value)
@@ -399,5 +387,5 @@ def _decoded(value: Any, lanes: int, encoding: Encoding) -> Any:
 
 
 def integer(value: Index) -> Any:
-    """An index as TIR."""
+    """Return an index as TIR."""
     return tirx.IntImm("int32", value) if isinstance(value, int) else value

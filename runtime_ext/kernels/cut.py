@@ -1,4 +1,4 @@
-"""How the work of a contraction is cut: into blockings on CPUs, into tiles of blocks on GPUs."""
+"""The cut of a contraction: blockings on CPUs, tiles of blocks on GPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ THREADS = 128
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """How the work of a contraction is cut on a CPU.
+    """The cut of a contraction's work on a CPU.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True)
 class GemmTile:
-    """How the work of a contraction is cut on a GPU: blocks of rows (pixels) by columns (channels).
+    """The cut of a contraction's work on a GPU: blocks of rows (pixels) by columns (channels).
 
     Attributes
     ----------
@@ -75,15 +75,7 @@ class GemmTile:
 
 @dataclass(frozen=True, slots=True)
 class ChannelPart:
-    """Output channels that are packed together, their first one at the begin of a block.
-
-    Attributes
-    ----------
-    first_block, blocks
-        The first block of packed weights, and how many there are.
-    begin, count
-        The first channel, and how many there are.
-    """
+    """Output channels packed together; their first channel is at the begin of a block."""
 
     first_block: int
     blocks: int
@@ -92,7 +84,7 @@ class ChannelPart:
 
 
 def channel_parts(counts: Iterable[int], width: int) -> tuple[ChannelPart, ...]:
-    """Parts of so many output channels each, in blocks of ``width`` channels."""
+    """Return parts of so many output channels each, in blocks of ``width`` channels."""
     parts: list[ChannelPart] = []
     block = channel = 0
     for count in counts:
@@ -103,7 +95,7 @@ def channel_parts(counts: Iterable[int], width: int) -> tuple[ChannelPart, ...]:
 
 
 def largest_divisor(number: int, most: int) -> int:
-    """The largest divisor of a number that is not above ``most``, which is at least 1."""
+    """Return the largest divisor of a number that is not above ``most``, which is at least 1."""
     return next(n for n in range(min(number, most), 0, -1) if number % n == 0)
 
 

@@ -1,4 +1,4 @@
-"""How a device cuts contractions."""
+"""The interface by which a device cuts contractions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Recut = Callable[[Contraction], ContractionCut | None]
 
 
 class Cutter(Protocol):
-    """How a device cuts contractions by default, and packs their weights."""
+    """The default cuts of contractions for a device, for which weights are packed."""
 
     def blocking(self, spec: Contraction) -> ContractionCut:
-        """The cut of a contraction that has none yet."""
+        """Return the cut of a contraction that has none yet."""
         ...
 
     def width(self, blocking: ContractionCut) -> int:
-        """Output channels of a block of packed weights."""
+        """Return the output channels of a block of packed weights."""
         ...

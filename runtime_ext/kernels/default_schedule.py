@@ -1,4 +1,4 @@
-"""A plain schedule of any function of TVM's for CPUs: tiles for lanes, and vectors along rows."""
+"""A plain CPU schedule of any TVM function: parallel tiles, and vectors along rows."""
 
 from __future__ import annotations
 
@@ -24,15 +24,10 @@ _SPATIAL, _REDUCTION = 0, 2
 
 
 def default_schedule(function: Any) -> Any:
-    """Run the outer spatial loops of every block in parallel; write numbers where they are read.
+    """Parallelise the outer spatial loops of every block of a PrimFunc; inline scalars.
 
-    Every element is computed as TVM does it by default, in the same order; but a long sum along
-    rows is one of sums, as one number after another is slow, and loses what is small beside them.
-
-    Parameters
-    ----------
-    function
-        A PrimFunc in block form.
+    Elements are computed as TVM does by default, in the same order; but a long sum along rows
+    becomes several partial sums, as a sequential one is slow and loses small terms.
     """
     schedule = s_tir.Schedule(function.with_attr("global_symbol", "main"))
     root = schedule.get_sblock("root")
@@ -52,10 +47,10 @@ def default_schedule(function: Any) -> Any:
 
 
 def _schedule_block(schedule: Any, block: Any) -> None:
-    """Make one parallel loop of as few outer ones as give enough tiles.
+    """Fuse the fewest outer loops that give enough tiles into one parallel loop.
 
-    The others stay apart: where indices are quotients and remainders of a fused loop's, LLVM makes
-    no vectors. Long sums become sums of vectors.
+    The others stay apart: where indices are quotients and remainders of a fused loop's, LLVM does
+    not vectorise. Long sums become sums of vectors.
     """
     loops: list[Any] = schedule.get_loops(block)
     node: Any = schedule.get(block)
@@ -97,14 +92,14 @@ def _schedule_block(schedule: Any, block: Any) -> None:
 
 
 def _is_sum_of_neighbours(block: Any) -> bool:
-    """Whether a block adds up what lies side by side in memory."""
+    """Return whether a block adds up elements that are adjacent in memory."""
     store, along = block.body, block.iter_vars[-1].var
     is_sum = isinstance(store, tvm.tirx.BufferStore) and isinstance(store.value, tvm.tirx.Add)
     return is_sum and all(_step(region, along) in (0, 1) for region in block.reads)
 
 
 def _sum_in_lanes(schedule: Any, block: Any, spatial: int, lanes: int) -> None:
-    """Make a sum one of as many sums as a vector has lanes, which are added up last."""
+    """Split a sum into one for each lane of a vector; these are added up last."""
     loops = schedule.get_loops(block)
     _, lane = schedule.split(loops[-1], [None, lanes])
     parts = schedule.rfactor(lane, spatial)
@@ -121,7 +116,7 @@ def _sum_in_lanes(schedule: Any, block: Any, spatial: int, lanes: int) -> None:
 
 
 def _reorder(schedule: Any, reductions: Sequence[Any], row: Any) -> None:
-    """Put a loop within those of a reduction, as vectors if its length is one of whole vectors."""
+    """Move a loop inside those of a reduction; vectorise it if its length fits vectors."""
     vector = gcd(int(schedule.get(row).extent), _VECTOR)
     if vector < _VECTOR // 2:
         # LLVM makes what it can of it.
@@ -133,16 +128,16 @@ def _reorder(schedule: Any, reductions: Sequence[Any], row: Any) -> None:
 
 
 def _is_in_rows(block: Any, variable: Any) -> bool:
-    """Whether a block writes neighbours in memory for neighbouring values of a variable.
+    """Return whether a block writes adjacent elements for adjacent values of a variable.
 
-    And reads neighbours, or always the same.
+    It must also read adjacent elements, or always the same.
     """
     written = all(_step(region, variable) == 1 for region in block.writes)
     return written and all(_step(region, variable) in (0, 1) for region in block.reads)
 
 
 def _step(region: Any, variable: Any) -> int | None:
-    """By how many elements of the innermost axis a region moves with a variable.
+    """Return by how many elements of the innermost axis a region moves with a variable.
 
     None if it moves along other axes too, or not by as much every time.
     """

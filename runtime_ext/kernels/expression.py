@@ -1,10 +1,9 @@
-"""Element-wise expressions: what a kernel does to a value before it stores it.
+"""Element-wise expressions, which a kernel applies to a value before it stores it.
 
-An expression is nested tuples, so that it can be hashed and written down:
-``("acc",)`` is the value that the kernel's anchor has computed, ``("load", access)`` reads a
-buffer, ``("const", x)`` is a number, and ``(operation, *expressions)`` computes;
-``("window", ...)`` is described at :func:`windows`, and ``("fused", a, b, c)`` is ``a * b + c``,
-rounded once.
+An expression is nested tuples, so that it can be hashed and printed: ``("acc",)`` is the value
+that the kernel's anchor has computed, ``("load", access)`` reads a buffer, ``("const", x)`` is a
+number, and ``(operation, *expressions)`` computes; ``("window", ...)`` is described at
+:func:`windows`, and ``("fused", a, b, c)`` is ``a * b + c``, rounded once.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ _LARGEST = 3.4028234663852886e38
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where a kernel finds the elements of a tensor in a buffer.
+    """The position of a tensor's elements in a buffer of a kernel.
 
     Attributes
     ----------
     buffer
-        Which buffer; an index into the kernel's buffers.
+        Index of the buffer among the kernel's.
     offset
         Element of the origin.
     strides
         Elements to the next point along each of the four axes of the kernel's grid;
-        0 where the tensor is broadcast. The last axis is the one of the vectors.
+        0 where the tensor is broadcast. Vectors lie along the last axis.
     """
 
     buffer: int
@@ -46,7 +45,7 @@ class Access:
     strides: tuple[int, int, int, int]
 
     def shifted(self, axis: int, by: int) -> Access:
-        """The access ``by`` elements further along an axis."""
+        """Return the access ``by`` elements further along an axis."""
         return Access(self.buffer, self.offset + by * self.strides[axis], self.strides)
 
 
@@ -75,20 +74,10 @@ def emit(
     of: Arithmetic,
     functions: Mapping[str, Callable[[Any, Arithmetic], Any]] = VECTORISED,
 ) -> Any:
-    """The TIR of an expression, whose equal parts are computed once.
+    """Return the TIR of an expression, whose equal parts are computed once.
 
-    Parameters
-    ----------
-    expr
-        The expression.
-    acc
-        TIR of the anchor's value.
-    load
-        Gives the TIR that reads an access.
-    of
-        How to compute with vectors.
-    functions
-        How to compute exp and the like from an operand.
+    ``acc`` is the TIR of the anchor's value, ``load`` returns that of an access, ``of`` are the
+    operations on vectors, and ``functions`` compute exp and the like from an operand.
     """
     values: dict[Expr, Any] = {ACC: acc}
     keep = of.keep
@@ -126,7 +115,7 @@ def emit(
 
 
 def loads(expr: Expr) -> Iterator[Any]:
-    """The accesses that an expression reads, in order, with repetitions."""
+    """Yield the accesses that an expression reads, in order, with repetitions."""
     if expr[0] == "load":
         yield expr[1]
     elif expr[0] not in ("acc", "const"):
@@ -135,12 +124,12 @@ def loads(expr: Expr) -> Iterator[Any]:
 
 
 def size(expr: Expr) -> int:
-    """The number of different operations, loads and constants."""
+    """Return the number of different operations, loads and constants."""
     return len(set(_parts(expr)))
 
 
 def operations(expr: Expr) -> Iterator[str]:
-    """The operations of an expression, the same ones of equal operands once."""
+    """Yield the operations of an expression; those of equal operands once."""
     return (part[0] for part in set(_parts(expr)) if part[0] not in ("acc", "load", "const"))
 
 
@@ -151,19 +140,19 @@ def _parts(expr: Expr) -> Iterator[Expr]:
 
 
 def substitute(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
-    """The expression with every ``acc``, ``load`` and ``const`` replaced by ``leaf(it)``."""
+    """Replace every ``acc``, ``load`` and ``const`` of an expression by ``leaf(it)``."""
     if expr[0] in ("acc", "load", "const"):
         return leaf(expr)
     return (expr[0], *(substitute(e, leaf) if isinstance(e, tuple) else e for e in expr[1:]))
 
 
 def map_accesses(expr: Expr, change: Callable[[Access], Access]) -> Expr:
-    """The expression with every access that it reads changed."""
+    """Return the expression with every access that it reads changed."""
     return substitute(expr, lambda x: ("load", change(x[1])) if x[0] == "load" else x)
 
 
 def reads_nothing(_access: Access) -> Any:
-    """The ``load`` of :func:`emit` for a prologue, which reads nothing but its input."""
+    """Raise AssertionError: the ``load`` of :func:`emit` for a prologue, which has no loads."""
     raise AssertionError("a prologue reads nothing but its input")
 
 
@@ -172,10 +161,10 @@ def _operands(expr: Expr) -> list[Expr]:
 
 
 def windows(expr: Expr) -> Iterator[Expr]:
-    """The ``("window", expression, before, after, extent)`` in an expression.
+    """Yield each ``("window", expression, before, after, extent)`` in an expression.
 
-    A window stands for the sum of the expression over the channels ``c - before`` to
-    ``c + after`` that exist among ``extent``.
+    A window stands for the sum of the expression over the channels ``c - before`` to ``c + after``
+    that exist among ``extent``.
     """
     if expr[0] == "window":
         yield expr
@@ -185,22 +174,12 @@ def windows(expr: Expr) -> Iterator[Expr]:
 
 
 def is_element_wise(name: str) -> bool:
-    """True for the Relax operators that :func:`element_wise` knows."""
+    """Return whether :func:`element_wise` knows a Relax operator."""
     return name in _RELAX or name in ("relax.nn.leakyrelu", "relax.power")
 
 
 def element_wise(name: str, operands: Sequence[Expr], attrs: Any) -> Expr | None:
-    """The expression of a Relax operator; None if it is not element-wise.
-
-    Parameters
-    ----------
-    name
-        The operator's name, e.g. ``"relax.nn.relu"``.
-    operands
-        Expressions of its arguments.
-    attrs
-        The attributes of its call.
-    """
+    """Return the expression of a Relax operator's call; None if it is not element-wise."""
     if name == "relax.nn.leakyrelu":
         (x,) = operands
         return ("select_positive", x, x, ("mul", x, ("const", float(attrs.alpha))))
@@ -211,7 +190,7 @@ def element_wise(name: str, operands: Sequence[Expr], attrs: Any) -> Expr | None
 
 
 def _power(base: Expr, exponent: Expr) -> Expr:
-    """Powers that roots and products make, at a tenth of the time of the general one."""
+    """Return a power, by roots and products if possible: a tenth of the general one's time."""
     root: Expr = ("sqrt", base)
     products: dict[float, Expr] = {
         0.25: _of_infinity(base, ("sqrt", root)),
@@ -227,7 +206,7 @@ def _power(base: Expr, exponent: Expr) -> Expr:
 
 
 def _of_infinity(base: Expr, power: Expr) -> Expr:
-    """The power, but infinity where the base is minus infinity; a sum over a window is not."""
+    """Return the power, but infinity if the base is minus infinity; unchanged for windows."""
     if next(windows(base), None) is not None:
         return power
     # Positive of that one alone.

@@ -27,19 +27,16 @@ _COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
 
 def with_float_edges(function: Any) -> Any:
-    """A PrimFunc in block form that computes the same, and rightly at infinities and NaN."""
+    """Return a PrimFunc in block form that is also right at infinities and NaN."""
     return tirx.PrimFunc(
         function.params, _statement(function.body), function.ret_type, function.attrs
     )
 
 
 def extreme(operation: str, a: Any, b: Any, *, number: bool) -> Any:
-    """The ``max`` or ``min`` of two values; NaN where one of them is.
+    """Return the ``max`` or ``min`` of two values; NaN if one of them is.
 
-    Parameters
-    ----------
-    number
-        Whether ``a`` is a number that is known, and so not NaN.
+    With ``number``, ``a`` is known not to be NaN.
     """
     # No comparison with NaN holds, so that the right operand is taken.
     chosen = tirx.Select(a > b if operation == "max" else a < b, a, b)
@@ -48,12 +45,12 @@ def extreme(operation: str, a: Any, b: Any, *, number: bool) -> Any:
 
 
 def difference(a: Any, b: Any) -> Any:
-    """``a - b``, which TVM's simplifier keeps where both are the same."""
+    """Return ``a - b``, protected from TVM's simplifier if both are the same."""
     return a + a * -1.0 if tvm_ffi.structural_equal(a, b) else a - b
 
 
 def unsimplified(function: Any) -> Any:
-    """A PrimFunc in which nothing is simplified that is not so of NaN, and all quotients exist."""
+    """Protect a PrimFunc from simplifications that are wrong for NaN, and from division by 0."""
     callbacks = [
         (tirx.Sub, _unsimplified_difference),
         ((tirx.EQ, tirx.NE), _unsimplified_equality),
@@ -88,7 +85,7 @@ def _unsimplified_logic(node: Any) -> Any:
 
 
 def _defined_quotient(node: Any) -> Any:
-    """An integer's quotient or remainder, 0 by zero; the least one by -1 is itself."""
+    """Return an integer's quotient or remainder with 0 for division by 0; no overflow by -1."""
     divisor, dtype = node.b, str(node.ty.dtype)
     known = isinstance(divisor, tirx.IntImm) and divisor.value not in (0, -1)
     if known or "int" not in dtype:
@@ -189,7 +186,7 @@ def _passing_nan(stmt: Any, *, is_window: bool) -> Any:
 
 
 def _first_nan(stmt: Any) -> Any:
-    """Where the place of the largest number is looked for, that of the first NaN."""
+    """Make an ``argmax`` or ``argmin`` return the place of the first NaN."""
     if not isinstance(stmt, tirx.SeqStmt):
         return stmt
     return tirx.SeqStmt([_keeping_nan(part) for part in stmt.seq])
@@ -209,7 +206,7 @@ def _keeping_nan(part: Any) -> Any:
 
 
 def _padded(store: Any) -> Any:
-    """Around an image is nothing, which is less than any pixel."""
+    """Make a max pool's padding minus infinity, which is less than any pixel."""
     value = store.value
     if isinstance(value, tvm.ir.Call) and len(value.args) == 3:
         inside, pixel, outside = value.args
@@ -229,7 +226,7 @@ def _identity(init: Any, update: Any) -> Any:
 
 
 def _infinite(value: Any) -> Any:
-    """An infinity in the place of the largest or least finite number."""
+    """Replace the largest or least finite number by an infinity."""
     if isinstance(value, tirx.FloatImm):
         dtype = str(value.ty.dtype)
         if abs(value.value) == tirx.max_value(dtype).value:
@@ -238,7 +235,7 @@ def _infinite(value: Any) -> Any:
 
 
 def _first_of_equals(update: Any) -> bool:
-    """Whether of equal elements the one with the smaller index is chosen."""
+    """Return whether of equal elements the one with the smaller index is chosen."""
     choice = update.seq[0].value if isinstance(update, tirx.SeqStmt) else None
     if not isinstance(choice, tirx.Select) or not isinstance(choice.condition, tirx.Or):
         return False

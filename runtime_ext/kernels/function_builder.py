@@ -1,4 +1,4 @@
-"""Functions that are built, side by side in threads, and with errors in between."""
+"""A builder of Relax functions that is safe in threads and after errors."""
 
 from __future__ import annotations
 
@@ -13,17 +13,9 @@ RELAX_BUILDERS = threading.RLock()
 
 
 class FunctionBuilder(relax.BlockBuilder):
-    """TVM's builder, for several threads, which ends what an error left unfinished.
+    """TVM's builder, safe in several threads, which also closes its scopes after an error.
 
-    Parameters
-    ----------
-    module
-        A module that the functions are added to.
-
-    Attributes
-    ----------
-    name
-        What variables are called that are emitted without a name; TVM makes it unique.
+    ``name`` is the name of variables that are emitted without one; TVM makes it unique.
     """
 
     def __init__(self, module: tvm.IRModule | None = None) -> None:
@@ -35,7 +27,7 @@ class FunctionBuilder(relax.BlockBuilder):
         return super().emit(expr, name_hint or self.name)
 
     def emit_result(self, expr: Any) -> relax.Var:
-        """Bind what a function returns; the variable has the name of the one that it stands for."""
+        """Bind a function's result to a new variable, of the same name if it is one."""
         if not isinstance(expr, relax.Var):
             return self.emit_output(expr)
         result = relax.Var(expr.name, expr.ty)

@@ -60,9 +60,9 @@ class Scheduled:
 
 @lru_cache(maxsize=4096)
 def _digest(function: Any) -> str:
-    """A name that different functions do not share.
+    """Return a hash that different functions do not share.
 
-    TVM's structural hash is for tables that compare as well: a constant -1 has that of 3.
+    TVM's structural hash may collide: a constant -1 has that of 3.
     """
     return hashlib.sha256(tvm.ir.save_json(function).encode()).hexdigest()
 
@@ -80,16 +80,13 @@ def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
 
 
 class NoKernelError(UserError):
-    """An operator that TVM does not lower to one function."""
+    """An error: TVM does not lower an operator to one function."""
 
 
 def prim_func(function: Any, target: Any) -> Any:
-    """The PrimFunc that TVM's legalisation and fusion make of a Relax function of one operator.
+    """Return the PrimFunc that TVM's legalisation and fusion make of a one-operator function.
 
-    Raises
-    ------
-    NoKernelError
-        If they make none of it, or several.
+    Raise NoKernelError if they make none of it, or several.
     """
     primitive = function.with_attr("Primitive", True)
     values = (binding.value for block in function.body.blocks for binding in block.bindings)
@@ -156,7 +153,7 @@ class _NumberMutator(relax.PyExprMutator):
 
 @tvm.transform.module_pass(opt_level=0, name="NumbersAsOperators")
 class _NumbersAsOperators:
-    """Constants of what is lowered already, which have no axes, as ``relax.full``."""
+    """A pass that replaces scalar constants by ``relax.full``."""
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
         mutator = _NumberMutator(mod)

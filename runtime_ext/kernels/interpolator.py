@@ -1,4 +1,4 @@
-"""What images enlarged by whole factors have at one input pixel, for any device."""
+"""Interpolate images enlarged by whole factors, for any device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime_ext.kernels.statements import activate, store_statement
 
 
 class Interpolator:
-    """Writes the results of one input pixel; devices read and store in their own ways."""
+    """A writer of the results of one input pixel; devices override how to read and store."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Interpolator:
     def _offsets(
         self, name: str, at: Index, taps: tuple[tuple[int, float], ...], extent: int, stride: int
     ) -> dict[int, Index]:
-        """The offset of each neighbour with a weight; beyond the border that of the border."""
+        """Return the offset of each neighbour with a weight, clamped to the border."""
         offsets: dict[int, Index] = {}
         for neighbour in sorted({i for first, weight in taps for i in _read(first, weight)}):
             place = tirx.max(at + neighbour, 0) if neighbour < 0 else at + neighbour
@@ -42,7 +42,7 @@ class Interpolator:
         return offsets
 
     def channels(self, channel: Index, lanes: int) -> None:
-        """All results at one input pixel, for one vector of channels."""
+        """Write all results at one input pixel, for one vector of channels."""
         spec, code = self.spec, self.code
         sn, _, _, sc = spec.data.strides
         origin = spec.data.offset + self.image * sn + channel * sc
@@ -65,7 +65,7 @@ class Interpolator:
                     self.store(statement, grid, channel, value, lanes)
 
     def read(self, at: Index, stride: int, lanes: int) -> Any:
-        """Some channels of an input pixel."""
+        """Load some channels of an input pixel."""
         return load(self.buffers[self.spec.data.buffer], at, lanes, stride)
 
     def store(

@@ -1,4 +1,4 @@
-"""A convolution that a kernel library computes in the place of a kernel: plain data."""
+"""A convolution that a kernel library computes instead of a generated kernel: plain data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Image:
     Attributes
     ----------
     argument
-        Which of the call's buffers it lies in.
+        Index of its buffer among the call's.
     offset
         Element of that buffer at which it begins.
     extents
@@ -53,7 +53,7 @@ class LibraryConvolution:
     data, result
         The images that are read and written.
     weight
-        Which buffer holds the weights:
+        The buffer that holds the weights:
         ``[output channel][input channel of a group][row][column]``, or, with ``channels_last``, the
         input channel innermost.
     filter
@@ -65,12 +65,12 @@ class LibraryConvolution:
     groups
         Groups of channels.
     bias
-        Which buffer has a number for each output channel; None for no bias, and then neither
+        The buffer of a number for each output channel; None for no bias, and then neither
         residual nor activation.
     residual
         An image that is added, which lies as the result does.
     relu
-        Whether what is negative becomes zero.
+        Whether negative results become zero.
     precision
         The precision in which images are stored and products made: see
         :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
@@ -92,27 +92,24 @@ class LibraryConvolution:
 
     @property
     def buffers(self) -> int:
-        """How many buffers a call takes."""
+        """Number of buffers that a call takes."""
         named = [self.data.argument, self.weight, self.result.argument, self.bias or 0]
         return 1 + max(*named, 0 if self.residual is None else self.residual.argument)
 
     @property
     def dtype(self) -> str:
-        """The type of everything in memory."""
+        """Data type of all images and weights in memory."""
         return "float16" if self.precision == "float16" else "float32"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, the inverse of :meth:`from_json`."""
+        """Return plain data, the inverse of :meth:`from_json`."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> LibraryConvolution:
-        """Read what :meth:`to_json` wrote.
+        """Read the output of :meth:`to_json`.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If it is no such thing.
+        Raise KeyError, TypeError or ValueError if the data are not such.
         """
         bias, residual, precision = data["bias"], data["residual"], str(data["precision"])
         if precision not in PRECISIONS:

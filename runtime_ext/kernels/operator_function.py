@@ -30,7 +30,7 @@ _SUMS = frozenset(
 
 
 def outlined(call: Any, arguments: list[Any]) -> Any:
-    """The operator as a Relax function of its tensors."""
+    """Return a Relax function that calls the operator with its arguments as parameters."""
     builder = FunctionBuilder()
     params = [relax.Var(f"p{i}", a.ty) for i, a in enumerate(arguments)]
     with builder.function("kernel", params, private=True):
@@ -44,7 +44,7 @@ def outlined(call: Any, arguments: list[Any]) -> Any:
 
 
 def _sums_narrow(call: Any) -> bool:
-    """Whether an operator would sum in float16, where ONNX Runtime and NumPy do in float32."""
+    """Return whether an operator would sum in float16, unlike ONNX Runtime and NumPy."""
     is_tensor = isinstance(call, relax.Call) and isinstance(call.ty, relax.TensorType)
     if not is_tensor or str(call.ty.dtype) != "float16" or not isinstance(call.op, tvm.ir.Op):
         return False
@@ -52,7 +52,7 @@ def _sums_narrow(call: Any) -> bool:
 
 
 def _wide(builder: relax.BlockBuilder, call: Any) -> Any:
-    """What an operator makes, in float32."""
+    """Return an operator's result in float32."""
     if str(call.op.name) in _SUMS:
         wide = [builder.emit(relax.op.astype(value, "float32")) for value in call.args]
         return builder.emit(relax.Call(call.op, wide, call.attrs, call.ty_args))
@@ -63,13 +63,13 @@ def _wide(builder: relax.BlockBuilder, call: Any) -> Any:
 
 
 def astype(shape: Sequence[int], dtype: str, to: str) -> Any:
-    """A Relax function that converts a tensor, or copies it."""
+    """Return a Relax function that converts a tensor, or copies it."""
     var = relax.Var("p0", relax.TensorType(shape, dtype))
     return outlined(relax.op.astype(var, to), [var])
 
 
 def leaves(expr: Any) -> list[Any]:
-    """Variables and constants of a call, in order, repeated as they stand."""
+    """Return the variables and constants of a call, in order, with repetitions."""
     if isinstance(expr, relax.Call):
         return [leaf for arg in expr.args for leaf in leaves(arg)]
     if isinstance(expr, relax.Tuple):
@@ -78,7 +78,7 @@ def leaves(expr: Any) -> list[Any]:
 
 
 def replace_variables(expr: Any, replacements: dict[Any, Any]) -> Any:
-    """An operator's call with other arguments."""
+    """Return an operator's call with other arguments."""
     if isinstance(expr, relax.Call):
         return relax.Call(
             expr.op,

@@ -48,7 +48,7 @@ class Narrowing:
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """A contraction of packs; subclasses say how what it computes is to be read."""
+    """A contraction of packs of channels; subclasses define the types of its numbers."""
 
     contraction: Contraction
 
@@ -69,7 +69,7 @@ class IntegerContraction(_Packed):
         their strides in elements of 16 bits, and a weight is a pair of them, one after another.
         Statements read and write float32; the value that they begin with is the exact sum.
     starts
-        Which buffer holds, for each output channel of all blocks, the int32 that its sums begin
+        The buffer that holds, for each output channel of all blocks, the int32 that its sums begin
         with. Then there are four channels in the place of two, data unsigned in 8 bits, weights
         signed. None for those in 16 bits, whose sums begin with zero.
     """
@@ -79,12 +79,12 @@ class IntegerContraction(_Packed):
 
 @dataclass(frozen=True, slots=True)
 class Bfloat16Contraction(_Packed):
-    """A contraction whose weights are the upper halves of float32.
+    """A contraction whose weights are bfloat16, the upper halves of float32.
 
     Attributes
     ----------
     contraction
-        What is computed. The weights lie as
+        The contraction. Its weights are stored as
         ``[block][kernel row][kernel column][pair][output channel of the block][of the pair]``,
         the second of an odd number of channels zero, their bits as ``uint16``.
     rounded
@@ -114,7 +114,7 @@ class MatrixContraction(_Packed):
         of a block. The data's buffer has so many pixels more than there are that the last matrix
         can be read as a whole.
     starts
-        Which buffer holds, for each output channel of all blocks, the int32 that its sums begin
+        The buffer that holds, for each output channel of all blocks, the int32 that its sums begin
         with, where data are unsigned bytes and weights signed ones; None for bfloat16.
     """
 
@@ -122,7 +122,7 @@ class MatrixContraction(_Packed):
 
     @property
     def run(self) -> int:
-        """Packs that follow one another in memory, in the order of the weights."""
+        """Number of packs that are contiguous in memory, in the order of the weights."""
         return run_of(self.contraction.window, self.contraction.channels)
 
 
@@ -131,22 +131,22 @@ PackedKernel = Narrowing | IntegerContraction | Bfloat16Contraction | MatrixCont
 
 
 def in_matrices(spec: Contraction) -> bool:
-    """Whether a contraction is multiplied as matrices: it is of one group, and of some pixels."""
+    """Return whether a contraction has one group and enough pixels to multiply matrices."""
     return spec.groups == 1 and spec.batch * prod(spec.window.output) >= _LEAST_PIXELS
 
 
 def run_of(window: Window, packs: int) -> int:
-    """Packs of a window's columns that follow one another, of so many packs a pixel."""
+    """Return the contiguous packs of a window's columns, given the packs of a pixel."""
     return packs * window.kernel[1] if window.dilations[1] == 1 else packs
 
 
 def depth(run: int) -> int:
-    """Packs of a row of a matrix: the most that divide a run of them."""
+    """Return the packs of a row of a matrix: the most that divide a run of them."""
     return largest_divisor(run, PACKS)
 
 
 def filled_packs(window: Window, packs: int) -> int:
-    """Packs of a pixel, some of them zeros, so that a window takes the fewest matrices."""
+    """Return the packs of a pixel, with padding, for which a window takes the fewest matrices."""
 
     def matrices(filled: int) -> int:
         run = run_of(window, filled)
@@ -156,7 +156,7 @@ def filled_packs(window: Window, packs: int) -> int:
 
 
 def rows_of(window: Window) -> int:
-    """Pixels of a matrix: those for which a row of pixels takes the fewest cycles."""
+    """Return the pixels of a matrix for which a row of pixels takes the fewest cycles."""
     columns = window.output[1]
     return min(
         range(1, ROWS + 1), key=lambda rows: (-(-columns // rows) * max(rows, _FEWEST_CYCLES), rows)
@@ -164,6 +164,6 @@ def rows_of(window: Window) -> int:
 
 
 def spare_pixels(window: Window) -> int:
-    """Pixels after the last one of all images that its matrix reads too."""
+    """Return how many pixels after the last one of all images its matrix reads too."""
     rows, columns = rows_of(window), window.output[1]
     return -columns % rows * window.strides[1]

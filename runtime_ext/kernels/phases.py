@@ -32,23 +32,18 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """The phases of a PrimFunc, and what they hand on: (shape, dtype) of each scratch buffer."""
+    """The phases of a PrimFunc, and (shape, dtype) of each scratch buffer between them."""
 
     phases: tuple[Phase, ...]
     scratch: tuple[tuple[tuple[int, ...], str], ...]
 
 
 def split_phases(function: Any) -> Phases:
-    """Cut at the root: every statement of its sequence becomes a phase.
+    """Split a PrimFunc in block form: each statement of its root becomes a phase.
 
-    An outer loop that is parallel becomes the tile range, which runs serially; any other
-    statement is a phase of one tile. A buffer that several phases use becomes a parameter, the
-    others stay local, or register tiles would become memory.
-
-    Parameters
-    ----------
-    function
-        A PrimFunc in block form (not lowered yet).
+    An outer parallel loop becomes the tile range, which runs serially; any other statement is a
+    phase of one tile. A buffer that several phases use becomes a parameter; the others stay local,
+    or register tiles would become memory.
     """
     phases: list[Phase] = []
     parts, scratch = split_root(function)
@@ -63,16 +58,9 @@ def split_phases(function: Any) -> Phases:
 class RootPart:
     """A statement at the root of a PrimFunc in block form.
 
-    Attributes
-    ----------
-    statement
-        What it does.
-    buffers
-        The parameters and the buffers shared with other statements that it uses.
-    arguments
-        Which these are; see :class:`Phase`.
-    root, local
-        The root, and the buffers of it that only this statement uses.
+    ``buffers`` are the parameters and shared buffers that it uses, ``arguments`` their indices
+    (see :class:`Phase`), ``root`` the root block, ``local`` its buffers that only this statement
+    uses.
     """
 
     statement: Any
@@ -82,7 +70,7 @@ class RootPart:
     local: tuple[Any, ...]
 
     def rooted(self, body: Any) -> Any:
-        """The root with another body and this statement's buffers alone."""
+        """Return the root with another body and this statement's buffers alone."""
         old = self.root.block
         block = type(old)(
             old.iter_vars,
@@ -101,9 +89,9 @@ class RootPart:
 def split_root(
     function: Any, *, device: bool = False
 ) -> tuple[list[RootPart], tuple[tuple[tuple[int, ...], str], ...]]:
-    """The statements of a PrimFunc's root, and (shape, dtype) of the buffers that they share.
+    """Return the statements of a PrimFunc's root, and (shape, dtype) of the buffers they share.
 
-    On a ``device`` what lies in its global memory counts as shared, whoever uses it.
+    On a ``device`` all buffers in its global memory count as shared.
     """
     root = function.body
     body = root.block.body
@@ -129,7 +117,7 @@ def split_root(
 
 
 def _ranged(outer: Any) -> tuple[Any, Any, Any, int]:
-    """The statement over tiles ``[begin, end)``."""
+    """Return the statement as a loop over tiles ``[begin, end)``, and the number of tiles."""
     parallel = isinstance(outer, tirx.For) and outer.kind == tirx.ForKind.PARALLEL
     statement: Any = outer
     dtype = str(statement.loop_var.ty.dtype) if parallel else "int32"
@@ -151,7 +139,7 @@ def _ranged(outer: Any) -> tuple[Any, Any, Any, int]:
 
 
 def _variables(statement: Any) -> list[Any]:
-    """Every variable (buffers are variables) that a statement mentions."""
+    """Return every variable (buffers are variables) that a statement mentions."""
     variables: list[Any] = []
     tvm_ffi.structural_walk(statement, (tvm.ir.Var, variables.append))
     return variables

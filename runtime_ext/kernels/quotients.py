@@ -34,10 +34,10 @@ _OPERATIONS: Mapping[str, Callable[[np.ndarray, np.float32], np.ndarray]] = {
 
 @lru_cache(maxsize=4096)
 def with_reciprocals(expr: Expr) -> Expr:
-    """The expression with products in the place of quotients that are rounded and clipped.
+    """Replace quotients that are rounded and clipped by products.
 
-    Clipping comes before rounding there, which is the same between integers. A kernel asks for each
-    of its vectors.
+    Clipping then comes before rounding, which is the same between integers. Called for each vector
+    that a kernel writes.
     """
     if expr[0] in ("acc", "load", "const"):
         return expr
@@ -64,7 +64,7 @@ def _quotient(dividend: Expr, near: float, rest: float) -> Expr:
 
 
 def _clipped(expr: Expr) -> tuple[Expr, int, int] | None:
-    """What is rounded and then clipped between two integers, and these; None for anything else."""
+    """Return the operand that is rounded, then clipped, and the two bounds; else None."""
     bounds: dict[str, float] = {}
     while expr[0] in ("max", "min") and expr[0] not in bounds and expr[2][0] == "const":
         bounds[expr[0]] = expr[2][1]
@@ -78,10 +78,10 @@ def _clipped(expr: Expr) -> tuple[Expr, int, int] | None:
 
 
 def _of_integers(quotient: Expr, low: int, high: int) -> tuple[Expr, int, int] | None:
-    """What is the same, if nothing but operations with numbers is done to other such integers.
+    """Simplify a requantisation of clipped integers by constants; return its operand and bounds.
 
-    They are clipped once more, or multiplied by one number; which of both is found by computing
-    all of them. None if neither does, or other values are part of it.
+    The result is one more clip, or one multiplication; all integers are tried to verify it. None
+    if neither is equal, or other values are part of it.
     """
     chain = _chain(quotient)
     if chain is None:
@@ -104,7 +104,7 @@ def _of_integers(quotient: Expr, low: int, high: int) -> tuple[Expr, int, int] |
 
 
 def _chain(expr: Expr) -> tuple[tuple[Expr, int, int], np.ndarray] | None:
-    """The clipped integers that an expression is made of with numbers, and its values for all."""
+    """Return the clipped integers below operations with constants, and the results for all."""
     clipped = _clipped(expr)
     if clipped is not None:
         return clipped, np.arange(clipped[1], clipped[2] + 1, dtype=np.float32)
@@ -118,28 +118,18 @@ def _chain(expr: Expr) -> tuple[tuple[Expr, int, int], np.ndarray] | None:
 
 
 def _is_positive(expr: Expr) -> bool:
-    """Whether a value is known not to be below zero."""
+    """Return whether a value is known not to be below zero."""
     return expr[0] == "max" and any(e[0] == "const" and e[1] >= 0 for e in expr[1:])
 
 
 @lru_cache(maxsize=4096)
 def reciprocal(scale: float, largest: int) -> tuple[float, float] | None:
-    """Two factors in the place of a division, if it is the same once it is rounded and clipped.
+    """Return float32 factors ``near`` and ``rest`` that replace a division by ``scale``, or None.
 
-    Parameters
-    ----------
-    scale
-        The divisor, a float32.
-    largest
-        The largest integer, with either sign, that quotients are clipped to.
-
-    Returns
-    -------
-    tuple
-        ``near`` and ``rest``, float32 not below zero: the nearest integer of
-        ``fma(x, near, x * rest)`` is that of ``x / scale`` for every float32 ``x`` with a quotient
-        up to ``largest``, and beyond it for all others. ``rest`` is zero where ``near`` alone does.
-        None if there are no such factors.
+    Neither is negative. The nearest integer of ``fma(x, near, x * rest)`` is that of ``x / scale``
+    for every float32 ``x`` with a quotient up to ``largest``, the largest integer to which
+    quotients are clipped, and beyond it for all others. ``rest`` is zero where ``near`` alone
+    suffices.
     """
     if not _SCALES[0] <= scale <= _SCALES[1]:
         return None
@@ -168,7 +158,7 @@ def reciprocal(scale: float, largest: int) -> tuple[float, float] | None:
 
 
 def _nearest(value: Fraction) -> np.float32:
-    """The nearest float32 of a number that is not negative, of two equally near the even one."""
+    """Return the nearest float32 of a number that is not negative, ties to even."""
     double = np.float64(float(value))
     error = value - Fraction(float(double))
     if error and not double.view(np.uint64) & 1:

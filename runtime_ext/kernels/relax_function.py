@@ -1,4 +1,4 @@
-"""Reading Relax functions: what a unit's parameters, operators and results are."""
+"""Read Relax functions: parameters, operators and results of a unit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime_ext.kernels.tir_calls import without_tir
 
 
 def scalar(expr: Any) -> float | None:
-    """The number that an argument is, if it is one."""
+    """Return the number that an argument is, or None."""
     if isinstance(expr, GenericConst) and prod(static_shape(expr.ty)) == 1 and is_float(expr.ty):
         tensor: Any = expr
         return float(tensor.value.numpy().reshape(()))
@@ -24,9 +24,9 @@ def scalar(expr: Any) -> float | None:
 
 
 def calling_module(function: Any, name: str) -> Any:
-    """A module whose ``main`` does nothing but call a function, which gets a name in it.
+    """Return a module whose ``main`` only calls a function, under the given name.
 
-    The TIR functions that it has with it are the module's then.
+    TIR functions attached to it become the module's.
     """
     function, others = without_tir(function)
     builder = FunctionBuilder(others)
@@ -40,11 +40,11 @@ def calling_module(function: Any, name: str) -> Any:
 
 
 def results(function: Any) -> list[tuple[Any, int | None]]:
-    """What the function returns: variables, or items of a variable that is a tuple."""
+    """Return the function's results: (variable, None), or (tuple variable, index of the item)."""
     bound = {b.var: b.value for block in function.body.blocks for b in block.bindings}
 
     def named(var: Any) -> Any:
-        """The variable behind other names for it."""
+        """Return the variable behind other names for it."""
         while isinstance(bound.get(var), relax.Var):
             var = bound[var]
         return var
@@ -59,7 +59,7 @@ def results(function: Any) -> list[tuple[Any, int | None]]:
 
 
 def readers(function: Any) -> dict[Any, list[tuple[Any, Any]]]:
-    """For each variable the bindings (variable, expression) that read it, once for each time."""
+    """Return for each variable the bindings (variable, expression) that read it, once a read."""
     bindings: dict[Any, list[tuple[Any, Any]]] = {}
 
     def visit(expr: Any, binding: tuple[Any, Any]) -> None:
@@ -81,12 +81,9 @@ def readers(function: Any) -> dict[Any, list[tuple[Any, Any]]]:
 
 
 def operator_name(call: Any) -> str:
-    """The name of the operator that an expression calls.
+    """Return the name of the operator that an expression calls.
 
-    Raises
-    ------
-    ValueError
-        If it calls none.
+    Raise ValueError if it calls none.
     """
     if isinstance(call, relax.Call) and isinstance(call.op, tvm.ir.Op):
         op: Any = call.op
@@ -95,23 +92,23 @@ def operator_name(call: Any) -> str:
 
 
 def static_shape(ty: Any) -> tuple[int, ...]:
-    """The extents of a tensor type."""
+    """Return the extents of a tensor type."""
     return tuple(int(extent) for extent in ty.shape)
 
 
 def pair(values: Any) -> tuple[int, int]:
-    """Two integers of an operator's attribute."""
+    """Return the two integers of an operator's attribute."""
     first, second = (int(value) for value in values)
     return first, second
 
 
 def is_float(ty: Any) -> bool:
-    """True for tensors of float32, which the hand-written kernels are for."""
+    """Return whether a type is a tensor of float32, which hand-written kernels support."""
     return str(getattr(ty, "dtype", "")) == "float32"
 
 
 def tensor_types(ty: Any) -> list[Any]:
-    """The types of a value: one, or those of a tuple's fields."""
+    """Return the types of a value: one, or those of a tuple's fields."""
     if not isinstance(ty, relax.TupleType):
         return [ty]
     whole: Any = ty

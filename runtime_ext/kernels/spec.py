@@ -1,7 +1,7 @@
-"""What a kernel computes, as plain data: enough to write its code and to recognise its equal.
+"""Specs of kernels as plain data: enough to write their code and to recognise equal ones.
 
-Every kernel runs over a *grid* of four axes: batch, rows, columns and, last, the axis along
-which vectors lie (the channels of an image in NHWC).
+Every kernel runs over a *grid* of four axes: batch, rows, columns and, last, the axis along which
+vectors lie (the channels of an image in NHWC).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Numbers = Literal["uint8", "int16", "bfloat16"]
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How the numbers of a tensor lie in memory, which kernels read and write as float32.
+    """The storage of a tensor's numbers, which kernels read and write as float32.
 
     Attributes
     ----------
     numbers
-        ``bfloat16``, the nearest, of which buffers of ``uint16`` hold the bits; or the integers
-        that they are.
+        ``bfloat16``: rounded, the bits in buffers of ``uint16``; or the integer type of tensors
+        that hold integers.
     shift
-        What is added to integers, so that none is negative.
+        Added to integers, so that none is negative.
     """
 
     numbers: Numbers
@@ -35,7 +35,7 @@ class Encoding:
 
     @property
     def dtype(self) -> str:
-        """The type of the buffer's elements."""
+        """Data type of the buffer's elements."""
         return "uint16" if self.numbers == "bfloat16" else self.numbers
 
 
@@ -56,7 +56,7 @@ PhysicalShape = tuple[int, ...] | Encoded
 
 
 def extents(shape: PhysicalShape) -> tuple[int, ...]:
-    """The extents of a buffer, whatever it holds."""
+    """Return the extents of a buffer, encoded or not."""
     return shape.shape if isinstance(shape, Encoded) else shape
 
 
@@ -71,7 +71,7 @@ class Statement:
     target
         Where to store it.
     begin, count
-        Which of the kernel's channels.
+        The range of the kernel's channels.
     """
 
     value: Expr
@@ -80,18 +80,18 @@ class Statement:
     count: int
 
     def mapped(self, change: Callable[[Access], Access]) -> Statement:
-        """The statement with other accesses."""
+        """Return the statement with every access changed."""
         return replace(self, value=map_accesses(self.value, change), target=change(self.target))
 
 
 def accesses(statements: Iterable[Statement]) -> list[Access]:
-    """All accesses that statements read and write."""
+    """Return all accesses that statements read and write."""
     return [access for s in statements for access in (*loads(s.value), s.target)]
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How output pixels read input pixels: extents along rows and columns.
+    """The input pixels that output pixels read: extents along rows and columns.
 
     Output row ``y`` reads the input rows ``y * strides[0] + k * dilations[0] - pads[0]`` that
     exist, for ``k`` in ``range(kernel[0])``; columns likewise. A negative pad skips pixels.
@@ -118,13 +118,13 @@ class Contraction:
     data
         The input; ``prologue`` is applied to what is read (``acc`` stands for it).
     weight
-        Which buffer holds the packed weights
+        The buffer that holds the packed weights
         ``[block][kernel row][kernel column][input channel][output channel of the block]``.
     parts
         Output channels that are packed together: those of each group, or of each output of a
         split. Each part is padded to whole blocks.
     blocking
-        How the device cuts it; :data:`~runtime_ext.kernels.cut.UNCUT` until it is known which.
+        The device's cut; :data:`~runtime_ext.kernels.cut.UNCUT` until it is chosen.
     """
 
     buffers: tuple[PhysicalShape, ...]
@@ -174,7 +174,7 @@ class Pooling:
     kind
         ``"max"``; ``"sum"``; ``"mean"``, over the pixels that exist; or ``"depthwise"``.
     weight
-        Which buffer holds a depthwise convolution's weights ``[kernel row][kernel column]
+        The buffer that holds a depthwise convolution's weights ``[kernel row][kernel column]
         [channel]``; None for pooling.
     """
 
@@ -253,7 +253,7 @@ class Interpolation:
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
-    """Expressions of what is stored at the same place: element-wise operators, copies."""
+    """Expressions of elements at the same place: element-wise operators, copies."""
 
     buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
@@ -269,7 +269,7 @@ class Interleave:
     values
         One for each group; channel ``c`` of group ``i`` becomes channel ``c * groups + i``.
     target
-        Where to store them; contiguous along the channels.
+        The target's access; contiguous along the channels.
     count
         Channels of a group.
     """

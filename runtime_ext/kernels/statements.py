@@ -1,4 +1,4 @@
-"""What every kernel does with a value: activate it when read, store it by its statements."""
+"""Apply prologues to values that kernels read, and evaluate and store their statements."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def store_vectors(
 
 
 def vectors_together(statements: Iterable[Statement]) -> int:
-    """For how many vectors statements are computed side by side: several if one is long.
+    """Return for how many vectors to interleave statements: several if one is long.
 
-    Each of its many operations waits for the one before.
+    Each of a long one's operations waits for the one before.
     """
     for statement in statements:
         names = list(operations(statement.value))
@@ -56,7 +56,7 @@ def store_statement(
 ) -> None:
     """Evaluate a statement for one vector of channels and store it.
 
-    ``shift`` is added to where, for targets that hold a part of the grid alone.
+    ``shift`` is added to the offset, for targets that hold only a part of the grid.
     """
     target = statement.target
     buffer, expr = buffers[target.buffer], _without_division(code, statement.value)
@@ -76,7 +76,7 @@ def evaluate(
     acc: Any,
     lanes: int,
 ) -> Any:
-    """The value of an expression for one vector of channels."""
+    """Return the value of an expression for one vector of channels."""
 
     def read(access: Access) -> Any:
         at = element_offset(access, grid, channel)
@@ -86,13 +86,13 @@ def evaluate(
 
 
 def element_offset(access: Access, grid: tuple[Index, Index, Index], channel: Index) -> Index:
-    """The element of the access's buffer in which a channel of a pixel lies."""
+    """Return the element of the access's buffer that holds a channel of a pixel."""
     sn, sh, sw, sc = access.strides
     return access.offset + grid[0] * sn + grid[1] * sh + grid[2] * sw + channel * sc
 
 
 def activate(code: Code, prologue: Expr, value: Any, lanes: int) -> Any:
-    """Apply a prologue to what was read."""
+    """Apply a prologue to a value that was read."""
     prologue = _without_division(code, prologue)
     return emit(prologue, value, reads_nothing, code.arithmetic(lanes))
 
@@ -102,7 +102,7 @@ def _without_division(code: Code, expr: Expr) -> Expr:
 
 
 def divide(code: Code, name: str, value: Index, by: int, extent: int) -> tuple[Index, Index]:
-    """Quotient and remainder of a number below ``by * extent``, as plain ints where known."""
+    """Return quotient and remainder of a number below ``by * extent``; plain ints if known."""
     if by == 1:
         return value, 0
     if extent == 1:

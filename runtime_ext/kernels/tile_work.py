@@ -1,7 +1,7 @@
-"""How much a tile is of kernels that reduce little or nothing, and which have smaller ones.
+"""Sizes of tiles of kernels that reduce little or nothing, and of their finer tiles.
 
-The sizes are a CPU's. Whether a kernel has a finer form is the same on GPUs, whose blocks are
-theirs to choose.
+The sizes are a CPU's. Finer forms exist for the same kernels on GPUs, which choose their own
+blocks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _RESIDENT = 32 * 1024
 
 
 def finer(spec: Spec) -> Spec:
-    """A kernel that reduces little or nothing in smaller tiles, if it has any."""
+    """Return a pool or pointwise kernel in smaller tiles, if it has any; else unchanged."""
     if isinstance(spec, Pooling):
         smaller = channels_a_tile(spec, finer=True) < channels_a_tile(spec, finer=False)
     elif isinstance(spec, Pointwise):
@@ -27,7 +27,7 @@ def finer(spec: Spec) -> Spec:
 
 
 def channels_a_tile(spec: Pooling, finer: bool) -> int:
-    """Channels of a tile: as many as stay in the cache, or a third, in whole cache lines."""
+    """Return the channels of a tile: those that stay in the cache, or a third, in whole lines."""
     row_bytes = spec.window.input[1] * LINE * 4
     lines = max(1, _RESIDENT // (row_bytes * (spec.window.kernel[0] + 1)))
     lines = min(lines, -(-spec.channels // LINE))
@@ -35,7 +35,7 @@ def channels_a_tile(spec: Pooling, finer: bool) -> int:
 
 
 def work_a_tile(spec: Pointwise, finer: bool) -> int:
-    """Work of a tile: pixels of a row, or elements of a long run."""
+    """Return the work of a tile: pixels of a row, or elements of a long run."""
     elements = _FINER if finer else _ELEMENTS
     if is_long_run(spec):
         return min(elements, spec.statements[0].count)
@@ -43,5 +43,5 @@ def work_a_tile(spec: Pointwise, finer: bool) -> int:
 
 
 def is_long_run(spec: Pointwise) -> bool:
-    """Whether one statement covers a single run of elements."""
+    """Return whether one statement covers a single run of elements."""
     return spec.grid == (1, 1, 1) and len(spec.statements) == 1

@@ -1,4 +1,4 @@
-"""The TIR functions that a unit calls: they go with its function, which leaves its module."""
+"""Attach to a unit's function the TIR functions that it calls, as it leaves its module."""
 
 from __future__ import annotations
 
@@ -13,14 +13,9 @@ _CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
 
 def with_tir(function: Any, source: Any) -> Any:
-    """The function with the TIR functions that it calls by ``relax.call_tir`` attached.
+    """Attach to a function the TIR functions that it calls by ``relax.call_tir``.
 
-    Parameters
-    ----------
-    function
-        A function of a module, or a part of another function.
-    source
-        That module, or that function with its TIR functions attached.
+    ``source`` is its module, or the function of which it is a part, with its own attached.
     """
     called = _called(function)
     if not called:
@@ -30,7 +25,7 @@ def with_tir(function: Any, source: Any) -> Any:
 
 
 def without_tir(function: Any) -> tuple[Any, tvm.IRModule]:
-    """The function alone, and a module of the TIR functions attached to it, which are private."""
+    """Return the function alone, and a module of the private TIR functions attached to it."""
     called = _called(function)
     if not called:
         return function, tvm.IRModule()

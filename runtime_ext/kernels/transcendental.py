@@ -43,16 +43,11 @@ _FRACTION_BITS, _BIAS = 23, 127
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """How functions compute with vectors.
+    """Operations on vectors of some number of lanes.
 
-    Attributes
-    ----------
-    constant
-        Gives a number in as many lanes as everything else.
-    keep
-        Names a result, so that it is computed once.
-    reciprocal
-        One by a normal number between 2**-126 and 2**126, to a unit in the last place.
+    ``constant`` returns a number in all lanes, ``keep`` binds a result so that it is computed
+    once, and ``reciprocal`` inverts a normal number between 2**-126 and 2**126, to a unit in the
+    last place.
     """
 
     constant: Callable[[float], Any]
@@ -61,12 +56,12 @@ class Arithmetic:
 
 
 def dividing(constant: Callable[[float], Any], keep: Callable[[Any], Any]) -> Arithmetic:
-    """The arithmetic whose reciprocals are divisions."""
+    """Return the arithmetic whose reciprocals are divisions."""
     return Arithmetic(constant, keep, lambda value: constant(1.0) / value)
 
 
 def exp(x: Any, of: Arithmetic) -> Any:
-    """``2**n * exp(x - n * log(2))`` with n the nearest integer to ``x / log(2)``."""
+    """Compute ``2**n * exp(x - n * log(2))`` with n the nearest integer to ``x / log(2)``."""
     r, exponent = _reduced(_within(x, _EXP_LOW, _EXP_HIGH, of), of)
     # In two steps: at the ends of the range 2**n is no float.
     half = (exponent >> _integer(1, exponent)) & _integer(-1 << _FRACTION_BITS, exponent)
@@ -74,7 +69,7 @@ def exp(x: Any, of: Arithmetic) -> Any:
 
 
 def sigmoid(x: Any, of: Arithmetic) -> Any:
-    """``1 / (1 + 2**-n * exp(-r))``, with n and r those of :func:`exp`."""
+    """Compute ``1 / (1 + 2**-n * exp(-r))``, with n and r those of :func:`exp`."""
     below = of.keep(extreme("min", of.constant(_SIGMOID_HIGH), x, number=True))
     r, exponent = _reduced(below, of)
     falling = [c * (-1) ** i for i, c in enumerate(_EXP)]
@@ -84,12 +79,12 @@ def sigmoid(x: Any, of: Arithmetic) -> Any:
 
 
 def tanh(x: Any, of: Arithmetic) -> Any:
-    """An odd rational function."""
+    """Compute tanh as an odd rational function."""
     return _odd(x, *_TANH, _TANH_BOUND, of)
 
 
 def erf(x: Any, of: Arithmetic) -> Any:
-    """An odd rational function."""
+    """Compute erf as an odd rational function."""
     return _odd(x, *_ERF, _ERF_BOUND, of)
 
 
@@ -110,7 +105,7 @@ def _within(x: Any, low: float, high: float, of: Arithmetic) -> Any:
 
 
 def _polynomial(x: Any, coefficients: Sequence[float], of: Arithmetic) -> Any:
-    """Horner's rule; the constant term comes first."""
+    """Evaluate a polynomial by Horner's rule; the constant term comes first."""
     value = of.constant(coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         value = of.keep(value * x + of.constant(coefficient))
@@ -118,7 +113,7 @@ def _polynomial(x: Any, coefficients: Sequence[float], of: Arithmetic) -> Any:
 
 
 def _reduced(x: Any, of: Arithmetic) -> tuple[Any, Any]:
-    """``x - n * log(2)`` for the nearest integer n, and this where a float's exponent is."""
+    """Return ``x - n * log(2)`` for the nearest integer n, and n shifted to a float's exponent."""
     shifted = of.keep(x * of.constant(_LOG2_E) + of.constant(ROUNDING))
     n = of.keep(shifted - of.constant(ROUNDING))
     r = of.keep(x - n * of.constant(_LN2_HIGH) - n * of.constant(_LN2_LOW))
@@ -127,7 +122,7 @@ def _reduced(x: Any, of: Arithmetic) -> tuple[Any, Any]:
 
 
 def _power(exponent: Any) -> Any:
-    """2**n, given n where a float's exponent is; n is between -126 and 128, which is infinity."""
+    """Return 2**n (128: infinity) for n from -126, given n shifted to a float's exponent."""
     bits = exponent + _integer(_BIAS << _FRACTION_BITS, exponent)
     return tirx.reinterpret(str(bits.ty.dtype).replace("int", "float"), bits)
 

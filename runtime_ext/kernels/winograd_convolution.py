@@ -17,16 +17,11 @@ from tvm_ios.program.winograd import Filtering, filterings
 
 @dataclass(frozen=True, slots=True)
 class WinogradTiles:
-    """How a convolution is cut into tiles.
+    """The cut of a convolution into tiles.
 
-    Attributes
-    ----------
-    batch, window, channels
-        Of the convolution: ``channels`` are those of the input.
-    outputs
-        Of a tile, along each axis where the filter has more than one tap.
-    block
-        Tiles that lie together in memory: ``[block][position][tile of the block][channel]``.
+    ``channels`` are those of the input. A tile has ``outputs`` results along each axis where the
+    filter has more than one tap; ``block`` tiles are stored together: ``[block][position][tile of
+    the block][channel]``.
     """
 
     batch: int
@@ -37,7 +32,7 @@ class WinogradTiles:
 
     @property
     def filterings(self) -> tuple[Filtering, Filtering]:
-        """The filtering of rows and that of columns."""
+        """Filterings of rows and of columns."""
         rows, columns = filterings(self.outputs, self.window.kernel)
         return rows, columns
 
@@ -71,7 +66,7 @@ class WinogradTiles:
 
     @property
     def positions(self) -> int:
-        """Products of a tile, for each pair of channels."""
+        """Products of a tile for each pair of channels."""
         return prod(self.size)
 
     @property
@@ -81,22 +76,16 @@ class WinogradTiles:
 
     @property
     def reading(self) -> Window:
-        """How tiles read the input: as outputs of a convolution of their size would."""
+        """The window by which tiles read the input, as if they were a convolution's outputs."""
         return replace(self.window, output=self.grid, kernel=self.size, strides=self.extent)
 
 
 @dataclass(frozen=True, slots=True)
 class WinogradInput:
-    """The input's tiles, transformed.
+    """The kernel that transforms the input's tiles.
 
-    Attributes
-    ----------
-    buffers
-        Physical shapes of the input and of the transformed tiles.
-    tiles
-        How it is cut.
-    data
-        The input; ``prologue`` is applied to what is read (``acc`` stands for it).
+    ``buffers`` are the physical shapes of the input and of the transformed tiles; ``prologue`` is
+    applied to elements of ``data`` as they are read (``acc`` stands for them).
     """
 
     buffers: tuple[PhysicalShape, ...]
@@ -107,25 +96,23 @@ class WinogradInput:
 
 @dataclass(frozen=True, slots=True)
 class WinogradOutput:
-    """Products at each position, and the tiles of outputs that they are transformed to.
+    """The kernel that multiplies tiles at each position and transforms the products to outputs.
 
     Attributes
     ----------
     buffers
         Physical shapes of the function's buffers.
-    tiles
-        How it is cut.
     data
-        Which buffer holds the transformed input.
+        The buffer of the transformed input.
     weight
-        Which buffer holds the packed weights
+        The buffer of the packed weights
         ``[block][row][column][input channel][output channel of the block]`` of a tile's positions.
     parts
         As of :class:`~runtime_ext.kernels.spec.Contraction`.
     rows, vectors
         The register tile of a product: tiles by vectors of output channels.
     statements
-        What is stored of an output (``acc``).
+        The statements that store an output (``acc``).
     """
 
     buffers: tuple[PhysicalShape, ...]

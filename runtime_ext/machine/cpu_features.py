@@ -1,7 +1,7 @@
-"""Which instructions a target's code uses, and which this machine has.
+"""The instructions that a target's code uses, and those that this machine has.
 
-The features that decide are listed in ``runtime_ext/native/cpu_features.cc`` alone: the C++ loader
-asks for them too.
+Only the features listed in ``runtime_ext/native/cpu_features.cc`` count: the C++ loader checks
+them too.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ from tvm_ios.errors import UserError
 
 
 def required_features(target: Any) -> tuple[str, ...]:
-    """What code for a TVM target needs of a CPU, in LLVM's names, sorted.
+    """Return the CPU features that code for a TVM target needs, in LLVM's names, sorted.
 
-    Parameters
-    ----------
-    target
-        A ``tvm.target.Target`` of kind ``llvm``, or what makes one.
+    The target is a ``tvm.target.Target`` of kind ``llvm``, or an argument to make one.
     """
     import tvm
     from tvm.target.codegen import llvm_get_cpu_features
@@ -34,19 +31,16 @@ def required_features(target: Any) -> tuple[str, ...]:
 
 
 def missing_features(required: Sequence[str]) -> tuple[str, ...]:
-    """Which of some features, in LLVM's names, this machine does not have, as far as is known."""
+    """Return the features, in LLVM's names, that this machine is known to lack."""
     from runtime_ext.native_library import load_native_library
 
     return tuple(map(str, load_native_library()["missing_features"](list(required))))
 
 
 def host_flags() -> frozenset[str]:
-    """The flags in ``/proc/cpuinfo``, without those of AMX where Linux does not let it be used.
+    """Return the flags in ``/proc/cpuinfo``, without those of AMX if Linux does not permit its use.
 
-    Raises
-    ------
-    UserError
-        If there are none.
+    Raise UserError if there are none.
     """
     try:
         flags = flags_of(Path("/proc/cpuinfo").read_text())
@@ -58,12 +52,9 @@ def host_flags() -> frozenset[str]:
 
 
 def flags_of(cpuinfo: str) -> frozenset[str]:
-    """The flags by the text of ``/proc/cpuinfo``; x86 calls them so, Arm features.
+    """Return the flags (Arm: features) in the text of ``/proc/cpuinfo``.
 
-    Raises
-    ------
-    UserError
-        If there are none.
+    Raise UserError if there are none.
     """
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")

@@ -12,16 +12,9 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A level of data caches.
+    """A level of data caches, 1 being nearest to the core.
 
-    Attributes
-    ----------
-    level
-        1 is nearest to the core.
-    size
-        Bytes of each cache.
-    count
-        How many the CPUs of this process have.
+    ``size`` is the bytes of each cache, ``count`` how many the CPUs of this process have.
     """
 
     level: int
@@ -30,7 +23,7 @@ class Cache:
 
 
 def caches() -> tuple[Cache, ...]:
-    """The data caches of the CPUs that this process may use, nearest first; () if not told."""
+    """Return the data caches of this process's CPUs, nearest first; () if unknown."""
     shared_lists: dict[tuple[int, int], set[str]] = {}
     for cpu in os.sched_getaffinity(0):
         for folder in (_CPUS / f"cpu{cpu}" / "cache").glob("index*"):
@@ -49,7 +42,7 @@ def caches() -> tuple[Cache, ...]:
 
 
 def last_level_cache() -> int:
-    """Bytes of the outermost caches together; 64 MiB where the system does not tell."""
+    """Return the bytes of the outermost caches together; 64 MiB if unknown."""
     levels = caches()
     if not levels:
         return 64 << 20
@@ -58,21 +51,21 @@ def last_level_cache() -> int:
 
 
 def total_memory() -> int:
-    """Bytes of memory that this machine, or its container, has."""
+    """Return the bytes of memory that this machine, or its container, has."""
     limit = _container("memory.max")
     total = _meminfo("MemTotal")
     return total if limit is None else min(total, limit)
 
 
 def available_memory() -> int:
-    """Bytes of memory that a process could have now."""
+    """Return the bytes of memory that a process could allocate now."""
     free = _meminfo("MemAvailable")
     limit, used = _container("memory.max"), _container("memory.current")
     return free if limit is None or used is None else max(0, min(free, limit - used))
 
 
 def megahertz() -> float | None:
-    """The highest clock rate, or the present one where that is not told, in MHz."""
+    """Return the highest clock rate in MHz, or else the present one; None if unknown."""
     try:
         text = (_CPUS / "cpu0/cpufreq/cpuinfo_max_freq").read_text()
         return int(text) / 1e3
@@ -90,7 +83,7 @@ def _bytes(size: str) -> int:
 
 
 def _container(name: str) -> int | None:
-    """A limit of the control group (version 2), or None where there is none."""
+    """Return a limit of the control group (version 2), or None if there is none."""
     try:
         return int((Path("/sys/fs/cgroup") / name).read_text())
     except (OSError, ValueError):

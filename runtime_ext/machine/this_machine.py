@@ -1,4 +1,4 @@
-"""This machine: how many lanes it has, and the target to compile for."""
+"""This machine's number of lanes, and the target to compile for."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BEYOND: dict[str, dict[str, dict[str, str]]] = {
 
 
 def available_lanes() -> int:
-    """Threads that can run at once: CPUs of the affinity mask, within the container's quota."""
+    """Return how many threads can run at once: CPUs of the affinity mask, within the quota."""
     cpus = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return cpus if quota is None else max(1, min(cpus, int(quota)))
@@ -52,17 +52,11 @@ def available_lanes() -> int:
 def cpu_quota(
     groups: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
 ) -> float | None:
-    """CPUs' worth of time that control groups allow, or None without a limit.
+    """Return the number of CPUs whose time control groups allow, or None without a limit.
 
-    The least limit of this process's group and of those around it, of version 1 or 2, as the
-    executor reads it.
-
-    Parameters
-    ----------
-    groups
-        Where the file systems of the groups are mounted.
-    membership
-        Which groups this process is in.
+    It is the least limit of this process's group and of those around it, of version 1 or 2, as the
+    executor reads it. The groups are mounted at ``groups``; ``membership`` is the file that names
+    this process's.
     """
     from runtime_ext.native_library import load_native_library
 
@@ -72,7 +66,7 @@ def cpu_quota(
 
 @cache
 def processor() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     try:
         return processor_of(Path("/proc/cpuinfo").read_text())
     except OSError:
@@ -80,7 +74,7 @@ def processor() -> str:
 
 
 def processor_of(cpuinfo: str) -> str:
-    """The processor's name by the text of ``/proc/cpuinfo``."""
+    """Return the processor's name in the text of ``/proc/cpuinfo``."""
     lines = cpuinfo.splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     if names:
@@ -95,12 +89,9 @@ def processor_of(cpuinfo: str) -> str:
 
 
 def instruction_level() -> str:
-    """The best of :data:`LEVELS` that this machine has, or :data:`AARCH64`.
+    """Return the best of :data:`LEVELS` that this machine has.
 
-    Raises
-    ------
-    UserError
-        If it has none, or is of another architecture.
+    Raise UserError if it has none, or is not x86-64.
     """
     if platform.machine() != "x86_64":
         raise UserError(
@@ -111,12 +102,9 @@ def instruction_level() -> str:
 
 
 def best_level(machine: str, flags: frozenset[str]) -> str:
-    """The level of a machine, as uname names it, whose CPU has some features.
+    """Return the best level of a machine, as uname names it, with these CPU flags.
 
-    Raises
-    ------
-    UserError
-        If it has none.
+    Raise UserError if it has none.
     """
     if machine == AARCH64:
         return AARCH64
@@ -127,24 +115,17 @@ def best_level(machine: str, flags: frozenset[str]) -> str:
 
 
 def level_of(processor: str) -> str:
-    """The level that a target's processor stands for; another processor as it is."""
+    """Return the level that a target's processor is named for; another processor as it is."""
     return next((level for level, name in PROCESSORS.items() if name == processor), processor)
 
 
 def host_target(
     lanes: int, level: str | None = None, *, forms: Collection[str] = ()
 ) -> tvm.target.Target:
-    """A TVM target for this machine, or for an instruction-set level.
+    """Return a TVM target for this machine, or for an instruction-set level.
 
-    Parameters
-    ----------
-    lanes
-        Threads.
-    level
-        One of :data:`LEVELS`, or :data:`AARCH64`; this machine's by default.
-    forms
-        Forms of units for whose products this machine's target has the instructions that the
-        machine has beyond its level.
+    ``level`` is one of :data:`LEVELS`, or :data:`AARCH64`; this machine's by default, and then the
+    target also has the instructions beyond it that implementations named in ``forms`` use.
     """
     import tvm
 
@@ -168,17 +149,20 @@ def host_target(
 
 
 def device_name(lanes: int) -> str:
-    """The name of this machine in schedules and logs."""
+    """Return the name of this machine in schedules and logs."""
     return name_of(processor(), instruction_level(), lanes)
 
 
 def name_of(processor: str, level: str, lanes: int) -> str:
-    """The name of machines of a kind in schedules and logs."""
+    """Return the name of machines of a kind in schedules and logs."""
     return f"{processor}, {level}, {lanes} lanes"
 
 
 def cache_folder() -> Path:
-    """The folder of kernels and logs kept between runs: ``TVM_IOS_CACHE`` or the user's cache."""
+    """Return the folder of kernels and logs kept between runs.
+
+    It is ``TVM_IOS_CACHE``, or in the user's cache.
+    """
     if chosen := os.environ.get("TVM_IOS_CACHE"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

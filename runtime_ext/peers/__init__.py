@@ -1,13 +1,13 @@
-"""What our programs are compared with: others' ways to run a model, in one registry.
+"""Other runtimes that run a model, to be compared with our programs; all are in one registry.
 
 ``kept_tvm_builds.py``
-    TVM's own builds that were made before.
+    A cache of TVM's own builds.
 ``model_files.py``
     A model as peers of ``bench`` read it; that of a bundle is ``runtime_ext/bundle/network.py``.
 ``onnxruntime_peer.py``
     ONNX Runtime.
 ``peer.py``
-    What a peer is, what it may read of a network, and what it gives.
+    The interfaces of peers, and of the models that they run.
 ``registry.py``
     All peers, those of other packages too.
 ``side_by_side.py``
@@ -21,5 +21,5 @@
 ``tvm_peer.py``
     TVM's own build on TVM's runtime, or Relay's on the graph executor.
 ``torch_import/``
-    ONNX models, and what our importers make of them, as networks of PyTorch.
+    ONNX models, and graphs of our importers, as networks of PyTorch.
 """

@@ -1,4 +1,4 @@
-"""TVM's own builds that were made before: compiling one may take longer than a search."""
+"""A cache of TVM's own builds: compiling one may take longer than a search."""
 
 # TVM's nodes get their attributes at run time.
 # pyright: reportAttributeAccessIssue=false
@@ -32,17 +32,8 @@ _PART_OF_FREE = 0.25
 def kept_tvm_build(module: tvm.IRModule, target: Any, path: Path, folder: Path) -> None:
     """Do what :func:`~runtime_ext.peers.tvm_build.compile_tvm_build` does, once for equal models.
 
-    Parameters
-    ----------
-    module, target, path
-        As of that function.
-    folder
-        Where builds are kept: 1 GiB of them, and none that would fill a disk.
-
-    Raises
-    ------
-    UserError
-        If the disk has too little room, or the folder cannot be written.
+    Builds are kept in ``folder``: 1 GiB of them, and none that would fill a disk. Raise UserError
+    if the disk has too little room, or the folder cannot be written.
     """
     cache = ArtefactCache(folder, "so")
     key = kernel_key(f"TVM's own build of {_digest(module)}", str(target))
@@ -58,7 +49,10 @@ def kept_tvm_build(module: tvm.IRModule, target: Any, path: Path, folder: Path) 
 
 
 def _digest(module: tvm.IRModule) -> str:
-    """A name that different modules do not share; TVM's hash is the same for some constants."""
+    """Return a digest of a module that includes the bytes of its constants.
+
+    TVM's hash is the same for some different constants.
+    """
     digest = hashlib.sha256(f"{tvm_ffi.structural_hash(module):x}".encode())
 
     def visit(expression: Any) -> None:
@@ -72,7 +66,7 @@ def _digest(module: tvm.IRModule) -> str:
 
 
 def _keep(cache: ArtefactCache, key: str, path: Path) -> None:
-    """Keep a build and remove the oldest ones; nothing depends on whether that succeeds."""
+    """Add a build to the cache and remove the oldest ones; failures are only logged."""
     size = path.stat().st_size
     if size > min(_MOST_BYTES, _PART_OF_FREE * shutil.disk_usage(cache.folder).free):
         return

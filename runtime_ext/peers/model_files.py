@@ -1,4 +1,4 @@
-"""The model of a run of ``bench`` as peers read it: ONNX files, and TVM's own build."""
+"""The model of a run of ``bench`` in the files that peers read: ONNX, and TVM's own build."""
 
 from __future__ import annotations
 
@@ -15,18 +15,8 @@ from tvm_ios.files.array_files import Array
 class ModelFiles:
     """A model (:class:`runtime_ext.peers.peer.PeerModel`) on this machine's CPU.
 
-    Attributes
-    ----------
-    inputs
-        The inputs by name.
-    lanes
-        Threads to run on.
-    onnx
-        The model as it is written; None if nobody reads it.
-    simplified
-        What is simplified of it, which is written in PyTorch; None if nobody reads it.
-    tvm
-        TVM's own build of it with its weights, a ``.so``; None if nobody reads it.
+    ``onnx`` is its file as it is written, ``simplified`` the simplified one, which is rewritten in
+    PyTorch, and ``tvm`` the ``.so`` of TVM's own build with its weights. None if no peer reads it.
     """
 
     inputs: Mapping[str, Array]
@@ -38,12 +28,12 @@ class ModelFiles:
     precision: str = "float32"
 
     def onnx_file(self, folder: Path) -> Path:
-        """The ONNX file; the folder stays empty."""
+        """Return the ONNX file; nothing is written to the folder."""
         assert self.onnx is not None
         return self.onnx
 
     def torch_module(self) -> Any:
-        """The model as one would write it in PyTorch."""
+        """Return the model as one would write it in PyTorch."""
         import onnx
 
         from runtime_ext.peers.torch_import.network import torch_network
@@ -52,7 +42,7 @@ class ModelFiles:
         return torch_network(onnx.load(self.simplified))
 
     def tvm_library(self) -> TvmLibrary:
-        """TVM's own build."""
+        """Return TVM's own build."""
         from runtime_ext.peers.tvm_build import tuned_library
 
         assert self.tvm is not None

@@ -1,4 +1,4 @@
-"""ONNX Runtime, with all its optimisations and its own choice of everything else.
+"""ONNX Runtime as a peer, with all its optimisations and default settings.
 
 Inputs and outputs lie in its own memory, as those of our programs do in theirs.
 """
@@ -19,17 +19,17 @@ from tvm_ios.files.atomic import temporary_folder
 
 
 def start(network: PeerModel) -> BoundModel:
-    """ONNX Runtime's provider of CPUs, or of CUDA."""
+    """Start ONNX Runtime on a model, with its provider of CPUs, or of CUDA."""
     return _start(network)
 
 
 def start_graph(network: PeerModel) -> BoundModel:
-    """ONNX Runtime's provider of CUDA, its kernels captured in a graph."""
+    """Start ONNX Runtime's provider of CUDA on a model, with its kernels captured in a graph."""
     return _start(network, enable_cuda_graph="1")
 
 
 def serve(network: PeerModel, in_flight: int, opened: ExitStack) -> dict[str, Submit]:
-    """A session of one thread for each lane, and one session of all threads."""
+    """Return two ways to serve: a session of one thread a lane, and one session of all threads."""
     counts = dict.fromkeys(((network.lanes, 1), (1, network.lanes)))
     return {
         f"onnxruntime {sessions} x {threads}": _sessions(network, sessions, threads, opened)
@@ -38,7 +38,7 @@ def serve(network: PeerModel, in_flight: int, opened: ExitStack) -> dict[str, Su
 
 
 def _sessions(network: PeerModel, sessions: int, threads: int, opened: ExitStack) -> Submit:
-    """A queue before so many sessions; each is run by a thread of its own."""
+    """Return a function that queues requests for this many sessions, each with its own thread."""
     with temporary_folder() as folder:
         path = network.onnx_file(folder)
         # Spinning threads would take the CPU of another session.

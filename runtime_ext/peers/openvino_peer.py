@@ -1,4 +1,4 @@
-"""OpenVINO on CPUs, with its own choice of everything but threads and precision.
+"""OpenVINO as a peer on CPUs, with default settings but for threads and precision.
 
 Inputs lie in its own memory, as those of our programs do in theirs.
 """
@@ -25,7 +25,7 @@ _PRECISIONS = {"bfloat16": openvino.Type.bf16}
 
 
 def start(network: PeerModel) -> BoundModel:
-    """One request at a time, for the least latency."""
+    """Start OpenVINO on a model for the least latency: one request at a time."""
     compiled = _compiled(network, {hint.performance_mode: hint.PerformanceMode.LATENCY})
     request = compiled.create_infer_request()
     for name, array in network.inputs.items():
@@ -42,7 +42,7 @@ def start(network: PeerModel) -> BoundModel:
 
 
 def serve(network: PeerModel, in_flight: int, opened: ExitStack) -> dict[str, Submit]:
-    """An asynchronous queue of as many requests as its hint for throughput is told of."""
+    """Return an asynchronous queue, tuned for throughput of ``in_flight`` requests at once."""
     hints = {
         hint.performance_mode: hint.PerformanceMode.THROUGHPUT,
         hint.num_requests: in_flight,
@@ -65,7 +65,7 @@ def serve(network: PeerModel, in_flight: int, opened: ExitStack) -> dict[str, Su
 
 
 def _compiled(network: PeerModel, hints: Mapping[Any, Any]) -> Any:
-    """The model on as many threads as there are lanes."""
+    """Compile the model for as many threads as there are lanes."""
     core = openvino.Core()
     settings = {
         **hints,

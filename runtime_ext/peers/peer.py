@@ -1,4 +1,4 @@
-"""What a peer is: something of others that can run a model, to be timed beside our programs."""
+"""The interface of peers: other runtimes that run a model, to be timed beside our programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Submit = Callable[[Mapping[str, Any]], Future[Any]]
 
 
 class PeerError(UserError):
-    """A peer that is unknown or cannot be used here: one sentence with the way out."""
+    """A peer is unknown or cannot be used here: one sentence with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class TvmLibrary:
         The arguments of ``main`` after the model's inputs; None if the library holds the weights,
         and then it is loaded by TVM's Python package.
     functions, tuned
-        How many functions it was compiled of, and how many of these have a schedule of a tuning
-        log; None where it was compiled without one.
+        Number of functions of the model, and of those that have a schedule of a tuning log; None
+        if it was compiled without one.
     """
 
     path: Path
@@ -50,7 +50,7 @@ class TvmLibrary:
 
 
 class PeerModel(Protocol):
-    """A model that is to be run, in the forms that peers read, and what it is run on."""
+    """A model in the forms that peers read, and the device to run it on."""
 
     @property
     def inputs(self) -> Mapping[str, Array]:
@@ -64,12 +64,12 @@ class PeerModel(Protocol):
 
     @property
     def gpu(self) -> bool:
-        """Whether it runs on a GPU, where inputs and outputs are to stay."""
+        """Whether it runs on a GPU, whose memory then holds inputs and outputs."""
         ...
 
     @property
     def precision(self) -> str:
-        """What it may compute in.
+        """The precision in which it may be computed.
 
         ``float32``, on GPUs ``tf32`` or ``float16``, which the types of tensors follow, and on CPUs
         ``bfloat16``, which they do not.
@@ -77,24 +77,24 @@ class PeerModel(Protocol):
         ...
 
     def onnx_file(self, folder: Path) -> Path:
-        """An ONNX file of the model; made in the folder if there is none."""
+        """Return an ONNX file of the model; it is written to the folder if there is none."""
         ...
 
     def torch_module(self) -> Any:
-        """A ``torch.nn.Module`` on the CPU, of the tensors of ``input_names`` in their order.
+        """Return a ``torch.nn.Module`` on the CPU, of the tensors of ``input_names``, in order.
 
         It returns the tuple of its outputs.
         """
         ...
 
     def tvm_library(self) -> TvmLibrary:
-        """TVM's own build of the model."""
+        """Return TVM's own build of the model."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A way to run models.
+    """A runtime that can run models.
 
     Attributes
     ----------
@@ -102,31 +102,31 @@ class Peer:
         The name by which users call it.
     loader
         ``module:function``; the function makes a :class:`PeerModel` ready to run, as
-        :class:`BoundModel`, and may take minutes. The module is imported when it is asked for.
+        :class:`BoundModel`, and may take minutes. The module is imported when it is needed.
     library
         The Python package that it needs besides those of tvm-ios; its distribution has the same
         name.
     install
-        What installs that, for ``pip``.
+        The requirement that ``pip`` installs for it; by default ``library``.
     programs
         Programs that it needs on a CPU.
     devices
         Where it can run: ``cpu``, ``cuda`` or both.
     needs_log
-        Whether it is nothing without a tuning log.
+        Whether it can only be used with a tuning log.
     tells_little
-        Whether it runs only where it is named: ``all`` leaves it out.
+        Whether it runs only if it is named: ``all`` leaves it out.
     reads_tvm_build
-        Whether it reads :meth:`PeerModel.tvm_library`, which is not made where no peer does.
+        Whether it reads :meth:`PeerModel.tvm_library`, which is not made if no peer does.
     in_bfloat16
         Whether it computes in bfloat16 on a CPU, where it may; the others stay in float32.
     server
         ``module:function``; the function makes a :class:`PeerModel` ready for many requests on a
-        CPU, as its settings for that say: given the model, how many requests are in flight, and
-        what is closed in the end, :data:`Submit` by name of each way. Empty where there are none.
+        CPU. Its arguments are the model, the number of requests in flight, and an ``ExitStack``
+        of resources; it returns :data:`Submit` by the name of each way. Empty if there are none.
     starts_in_thread
-        Whether it may start in another thread than it runs in, while others start: not where it
-        keeps settings by thread, as PyTorch does with how many threads it uses.
+        Whether it may start in another thread than it runs in, while others start: not if it
+        keeps settings by thread, as PyTorch does with its number of threads.
     """
 
     name: str
@@ -165,18 +165,12 @@ class Peer:
         return _function(self.server)(network, in_flight, opened)
 
     def require_server(self) -> None:
-        """Refuse a peer without settings for many requests.
-
-        Raises
-        ------
-        PeerError
-            If it is one.
-        """
+        """Require settings for many requests, or raise PeerError."""
         if not self.server:
             raise PeerError(f"the peer {self.name} has no settings for throughput: leave it out")
 
     def require_available(self) -> None:
-        """Find out whether it could start on this machine's CPU, without importing anything.
+        """Require that it can start on this machine's CPU, without importing anything.
 
         Raises
         ------

@@ -69,25 +69,20 @@ OURS: Mapping[str, Peer] = {
 
 
 def peer_names(device: str | None = None) -> tuple[str, ...]:
-    """The names of all peers, ours first; ours only if they can run on the device."""
+    """Return the names of all peers, ours first; ours only if they can run on the device."""
     ours = (name for name, peer in OURS.items() if device is None or device in peer.devices)
     return tuple(dict.fromkeys((*ours, *(name for name in extensions(GROUP) if name not in OURS))))
 
 
 def peer_modules() -> tuple[str, ...]:
-    """The modules of our peers, which travel with bundles."""
+    """Return the modules of our peers, which bundles contain."""
     return tuple(dict.fromkeys(peer.module for peer in OURS.values()))
 
 
 def peer_named(name: str) -> Peer:
-    """A peer by its name.
+    """Return the peer of a name.
 
-    Raises
-    ------
-    PeerError
-        If there is none.
-    ExtensionError
-        If the package that adds it is broken.
+    Raise PeerError if there is none, ExtensionError if the package that adds it is broken.
     """
     if name in OURS:
         return OURS[name]
@@ -97,14 +92,10 @@ def peer_named(name: str) -> Peer:
 
 
 def available_peers(names: Iterable[str]) -> tuple[Peer, ...]:
-    """The peers of these names, each once, all of them ready to start on this machine's CPU.
+    """Return the peers of these names, each once, all of them able to start on this machine's CPU.
 
-    Raises
-    ------
-    PeerError
-        If one is unknown, or needs something that is not installed.
-    ExtensionError
-        If the package that adds one is broken.
+    Raise PeerError if one is unknown or needs something that is not installed, ExtensionError if
+    the package that adds one is broken.
     """
     peers = tuple(map(peer_named, dict.fromkeys(names)))
     for peer in peers:
@@ -113,12 +104,9 @@ def available_peers(names: Iterable[str]) -> tuple[Peer, ...]:
 
 
 def installed_peers() -> tuple[str, ...]:
-    """The names of the peers that could start on this machine's CPU.
+    """Return the names of the peers that can start on this machine's CPU.
 
-    Raises
-    ------
-    ExtensionError
-        If a package that adds one is broken.
+    Raise ExtensionError if a package that adds one is broken.
     """
 
     def is_installed(name: str) -> bool:
@@ -132,19 +120,10 @@ def installed_peers() -> tuple[str, ...]:
 
 
 def peers_to_compare(*, with_log: bool, serving: bool = False) -> tuple[str, ...]:
-    """The names of the installed peers that say where a model stands on this machine's CPU.
+    """Return the names of the installed peers that a model is compared with on this machine's CPU.
 
-    Parameters
-    ----------
-    with_log
-        Whether there is a tuning log.
-    serving
-        Only those that have settings for many requests.
-
-    Raises
-    ------
-    ExtensionError
-        If a package that adds one is broken.
+    ``with_log`` includes those that need a tuning log; ``serving`` leaves out those without
+    settings for many requests. Raise ExtensionError if a package that adds one is broken.
     """
     return tuple(
         peer.name
@@ -156,13 +135,7 @@ def peers_to_compare(*, with_log: bool, serving: bool = False) -> tuple[str, ...
 
 
 def require_log(peers: Iterable[Peer], log: Path | None) -> None:
-    """Refuse peers that are nothing without a tuning log where there is none.
-
-    Raises
-    ------
-    PeerError
-        Naming the first of them.
-    """
+    """Require a tuning log if a peer needs one, or raise PeerError naming the first such peer."""
     for peer in peers:
         if peer.needs_log and log is None:
             raise PeerError(
@@ -176,10 +149,8 @@ def serve_peers(
 ) -> tuple[dict[str, Submit], dict[str, str]]:
     """Make peers ready for many requests.
 
-    Returns
-    -------
-    dict of str to Submit, dict of str to str
-        The ways to serve requests by name, and for each other peer a sentence that says why not.
+    Return the ways to serve requests by name, and for each peer that failed a sentence with the
+    reason.
     """
     ways: dict[str, Submit] = {}
     failed: dict[str, str] = {}
@@ -195,13 +166,9 @@ def serve_peers(
 def start_peers(
     names: Iterable[str], network: PeerModel, progress: Progress
 ) -> tuple[dict[str, BoundModel], dict[str, list[Array]], dict[str, str]]:
-    """Start peers and run each once; those that can in threads of their own, side by side.
+    """Start peers and run each once; those that can start in threads of their own, side by side.
 
-    Returns
-    -------
-    dict of str to BoundModel, dict of str to list of array, dict of str to str
-        The peers that run, their outputs, and for each other peer a sentence that says why it does
-        not.
+    Return the peers that run, their outputs, and for each other peer a sentence with the reason.
     """
     started: dict[str, BoundModel] = {}
     outputs: dict[str, list[Array]] = {}

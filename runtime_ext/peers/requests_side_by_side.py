@@ -1,7 +1,7 @@
-"""Ways to serve many requests of one model, compared and then timed in turn, in a fresh process.
+"""Compare ways to serve many requests of one model, then time them in turn, in a fresh process.
 
 ``python -m runtime_ext.peers.requests_side_by_side PARENT`` is the fresh process; see
-:mod:`runtime_ext.fresh_process` for how it is told what to do and what it prints.
+:mod:`runtime_ext.fresh_process` for how it gets its task and reports its result.
 """
 
 from __future__ import annotations
@@ -42,14 +42,9 @@ _DIFFERENT_REQUESTS = 4
 
 @dataclass(frozen=True)
 class Way:
-    """A way to serve requests.
+    """An executable that serves requests on a number of workers, each one request at a time.
 
-    Attributes
-    ----------
-    executable
-        Where the program is.
-    workers
-        How many requests run at once; one alone runs on all lanes of the program.
+    A single worker runs on all lanes of the program.
     """
 
     executable: Path
@@ -58,7 +53,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Serving:
-    """How many requests ways serve.
+    """The throughput and latencies of ways to serve requests.
 
     Attributes
     ----------
@@ -67,7 +62,7 @@ class Serving:
     latencies
         For each way the seconds of every request of these samples.
     requests
-        How many a sample has.
+        Number of requests of a sample.
     errors
         For each way the largest difference to the reference over all outputs, relative to the
         output's largest value; only beside peers.
@@ -88,20 +83,20 @@ class Serving:
 
 @dataclass(frozen=True)
 class Peers:
-    """What serves the same requests beside our ways.
+    """Peers that serve the same requests beside our executables.
 
     Attributes
     ----------
     names
         Names in :mod:`runtime_ext.peers.registry`.
     onnx
-        The model that they read: where our executables have a tail, what is before it.
+        The model that they read, without the tail if our executables have one.
     lanes
         Threads of each.
     precision
-        What the programs compute in, and peers that can; outputs may differ accordingly.
+        The precision of the programs, and of peers that have it; outputs may differ accordingly.
     verified
-        Whether nothing is timed if they differ by more.
+        Whether nothing is timed if outputs differ by more.
     """
 
     names: Sequence[str]
@@ -118,26 +113,10 @@ def serve_side_by_side(
     progress: Progress = silent,
     peers: Peers | None = None,
 ) -> Serving:
-    """Compare and time ways in a fresh process.
+    """Compare and time ways of one model, and peers, in a fresh process.
 
-    Parameters
-    ----------
-    ways
-        Of one model, by name.
-    in_flight
-        How many requests are always submitted and not yet done.
-    rules
-        How long.
-    progress
-        Called with (what, done, total).
-    peers
-        Others that serve the same requests.
-
-    Raises
-    ------
-    UserError
-        If a way gives other outputs than the session of its executable, or than the peers, or the
-        process fails.
+    ``in_flight`` requests are always submitted and not yet done. Raise UserError if a way has other
+    outputs than the session of its executable, or than the peers, or the process fails.
     """
     task = {
         "ways": {name: [str(way.executable), way.workers] for name, way in ways.items()},
@@ -229,7 +208,10 @@ def _errors(
     *,
     quantised: bool,
 ) -> dict[str, float]:
-    """The largest difference of each way's outputs to the reference's."""
+    """Return the largest relative difference of each way's outputs to the reference's.
+
+    If ``peers.verified``, raise UserError if one is more than rounding.
+    """
     expected = results[reference]
     if peers.verified:
         limit = tolerance(peers.precision, expected, quantised=quantised)
@@ -240,7 +222,7 @@ def _errors(
 
 
 def _require_same(name: str, session: Any, pool: SessionPool, requests: Sequence[Request]) -> None:
-    """Refuse workers whose outputs differ from those of the session itself in a single bit."""
+    """Require that workers' outputs equal those of the session itself in every bit."""
     results: list[Result] = pool.run_many(requests)
     for request, result in zip(requests, results, strict=True):
         session.run(**request)

@@ -1,7 +1,7 @@
-"""Executables and peers of one model, compared and then timed in turn, in a fresh process.
+"""Compare executables and peers of one model, then time them in turn, in a fresh process.
 
 ``python -m runtime_ext.peers.side_by_side PARENT`` is the fresh process; see
-:mod:`runtime_ext.fresh_process` for how it is told what to do and what it prints.
+:mod:`runtime_ext.fresh_process` for how it gets its task and reports its result.
 
 All runners live in one process, so that their runs can be taken in pairs. They do not disturb
 each other as long as only one is busy: threads of ONNX Runtime, OpenMP and TVM spin for a while
@@ -39,7 +39,7 @@ _FILES = ("onnx", "simplified", "tvm")
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What runs side by side.
+    """The executables and peers that run side by side, and the rules of the contest.
 
     Attributes
     ----------
@@ -55,11 +55,11 @@ class SideBySide:
     onnx, simplified, tvm
         The files that the peers read, as of :class:`runtime_ext.peers.model_files.ModelFiles`.
     precision
-        What the programs compute in, and peers that can; outputs may differ accordingly.
+        The precision of the programs, and of peers that have it; outputs may differ accordingly.
     verified
-        Whether nothing is timed if they differ by more.
+        Whether nothing is timed if outputs differ by more.
     own_error
-        What rounding alone makes of the outputs, relative to the largest; 0 unless it was measured.
+        Error of the outputs by rounding alone, relative to the largest; 0 unless it was measured.
     """
 
     executables: Mapping[str, Path]
@@ -74,7 +74,7 @@ class SideBySide:
     own_error: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, the inverse of :meth:`from_json`."""
+        """Return plain data, the inverse of :meth:`from_json`."""
         files = {name: getattr(self, name) for name in _FILES}
         return {
             **asdict(self),
@@ -84,7 +84,7 @@ class SideBySide:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SideBySide:
-        """Read what :meth:`to_json` made."""
+        """Read the data of :meth:`to_json`."""
         files = {name: data[name] and Path(data[name]) for name in _FILES}
         executables = {name: Path(path) for name, path in data["executables"].items()}
         rules = Rules(**data["rules"])
@@ -93,7 +93,7 @@ class SideBySide:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How fast and how exact runners are.
+    """The times and the errors of runners.
 
     Attributes
     ----------
@@ -122,10 +122,7 @@ _THREAD_COUNTS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 def run_side_by_side(runners: SideBySide, progress: Progress = silent) -> Outcome:
     """Compare and time runners in a fresh process.
 
-    Raises
-    ------
-    UserError
-        If runners disagree on the outputs (then nothing was timed), or the process fails.
+    Raise UserError if their outputs differ (then nothing was timed), or the process fails.
     """
     result = run_fresh_process(
         [sys.executable, "-m", "runtime_ext.peers.side_by_side", str(os.getpid())],
@@ -179,7 +176,7 @@ def _compete(runners: SideBySide) -> Outcome:
 def _start_executables(
     paths: Mapping[str, Path],
 ) -> tuple[dict[str, BoundModel], dict[str, Array], bool]:
-    """Executables of tvm-ios, ready to run, the inputs of all runners, and whether it quantises."""
+    """Start executables; return them, the inputs of all runners, and whether one quantises."""
     from runtime_ext.execution.executable import Executable, load
 
     started: dict[str, BoundModel] = {}

@@ -1,4 +1,4 @@
-"""PyTorch in inference mode: as it is, by captured CUDA graphs, and compiled by inductor."""
+"""PyTorch as a peer in inference mode: eager, by captured CUDA graphs, and compiled by inductor."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _Prepare = Callable[[Any, list[torch.Tensor]], Callable[[], Any]]
 
 
 def start(network: PeerModel) -> BoundModel:
-    """Eager PyTorch; on CPUs images have their channels innermost, as oneDNN wants them."""
+    """Start eager PyTorch; on CPUs images have their channels innermost, the layout of oneDNN."""
     return _start(network, _eager, nhwc=not network.gpu)
 
 
 def start_nhwc(network: PeerModel) -> BoundModel:
-    """Eager PyTorch with channels innermost."""
+    """Start eager PyTorch with channels innermost."""
     return _start(network, _eager, nhwc=True)
 
 
 def start_graph(network: PeerModel) -> BoundModel:
-    """A captured CUDA graph."""
+    """Start PyTorch with the model captured in a CUDA graph."""
     return _start(network, _captured, nhwc=False)
 
 
 def start_graph_nhwc(network: PeerModel) -> BoundModel:
-    """A captured CUDA graph with channels innermost."""
+    """Start PyTorch with the model captured in a CUDA graph, channels innermost."""
     return _start(network, _captured, nhwc=True)
 
 
 def start_compiled(network: PeerModel) -> BoundModel:
-    """``torch.compile`` with little overhead, which on GPUs is its own CUDA graph."""
+    """Start ``torch.compile`` with reduced overhead, which on GPUs is its own CUDA graph."""
     return _start(network, _compiled("reduce-overhead", network), nhwc=not network.gpu)
 
 
 def start_max_autotune(network: PeerModel) -> BoundModel:
-    """``torch.compile`` with kernels chosen by measuring."""
+    """Start ``torch.compile`` with kernels chosen by measuring."""
     return _start(network, _compiled("max-autotune", network), nhwc=not network.gpu)
 
 
@@ -76,7 +76,7 @@ def _start(network: PeerModel, prepare: _Prepare, *, nhwc: bool) -> BoundModel:
 
 
 def _array(value: torch.Tensor) -> Any:
-    """NumPy has no bfloat16."""
+    """Return a tensor as a NumPy array; bfloat16, which NumPy lacks, becomes float32."""
     return (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()
 
 

@@ -1,4 +1,4 @@
-"""TVM's own build of a Relax module, with which everything is compared."""
+"""TVM's own build of a Relax module, the baseline of all comparisons."""
 
 # TVM's nodes get their attributes at run time.
 # pyright: reportAttributeAccessIssue=false
@@ -30,24 +30,11 @@ _MANY, _OPAQUE = 32, 8
 def compile_tvm_build(
     module: tvm.IRModule, target: Any, path: Path, database: Path | None = None
 ) -> None:
-    """Compile a module by TVM's default pipeline to a shared library.
+    """Compile an unscheduled module by TVM's default pipeline to a shared library ``path``.
 
-    Parameters
-    ----------
-    module
-        Unscheduled.
-    target
-        A TVM target.
-    path
-        The ``.so`` to write.
-    database
-        A MetaSchedule database (folder) whose kernels TVM applies, as it does on its own. Beside
-        the library is then written what it has: see :func:`tuned_library`.
-
-    Raises
-    ------
-    UserError
-        If the disk has too little room.
+    With a MetaSchedule database (a folder) TVM applies its kernels, and the numbers of functions
+    and of tuned ones are written beside the library: see :func:`tuned_library`. Raise UserError if
+    the disk has too little room.
     """
     with target:
         lowered = relax.get_pipeline("zero")(_long_joins_apart(_without_empty_constants(module)))
@@ -61,7 +48,7 @@ def compile_tvm_build(
 
 
 def tuned_library(path: Path) -> TvmLibrary:
-    """A library that :func:`compile_tvm_build` wrote, and what a tuning log had of it."""
+    """Return a library of :func:`compile_tvm_build`, with its counts of tuned functions."""
     note = _note_of(path)
     if not note.exists():
         return TvmLibrary(path)
@@ -70,7 +57,7 @@ def tuned_library(path: Path) -> TvmLibrary:
 
 
 def _note_tuned(module: tvm.IRModule, path: Path) -> None:
-    """Say beside a library how many of its functions have schedules of a database."""
+    """Write beside a library how many of its functions have schedules of a database."""
     functions = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     tuned = sum("tirx.is_scheduled" in (f.attrs or {}) for f in functions)
     counts = {"functions": len(functions), "tuned": tuned}
@@ -82,7 +69,7 @@ def _note_of(path: Path) -> Path:
 
 
 def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with memory allocated for constants without elements."""
+    """Return the module with allocations in the place of constants without elements."""
     main = module["main"]
     body = tvm_ffi.structural_map(main.body, (GenericConst, allocated_if_empty))
     function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
@@ -90,9 +77,9 @@ def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _long_joins_apart(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with concatenations of many tensors as functions that TVM fuses with no other.
+    """Return the module with concatenations of many tensors as functions that TVM does not fuse.
 
-    Its passes call themselves for each parameter of a function: those of thousands end the process.
+    Its passes recurse for each parameter of a function: thousands of them end the process.
     """
     calls = (b.value for block in module["main"].body.blocks for b in block.bindings)
     if not any(_joined(call) > _MANY for call in calls):
@@ -113,7 +100,7 @@ def _joined(expression: Any) -> int:
 
 
 def _require_room(folder: Path, module: tvm.IRModule) -> None:
-    """Refuse before LLVM writes: it ends the whole process when it cannot."""
+    """Require room on the disk for the library: LLVM ends the process if it cannot write."""
     constants: list[int] = []
 
     def add(constant: Any) -> None:

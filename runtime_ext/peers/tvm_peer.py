@@ -1,7 +1,7 @@
-"""TVM's own build of a model: on its virtual machine, or on the graph executor if it is Relay's.
+"""TVM's own build of a model as a peer: on the virtual machine, or Relay's on the graph executor.
 
-A bundle's needs TVM's runtime libraries, of the package ``apache-tvm``, but neither its Python
-files nor its compiler; so a machine may have just these.
+The build of a bundle needs TVM's runtime libraries, of the package ``apache-tvm``, but neither its
+Python files nor its compiler; so a machine may have just these.
 """
 
 from __future__ import annotations
@@ -23,14 +23,10 @@ _POOLED = 2
 
 
 def start(network: PeerModel) -> BoundModel:
-    """Load a compiled module; TVM counts its threads when its runtime is loaded.
+    """Load a compiled module; TVM fixes its number of threads when its runtime is loaded.
 
-    Raises
-    ------
-    UserError
-        If there is no such build, or TVM's runtime is not here.
-    ImportError
-        If tvm-ffi or torch is not installed, which a library without weights needs.
+    Raise UserError if there is no such build or TVM's runtime is missing, ImportError if tvm-ffi or
+    torch is missing, which a library without weights needs.
     """
     library = network.tvm_library()
     if library.weights is None:
@@ -41,10 +37,7 @@ def start(network: PeerModel) -> BoundModel:
 def start_tuned(network: PeerModel) -> BoundModel:
     """Load a module that was compiled with the schedules of a tuning log.
 
-    Raises
-    ------
-    UserError
-        If none of its functions was in the log; otherwise as :func:`start`.
+    Raise UserError if none of its functions was in the log; otherwise as :func:`start`.
     """
     library = network.tvm_library()
     if library.functions is None:

@@ -10,7 +10,7 @@ from runtime_ext.kernels.spec import Contraction
 
 @dataclass(frozen=True)
 class ContractionTask:
-    """A contraction, once for all places where the model has it.
+    """A contraction of a model to be tuned, once for all places that compute it.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class ContractionTask:
     weight
         How many times a run of the model computes it.
     merged
-        How many times it could compute several units at once in their stead.
+        In how many places it could replace several units, by computing them merged.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ContractionTask:
 
     @property
     def text(self) -> str:
-        """A description for people."""
+        """A description for people: kernel, stride, channels, image size and groups."""
         spec, window = self.spec, self.spec.window
         height, width = window.output
         size = f"{width}" if height == 1 else f"{height}x{width}"

@@ -1,4 +1,4 @@
-"""What there is to tune in a model: the contractions of its units and of its merge candidates."""
+"""The tuning tasks of a model: the contractions of its units and of its merge candidates."""
 
 from __future__ import annotations
 
@@ -13,16 +13,10 @@ from tvm_ios.measuring.tuning import ModelToTune
 
 
 def tuning_tasks(model: ModelToTune, space: Space) -> tuple[ContractionTask, ...]:
-    """The different contractions that a search may put into a program.
+    """Return the distinct contractions that a search may put into a program.
 
-    Those of the units come first, then those of units that can be merged.
-
-    Parameters
-    ----------
-    model
-        A model whose sources are :class:`runtime_ext.units.unit.UnitSource`.
-    space
-        The ways in which the target may cut contractions.
+    Those of the model's units come first, then those of units that can be merged. The model's
+    sources must be :class:`runtime_ext.units.unit.UnitSource`.
     """
     tasks: dict[str, ContractionTask] = {}
 

@@ -1,4 +1,4 @@
-"""A learned guess at which blockings are fast, from all that were measured so far."""
+"""A learned model that predicts which blockings are fast, from all measured so far."""
 
 from __future__ import annotations
 
@@ -28,16 +28,7 @@ class SpeedModel:
     """Gradient-boosted trees (xgboost) that predict a blocking's speed relative to the best.
 
     One model learns from all contractions, so that the first guesses for a new one are good.
-
-    Parameters
-    ----------
-    threads
-        How many threads training may use.
-
-    Raises
-    ------
-    UserError
-        If xgboost is not installed.
+    ``threads`` limits the threads of training. Raises UserError if xgboost is not installed.
     """
 
     def __init__(self, threads: int) -> None:
@@ -51,12 +42,9 @@ class SpeedModel:
         self._booster: Any = None
 
     def fit(self, samples: Sequence[tuple[Array, Array]]) -> None:
-        """Learn anew.
+        """Train anew on features ``(n, features)`` and seconds ``(n,)`` of each contraction.
 
-        Parameters
-        ----------
-        samples
-            For each contraction the features, ``(n, features)``, and the seconds, ``(n,)``.
+        Do nothing while there are too few samples.
         """
         if sum(len(seconds) for _, seconds in samples) < _FEWEST:
             return
@@ -66,7 +54,7 @@ class SpeedModel:
         self._booster = self._xgboost.train(parameters, data, _TREES)
 
     def predict(self, features: Array) -> Array | None:
-        """Speeds, 1 for the fastest expected; None as long as too little is known."""
+        """Return predicted speeds, 1 for the fastest; None while the model is not trained."""
         if self._booster is None:
             return None
         return self._booster.predict(self._xgboost.DMatrix(features))

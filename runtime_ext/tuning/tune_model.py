@@ -35,26 +35,10 @@ def tune_model(
 ) -> TuningResult:
     """Tune the kernels of a model into a log, or go on where an earlier run stopped.
 
-    Parameters
-    ----------
-    model
-        A model whose sources are :class:`runtime_ext.units.unit.UnitSource`.
-    log
-        Folder of the log; written after every round.
-    backend
-        The backend of the target.
-    limits
-        When to end.
-    progress
-        Told after every round.
-    compacted
-        Keep only each kernel's default and best at the end.
-
-    Raises
-    ------
-    UserError
-        If xgboost is missing, the log belongs to another target, TVM or running process, or the
-        target is a GPU that is not here.
+    The model's sources must be :class:`runtime_ext.units.unit.UnitSource`. The log is written and
+    ``progress`` called after every round. ``compacted`` keeps only each kernel's default and best
+    at the end. Raises UserError if xgboost is missing, if the log belongs to another target, TVM
+    or running process, or if the target is a GPU that is not here.
     """
     backend.require_here("tuning kernels")
     compiler = backend.compiler
@@ -94,7 +78,7 @@ def tune_model(
 
 
 def _timer(backend: Backend[Any]) -> Timer:
-    """The timer of kernels of a target."""
+    """Return the timer of contractions for a backend: of a fleet, the CPU or the local GPU."""
     compiler, device = backend.compiler, backend.device
     if isinstance(device, FleetDevice):
         return FleetKernelTimer(device)

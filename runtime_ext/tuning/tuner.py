@@ -1,4 +1,4 @@
-"""Tune the contractions of a model: rounds of trials where the model's latency falls most."""
+"""Tune contractions in rounds of trials, each where the model's latency may fall most."""
 
 # TVM's nodes get their attributes at run time.
 # pyright: reportArgumentType=false
@@ -34,12 +34,12 @@ _GUESS = 2e11
 
 
 class Timer(Protocol):
-    """Times contractions, such as :class:`runtime_ext.cpu.kernel_timer.KernelTimer`."""
+    """A timer of contractions, such as :class:`runtime_ext.cpu.kernel_timer.KernelTimer`."""
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
-        """Seconds of each contraction; the others are compared with the first.
+        """Return the seconds of each contraction; the others are timed beside the first.
 
-        Infinite for one that could not be timed.
+        Infinite for a contraction that could not be timed.
         """
         ...
 
@@ -59,26 +59,11 @@ def tune(
     limits: TuningLimits,
     progress: TrialProgress,
 ) -> tuple[TunedKernel, ...]:
-    """Tune contractions into a log; what it already holds is not timed again.
+    """Tune the contractions of a model into a log; do not time again what the log already holds.
 
-    Parameters
-    ----------
-    tasks
-        The different contractions of a model.
-    log
-        Gets every trial at once, as a record.
-    target
-        The TVM target of the kernels.
-    space
-        The ways in which the device may cut contractions.
-    timer
-        Times contractions.
-    model
-        Predicts which cuts are fast.
-    limits
-        When to end; every contraction of a unit gets at least its default timed.
-    progress
-        Told after every round.
+    Every trial is recorded at once. Each contraction of a unit has at least its default timed;
+    then every round times cuts of the contraction that promises most, until the limits are
+    reached. ``model`` predicts which cuts are fast; ``progress`` is called after every round.
     """
     begin = time.perf_counter()
     trials = _recorded(log)
@@ -118,10 +103,12 @@ def tune(
 
 @dataclass
 class _State:
-    """A contraction while it is tuned; ``seconds`` are by index into ``points``.
+    """A contraction while it is tuned.
 
-    ``failed`` are points that could not be timed in this run, and of a contraction that was
-    ``given_up`` the reference.
+    ``reference`` is the cut with which others are compared, and ``seconds`` are by index into
+    ``points``. ``forgotten`` counts trials that were removed from the log, ``new`` the trials of
+    this run, and ``gain`` is the seconds saved by the last round. ``failed`` are the points that
+    could not be timed in this run; the contraction is ``given_up`` if its reference could not.
     """
 
     task: ContractionTask
@@ -146,7 +133,7 @@ class _State:
         log: OpenLog,
         trials: dict[str, list[tuple[Notes, float]]],
     ) -> _State:
-        """A task with the trials of it that the log holds."""
+        """Return the state of a task, with the trials of it that the log holds."""
         workload = space.workload(task.spec)
         name = workload_name(workload)
         earlier = ((space.point(notes), measured) for notes, measured in trials.get(name, []))
@@ -174,12 +161,12 @@ class _State:
 
     @property
     def trials(self) -> int:
-        """Blockings timed so far."""
+        """How many blockings have been timed so far, including forgotten ones."""
         return len(self.seconds) + self.forgotten
 
     @property
     def most(self) -> int:
-        """Blockings of the space."""
+        """How many blockings there are to time."""
         return len(self.points)
 
     @property
@@ -194,7 +181,7 @@ class _State:
 
     @property
     def promise(self) -> float:
-        """Seconds of the model that another round may save."""
+        """An estimate of the seconds of the model's latency that another round may save."""
         weight = self.task.weight + _MERGED_SHARE * self.task.merged
         best = self.best if self.seconds else self.task.flops / _GUESS
         hope = best / (1 + self.trials / _ROUND) ** 2
@@ -206,20 +193,20 @@ class _State:
         return self.features[list(self.seconds)], np.array([*self.seconds.values()])
 
     def room(self, trials: int) -> int:
-        """Trials that are left."""
+        """Return how many trials are left, if each contraction may have ``trials``."""
         if self.given_up:
             return 0
         timed = max(1, len(self.seconds)) + len(self.failed)
         return max(0, min(trials - timed - self.forgotten, len(self.points) - timed))
 
     def spec_of(self, point: ContractionCut) -> Contraction:
-        """The contraction cut as a point says."""
+        """Return the contraction with the cut of a point."""
         return recut(self.task.spec, point, self.space)
 
     def choose(
         self, model: SpeedModel, count: int, rng: np.random.Generator
     ) -> list[ContractionCut]:
-        """Points to time next: the most promising by the model, and a few at random."""
+        """Return points to time next: those predicted fastest, and a few at random."""
         timed = {*self.seconds, *self.failed, self._index[self.reference]}
         remaining = np.array([i for i in range(len(self.points)) if i not in timed])
         order = rng.permutation(remaining)
@@ -231,7 +218,7 @@ class _State:
         return [self.points[i] for i in order[:count]]
 
     def refer_to(self, seconds: float, target: Any) -> None:
-        """Add a time of the reference; without one nothing can be compared, now or later."""
+        """Record a time of the reference, if it is the fastest; give up if it is infinite."""
         if math.isinf(seconds):
             self.given_up = True
         elif not self.seconds or seconds < self.default:
@@ -241,7 +228,10 @@ class _State:
     def record(
         self, seconds: Sequence[float], chosen: Sequence[ContractionCut], target: Any
     ) -> None:
-        """Add trials, also to the log; the next run tries again what could not be timed."""
+        """Add trials here and to the log.
+
+        Points that could not be timed only count as failed, so the next run tries them again.
+        """
         best_before = self.best if self.seconds else None
         database = self.log.database
         workload = database.commit_workload(self.workload)
@@ -260,12 +250,12 @@ class _State:
         self.gain = best_before - self.best if best_before is not None else 0.0
 
     def result(self) -> TunedKernel:
-        """The best kernel of the trials so far."""
+        """Return the best kernel of the trials so far."""
         return TunedKernel(self.task, self.default, self.best, self.trials, self.new)
 
 
 def _recorded(log: OpenLog) -> dict[str, list[tuple[Notes, float]]]:
-    """The trials of a log by workload, in the order in which they were made."""
+    """Return the trials of a log by workload, in the order in which they were made."""
     trials: dict[str, list[tuple[Notes, float]]] = {}
     for record in recorded(log.folder):
         notes = noted(record.trace)

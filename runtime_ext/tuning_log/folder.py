@@ -35,18 +35,11 @@ _TARGET_KEYS = ("kind", "arch", "mcpu", "num-cores")
 
 @dataclass(frozen=True)
 class OpenLog:
-    """A tuning log that this process alone may write.
+    """A tuning log that is locked for writing by this process.
 
-    Attributes
-    ----------
-    folder
-        The folder of the log.
-    database
-        MetaSchedule's database, which writes what is committed to its files at once.
-    forgotten
-        For each workload, by name, how many trials were removed from the log.
-    mended
-        Unfinished lines that were removed.
+    ``database`` writes committed records to its files at once. ``forgotten`` has for each
+    workload, by name, how many trials were removed from the log; ``mended`` counts unfinished
+    lines that were removed on opening.
     """
 
     folder: Path
@@ -56,12 +49,9 @@ class OpenLog:
 
 
 def read_database(folder: Path) -> Any:
-    """A MetaSchedule database for reading.
+    """Load a MetaSchedule database for reading, from copies of its files.
 
-    Raises
-    ------
-    UserError
-        If the folder holds none, or one of another TVM.
+    Raises UserError if the folder holds none, or one made with another TVM.
     """
     for name in (WORKLOADS, RECORDS):
         if not (folder / name).is_file():
@@ -80,14 +70,9 @@ def read_database(folder: Path) -> Any:
 
 @contextmanager
 def open_log(folder: Path, target: Any) -> Generator[OpenLog]:
-    """A tuning log for writing, made if there is none, locked until the context ends.
+    """Open a tuning log for writing, locked until the context ends; create it if there is none.
 
-    Raises
-    ------
-    UserError
-        If another process writes it, or it is for another target or TVM.
-    OSError
-        If it cannot be written.
+    Raises UserError if another process writes it, or if it is for another target or TVM.
     """
     folder.mkdir(parents=True, exist_ok=True)
     about = folder / _ABOUT
@@ -115,7 +100,10 @@ def open_log(folder: Path, target: Any) -> Generator[OpenLog]:
 
 
 def compact(log: OpenLog) -> int:
-    """Keep the fastest trials of each workload's default and of all; returns the bytes saved."""
+    """Keep of each workload only the fastest trial, and the first and fastest of its default cut.
+
+    Return the bytes saved.
+    """
     path = log.folder / RECORDS
     lines = path.read_bytes().splitlines(keepends=True)
     trials_by_workload: dict[str, list[tuple[int, Recorded]]] = {}
@@ -150,7 +138,10 @@ class Recorded:
 
 
 def recorded(folder: Path) -> list[Recorded]:
-    """The trials of a log in the order in which they were made, which a database forgets."""
+    """Read the trials of a log in the order in which they were made.
+
+    A MetaSchedule database does not keep that order.
+    """
     workload = meta_schedule.database.Workload.from_json
     lines = (folder / WORKLOADS).read_bytes().splitlines()
     names = [workload_name(workload(json.loads(line)).mod) for line in lines]
@@ -162,24 +153,21 @@ def recorded(folder: Path) -> list[Recorded]:
 
 
 def workload_name(workload: Any) -> str:
-    """The name of a workload, which equal workloads share."""
+    """Return the structural hash of a workload in hexadecimal; equal workloads share it."""
     # No workload has a tensor of constants, of which TVM's hash is the same for some values.
     digest = tvm_ffi.structural_hash(workload, map_free_vars=True)
     return f"{digest & (1 << 64) - 1:016x}"
 
 
 def mean_seconds(seconds: Sequence[float]) -> float:
-    """The mean of run times, by which MetaSchedule ranks; infinite without any."""
+    """Return the mean of run times, by which MetaSchedule ranks; infinite if there are none."""
     return sum(seconds) / len(seconds) if seconds else math.inf
 
 
 def require_same_target(recorded: Any, target: Any) -> None:
-    """Refuse kernels that were tuned for another target.
+    """Require that a log was tuned for ``target``, or raise UserError.
 
-    Raises
-    ------
-    UserError
-        If the targets differ in what kernels depend on.
+    Only the properties of targets on which kernels depend are compared.
     """
     if recorded is None:
         raise UserError("the tuning log does not say for which target it was made; tune again")
@@ -213,7 +201,7 @@ def _load(folder: Path, workloads: Path, records: Path) -> Any:
 
 
 def _about(folder: Path) -> list[dict[str, Any]]:
-    """The lines of our own file; none for a database that MetaSchedule alone wrote."""
+    """Read the lines of ``tvm-ios-log.json``; empty for a log that MetaSchedule alone wrote."""
     path = folder / _ABOUT
     if not path.exists():
         return []
@@ -240,6 +228,6 @@ def _append(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def _mend(path: Path) -> bool:
-    """Remove an unfinished last line; returns whether there was one."""
+    """Remove an unfinished last line of a file; return whether there was one."""
     with path.open("rb+") as stream:
         return cut_unfinished_line(stream.fileno())

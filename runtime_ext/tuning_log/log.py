@@ -27,16 +27,11 @@ from runtime_ext.tuning_log.space import Notes, Space, noted
 
 @dataclass(frozen=True, slots=True)
 class TunedStep:
-    """A PrimFunc of TVM's that a unit calls.
+    """A PrimFunc of TVM that a unit calls.
 
-    Attributes
-    ----------
-    function
-        The scheduled PrimFunc, in the model's layouts.
-    arguments
-        Variables of the lowered function that it reads.
-    tuned
-        Its name in the database; empty if its schedule is not from there.
+    ``function`` is scheduled, in the model's layouts; ``arguments`` are the variables of the
+    lowered function that it reads. ``tuned`` is its name in the database, or empty if its schedule
+    is not from there.
     """
 
     function: Any
@@ -46,14 +41,14 @@ class TunedStep:
 
 @dataclass(frozen=True, slots=True)
 class TunedUnit:
-    """A unit as TVM lowers it; ``steps`` has the PrimFunc of each variable of ``function``."""
+    """A unit lowered by TVM; ``steps`` has the PrimFunc call of each variable of ``function``."""
 
     function: Any
     steps: Mapping[Any, TunedStep]
 
 
 class TuningLog:
-    """A MetaSchedule database for one target, of contractions, of TVM's functions or of both.
+    """A MetaSchedule database for one target, with contractions, TVM's functions or both.
 
     Parameters
     ----------
@@ -61,7 +56,7 @@ class TuningLog:
         A ``meta_schedule.Database``, or the folder of one (``database_workload.json`` and
         ``database_tuning_record.json``).
     target
-        The target that kernels are made for.
+        The target for which kernels are made.
     schedule
         Schedules functions that need no tuning, for this target.
 
@@ -97,7 +92,7 @@ class TuningLog:
         self.unmatched: set[str] = set()
 
     def blocking(self, spec: Contraction, space: Space) -> tuple[str, ContractionCut] | None:
-        """A contraction's name in the database and its best cut there, if it is in it."""
+        """Return a contraction's name in the database and its best cut, or None if not there."""
         if not self._cuts:
             return None
         name = workload_name(space.workload(spec))
@@ -109,12 +104,9 @@ class TuningLog:
         return name, spec.blocking if best == space.explicit(spec) else best
 
     def find(self, function: Any) -> TunedUnit | None:
-        """A unit's functions with the database's schedules.
+        """Lower a unit by TVM and schedule its functions by the database.
 
-        Returns
-        -------
-        TunedUnit or None
-            None unless all of the unit's functions that need a schedule are in the database.
+        Return None unless some function is in the database, and all that need a schedule are.
         """
         if not self.has_functions:
             return None
@@ -147,7 +139,7 @@ class TuningLog:
         return TunedUnit(unit, steps) if complete and any_tuned else None
 
     def _schedule(self, prim_func: Any, name: str) -> Any | None:
-        """The function with the best schedule of the database, if it has one."""
+        """Return the function with its best schedule from the database, or None."""
         normalise = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")
         module = self.database.query_ir_module(normalise(prim_func), self.target, name)
         if module is None:
@@ -157,7 +149,7 @@ class TuningLog:
 
 
 def _seconds(record: Any) -> float:
-    """The mean of a record's run times, by which MetaSchedule ranks; infinite without any."""
+    """Return the mean of a record's run times; infinite if there are none."""
     return mean_seconds([float(s) for s in record.run_secs or ()])
 
 
@@ -180,7 +172,7 @@ def _is_call_tir(call: Any) -> bool:
 
 
 def _is_heavy(prim_func: Any) -> bool:
-    """Whether a function reduces over something, so that a schedule is worth its time."""
+    """Return whether a function has reduction axes, so that a tuned schedule is worth it."""
     reduced_axes: list[Any] = []
 
     def visit(block: Any) -> None:

@@ -1,9 +1,9 @@
-"""The design space of a contraction: the ways to cut it, which MetaSchedule traces note.
+"""The design space of a contraction: the cuts it may have, which MetaSchedule traces note.
 
 A point of the space is a :class:`~runtime_ext.kernels.cut.ContractionCut`. Its trace cuts the
-loops of the contraction's workload accordingly, so that TVM alone can apply it too, and notes the
-cut on the block ``sum``. What runs here is the hand-written kernel of this cut, which
-:func:`noted` reads back from a trace.
+loops of the contraction's workload accordingly, so that TVM alone can apply it too, and
+annotates the block ``sum`` with the cut. tvm-ios runs its hand-written kernel with this cut,
+which :func:`noted` reads back from a trace.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ _NOTES = ("ios.pixels", "ios.vectors", "ios.unroll", "ios.tiles", "ios.blocks_ou
 
 
 class Space(Cutter, Protocol):
-    """The ways in which a device may cut contractions; the cutter's own is one of them."""
+    """The cuts that a device may use for contractions; it includes the cutter's own choice."""
 
     def workload(self, spec: Contraction) -> Any:
-        """The workload that names a contraction in a log; see :func:`contraction_workload`."""
+        """Return the workload of a contraction in a log; see :func:`contraction_workload`."""
         ...
 
     def points(self, spec: Contraction) -> Sequence[ContractionCut]:
-        """The cuts that make different code, the default first."""
+        """Return the cuts that give different code, the default first."""
         ...
 
     def holds(self, spec: Contraction, point: ContractionCut) -> bool:
-        """Whether a cut, e.g. one that a file names, is a point of the space."""
+        """Return whether a cut, e.g. one from a file, is a point of the space."""
         ...
 
     def explicit(self, spec: Contraction) -> ContractionCut:
-        """The cut of a contraction as points write it."""
+        """Return the contraction's cut in the form that points have."""
         ...
 
     def point(self, notes: Notes) -> ContractionCut:
-        """The cut that a trace notes."""
+        """Return the cut that a trace's notes describe."""
         ...
 
     def schedule(self, spec: Contraction, workload: Any, point: ContractionCut) -> s_tir.Schedule:
-        """The workload's schedule at a point."""
+        """Return the schedule of the workload at a point."""
         ...
 
     def features(self, spec: Contraction, points: Sequence[ContractionCut]) -> Array:
-        """Features of points for a learned model of their speed: float32, a row for each."""
+        """Return features of points for a learned speed model: float32, a row for each."""
         ...
 
 
 def recut(spec: Contraction, point: ContractionCut, cutter: Cutter) -> Contraction:
-    """The contraction cut in another way, and weights packed for it."""
+    """Return the contraction with another cut, and its weight buffer shaped for that cut."""
     width = cutter.width(point)
     blocks = sum(ceil(part / width) for part in spec.parts)
     buffers = list(spec.buffers)
@@ -68,13 +68,13 @@ def recut(spec: Contraction, point: ContractionCut, cutter: Cutter) -> Contracti
 
 
 def note(schedule: s_tir.Schedule, block: Any, values: Sequence[Any]) -> None:
-    """Write a cut's numbers, or what was sampled for them, on a block of a schedule."""
+    """Annotate a block of a schedule with a cut's numbers, or variables sampled for them."""
     for name, value in zip(_NOTES, values, strict=True):
         schedule.annotate(block, name, value)
 
 
 def noted(trace: Any) -> Notes | None:
-    """The cut that a trace, in MetaSchedule's JSON, notes if any; it is not applied."""
+    """Return the cut noted in a trace (MetaSchedule's JSON), or None; do not apply the trace."""
     steps, decisions = trace
     # Of steps that are none of ours a choice may be anything: the extents of a tile, say.
     decided = {int(step): choice for step, choice in decisions}

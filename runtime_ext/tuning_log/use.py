@@ -1,4 +1,4 @@
-"""How much of a tuning log is used."""
+"""A count of the kernels of a tuning log that a program uses."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A contraction as a MetaSchedule workload: blocks that say what is computed, and no more.
+"""A contraction as a MetaSchedule workload: blocks that define only what is computed.
 
-The tensors lie in memory as the program has them, written as one axis each; weights are
+The tensors lie in memory as the program has them, each flattened to one axis; weights are
 ``[kernel row][kernel column][input channel][output channel]``. Equal contractions have equal
-workloads, however their work is cut, so the workload names them in a tuning log.
+workloads, whatever their cuts, so the workload names them in a tuning log.
 """
 
 from __future__ import annotations
@@ -25,14 +25,9 @@ _SCALARS = dividing(partial(constant, lanes=1), lambda value: value)
 
 
 def contraction_workload(spec: Contraction, precision: str = "float32") -> tvm.IRModule:
-    """The module of a contraction: a block ``sum``, and a block ``store_i`` a statement.
+    """Build the module of a contraction: a block ``sum``, and a block ``store_i`` per statement.
 
-    Parameters
-    ----------
-    spec
-        The contraction, whose blocking is not a part of the workload.
-    precision
-        The precision of the kernel, which is a part of the workload.
+    The kernel's precision is a part of the workload; the contraction's blocking is not.
     """
     channels, (rows, columns) = sum(spec.parts), spec.window.output
     weights = prod(spec.window.kernel) * spec.channels * channels

@@ -1,4 +1,4 @@
-"""Scores of attention, their softmax and the product with values: three kernels as one."""
+"""Fuse attention's scores, their softmax and the product with values into one kernel."""
 
 from __future__ import annotations
 
@@ -24,16 +24,10 @@ _TILES = 8
 def attention(
     plan: UnitPlan, kernels: Sequence[PlannedKernel], at: int, rows: int | None
 ) -> tuple[PlannedKernel, int] | None:
-    """A kernel for the attention that begins at a place, and how many kernels it stands for.
+    """Fuse the attention whose first kernel is ``kernels[at]``; return it and how many it replaces.
 
-    Parameters
-    ----------
-    plan, kernels
-        A unit, and its kernels as they are by now.
-    at
-        The first of the attention's kernels.
-    rows
-        Rows of queries of a tile; by default what a rule says.
+    Return None if no attention begins there. A tile has ``rows`` rows of queries, by default chosen
+    so that their scores fit into a cache.
     """
     run = list(kernels[at : at + 4])
     scores = run[0].spec if isinstance(run[0].spec, Product) else None
@@ -78,7 +72,7 @@ def attention(
 
 
 def _rows(softmax: Normalisation) -> int:
-    """Rows of queries of a tile; 0 where too few of them fit into a cache."""
+    """Return the rows of queries of a tile; 0 if too few of them fit into a cache."""
     images, heights, rows = softmax.grid
     fit = _BYTES // (4 * (softmax.count + 15))
     for tile in (_ROWS, _ROWS // 2, _LEAST):
@@ -88,7 +82,7 @@ def _rows(softmax: Normalisation) -> int:
 
 
 def _is_read_as_written(first: Product | Normalisation, second: Normalisation | Product) -> bool:
-    """Whether a kernel reads each element of its grid where another one has written it."""
+    """Return whether the second kernel reads each element of its grid where the first wrote it."""
     target = first.statements[0].target
     count = first.columns if isinstance(first, Product) else first.count
     extents = (*first.grid, count)
@@ -104,7 +98,7 @@ def _copied(
     product: tuple[PlannedKernel, Product],
     copy: PlannedKernel,
 ) -> tuple[PlannedKernel, Product] | None:
-    """A product that stores its result where a kernel after it would copy it to."""
+    """Fuse a product with the kernel that copies its result: store at the copy's target."""
     kernel, spec = product
     if not isinstance(copy.spec, Pointwise) or len(copy.spec.statements) != 1:
         return None
@@ -127,7 +121,7 @@ def _copied(
 def _moved(
     made: Statement, extents: Sequence[int], copy: Statement, grid: Sequence[int]
 ) -> Access | None:
-    """Where elements lie after a copy of all of them; None if it is no mere copy of axes."""
+    """Return the copy's target as an access over the product's grid; None if it is no mere copy."""
     if copy.value[0] != "load" or copy.value[1].offset != made.target.offset:
         return None
     read = copy.value[1]

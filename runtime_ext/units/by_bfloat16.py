@@ -1,4 +1,4 @@
-"""Contractions with weights in bfloat16: which these are, and the kernels that compute one."""
+"""Contractions with weights in bfloat16: which fit, and the kernels that compute one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Placed = tuple[PackedKernel, tuple[int, ...]]
 
 
 def fits(spec: Contraction, weight: Storage) -> bool:
-    """Whether a contraction's weights may be rounded: constants in float32."""
+    """Return whether a contraction's weights may be rounded: constants in float32."""
     return weight.role == "constant" and weight.dtype == "float32"
 
 
@@ -35,29 +35,12 @@ def by_bfloat16(
     multiplies: bool,
     matrices: Cutter | None,
 ) -> list[Placed] | None:
-    """A contraction as a kernel whose weights are bfloat16.
+    """Return the kernels of a contraction with bfloat16 weights; None if weights are no constants.
 
-    Parameters
-    ----------
-    spec
-        Not cut yet; its weights are as the model has them.
-    order
-        The storages that its buffers are.
-    storages
-        The unit's buffers. The weights' one gets the transform; a new one may hold the data in
-        bfloat16.
-    cutter
-        Cuts the contraction.
-    multiplies
-        Whether the processor multiplies pairs of bfloat16. Then a kernel before writes the data in
-        it, unless pairs would be of two groups; otherwise data stay in float32.
-    matrices
-        Cuts the contraction for a processor that multiplies matrices of bfloat16, if it has to.
-
-    Returns
-    -------
-    list or None
-        None if the weights are no constants.
+    ``spec`` is not cut yet, ``order`` maps its buffers to ``storages``, the unit's, which may gain
+    one for bfloat16 data; that of the weights gets the transform. With ``multiplies`` the
+    processor multiplies pairs of bfloat16, so that a kernel before rounds the data, unless pairs
+    would span two groups. ``matrices`` cuts for a processor that multiplies matrices of bfloat16.
     """
     weight = storages[order[spec.weight]]
     if not fits(spec, weight):

@@ -1,4 +1,4 @@
-"""Contractions of integers in 8 or 16 bits: which these are, and the two kernels of one."""
+"""Contractions of integers in 8 or 16 bits: which fit, and the two kernels of one."""
 
 from __future__ import annotations
 
@@ -39,30 +39,13 @@ def by_integers(
     bits: Literal[8, 16],
     matrices: Cutter | None = None,
 ) -> list[Placed] | None:
-    """A contraction as a kernel that narrows its data and one that multiplies integers.
+    """Return a kernel that narrows the data and one that multiplies integers of ``bits`` bits.
 
-    Parameters
-    ----------
-    spec
-        Not cut yet; its weights are as the model has them.
-    order
-        The storages that its buffers are.
-    storages
-        The unit's buffers. The weights' one gets the transform; a new one holds the narrow data.
-    bounds
-        For each parameter of the unit the integers that it holds.
-    cutter
-        Cuts the contraction of packs of channels.
-    bits
-        Of data and weights. Those of 8 are shifted to be unsigned: from the sums of
-        ``(x + shift) * w`` are taken those of ``shift * w``, with which they begin.
-    matrices
-        Cuts the contraction for a processor that multiplies matrices of bytes, if it has to.
-
-    Returns
-    -------
-    list or None
-        None if data or weights are not known to be integers that are small enough.
+    Return None if data or weights are not known to be small integers. ``spec`` is not cut yet,
+    ``order`` maps its buffers to ``storages``, the unit's, which gain the narrow data. ``bounds``
+    has the range of each parameter's integers. Data of 8 bits are shifted to be unsigned; to
+    correct ``(x + shift) * w``, sums begin with ``-shift * w``. ``matrices`` cuts for a processor
+    that multiplies matrices of bytes.
     """
     source, weight = storages[order[spec.data.buffer]], storages[order[spec.weight]]
     factors = _factors(spec, source, weight, bounds)
@@ -98,7 +81,7 @@ def by_integers(
 def _factors(
     spec: Contraction, source: Storage, weight: Storage, bounds: Sequence[Bounds | None]
 ) -> tuple[Bounds, Bounds] | None:
-    """The integers that data and weights are; None if they are not, or not small enough."""
+    """Return the ranges of integer data and weights; None if unknown or not small enough."""
     if not bounds or source.role != "input" or weight.role != "constant":
         return None
     if weight.transform.steps:
@@ -115,7 +98,7 @@ def _factors(
 
 
 def _after(expr: Expr, value: Bounds) -> Bounds | None:
-    """The integers that a prologue makes of those of a tensor; None if it makes others."""
+    """Return the range of integers after a prologue; None if its results are not integers."""
     if expr == ACC:
         return value
     if expr[0] == "const":

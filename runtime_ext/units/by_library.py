@@ -1,4 +1,4 @@
-"""Convolutions that a kernel library computes: which these are, and what is left to do after."""
+"""Convolutions that a kernel library computes: which fit, and the kernel of the rest."""
 
 from __future__ import annotations
 
@@ -29,25 +29,12 @@ Placed = tuple[LibraryConvolution | Pointwise, tuple[int, ...]]
 def by_library(
     spec: Contraction | Pooling, order: Sequence[int], storages: list[Storage], precision: str
 ) -> list[Placed] | None:
-    """A convolution as a call of a library, and if needed a kernel of what that cannot fuse.
+    """Return a library call of a convolution and, if needed, a kernel of what that cannot fuse.
 
-    Parameters
-    ----------
-    spec
-        Not cut yet; its weights are as the model has them.
-    order
-        The storages that its buffers are.
-    storages
-        The unit's buffers. The weights' one gets the transform to the library's layout; if the
-        library cannot fuse everything, its result gets a new one.
-    precision
-        See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
-
-    Returns
-    -------
-    list or None
-        None for what the library cannot compute: it pools, activates its input, is padded
-        differently at both ends, or reads no image.
+    Return None if the library cannot compute it: a pool, an activated input, padding that differs
+    at both ends, no image. ``spec`` is not cut yet, ``order`` maps its buffers to ``storages``,
+    the unit's: the weights' one gets the library's layout, an unfused result a new one. For
+    ``precision`` see :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
     if spec.weight is None:
         return None
@@ -72,7 +59,7 @@ def by_library(
 
 
 def _filter(spec: Contraction | Pooling, weight: Storage) -> Four:
-    """Extents of the model's weights."""
+    """Return the extents of the model's weights."""
     if isinstance(spec, Pooling):
         return spec.channels, 1, *spec.window.kernel
     out, per_group, rows, columns = weight.shape
@@ -82,7 +69,7 @@ def _filter(spec: Contraction | Pooling, weight: Storage) -> Four:
 def _call(
     spec: Contraction | Pooling, weight: int, filter_shape: Four, precision: str
 ) -> LibraryConvolution | None:
-    """The convolution alone; its result is a buffer after all others."""
+    """Return the convolution alone; its result is a buffer after all others. None if unfit."""
     window = spec.window
     if spec.prologue != ACC or not _symmetric(window):
         return None
@@ -112,7 +99,7 @@ def _call(
 
 
 def _symmetric(w: Window) -> bool:
-    """Whether the padding is the same at both ends, as far as anything reads it."""
+    """Return whether the padding that is read is the same at both ends."""
     axes = zip(w.input, w.output, w.kernel, w.strides, w.pads, w.dilations, strict=True)
     for extent, result, kernel, stride, pad, dilation in axes:
         free = extent + 2 * pad - (kernel - 1) * dilation - 1
@@ -122,13 +109,13 @@ def _symmetric(w: Window) -> bool:
 
 
 def _packed(shape: Four, last: bool) -> Four:
-    """Strides of an image alone in memory, its channels innermost or not."""
+    """Return the strides of a contiguous image, its channels innermost (``last``) or outermost."""
     _, c, h, w = shape
     return (c * h * w, 1, w * c, c) if last else (c * h * w, h * w, w, 1)
 
 
 def _image(at: Access, shape: Four, last: bool) -> Image | None:
-    """The image that an access reads or writes; None if it is broadcast."""
+    """Return the image that an access reads or writes; None if it is broadcast."""
     n, h, w, c = at.strides
     strides = (n, c, h, w)
     if any(stride <= 0 for stride, extent in zip(strides, shape, strict=True) if extent > 1):
@@ -140,7 +127,7 @@ def _image(at: Access, shape: Four, last: bool) -> Image | None:
 
 
 def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConvolution | None:
-    """The convolution with all that its statement computes, if a library fuses that."""
+    """Return the call with its statement (bias, residual, ReLU) fused; None if unsupported."""
     shape, last = call.result.extents, call.channels_last
     statement = spec.statements[0]
     result = _image(statement.target, shape, last)
@@ -166,7 +153,7 @@ def _fused(call: LibraryConvolution, spec: Contraction | Pooling) -> LibraryConv
 
 
 def _is_in_order(image: Image, last: bool) -> bool:
-    """Whether the channels are innermost (``last``) or outermost in memory."""
+    """Return whether the channels are innermost (``last``) or outermost in memory."""
     axes = [
         stride
         for axis in ((2, 3, 1) if last else (1, 2, 3))
@@ -187,7 +174,7 @@ def _terms(value: Expr) -> list[Expr]:
 
 
 def _placed(call: LibraryConvolution, order: Sequence[int]) -> Placed:
-    """The call with its own buffers alone, and the storages that these are."""
+    """Return the call with its buffers renumbered, and the storages that these are."""
     arguments = (call.data.argument, call.weight, call.result.argument, call.bias)
     residual = None if call.residual is None else call.residual.argument
     used = [n for n in dict.fromkeys((*arguments, residual)) if n is not None]
@@ -209,7 +196,7 @@ def _placed(call: LibraryConvolution, order: Sequence[int]) -> Placed:
 def _epilogue(
     spec: Contraction | Pooling, result: Image, shape: tuple[int, ...], order: Sequence[int]
 ) -> Placed:
-    """A kernel of the statements, which reads the library's result."""
+    """Return a kernel of the statements, which reads the library's result."""
     n, c, h, w = result.strides
 
     def of_result(statement: Statement) -> Statement:

@@ -1,4 +1,4 @@
-"""Convolutions by Winograd's filtering: which these are, and the two kernels that compute one."""
+"""Convolutions by Winograd's filtering: which fit, and the two kernels that compute one."""
 
 from __future__ import annotations
 
@@ -22,16 +22,11 @@ Placed = tuple[WinogradKernel, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class WinogradCut:
-    """How a device cuts a convolution by Winograd's filtering.
+    """The cut of a convolution by Winograd's filtering for a device.
 
-    Attributes
-    ----------
-    outputs
-        Of a tile, along each axis where the filter has more than one tap.
-    block
-        Tiles that are multiplied and transformed together.
-    rows, vectors, width
-        The register tile of a product: tiles by vectors, which have ``width`` output channels.
+    A tile has ``outputs`` results along each axis where the filter has more than one tap;
+    ``block`` tiles are multiplied and transformed together. The register tile of the product is
+    ``rows`` tiles by ``vectors`` vectors, which have ``width`` output channels.
     """
 
     outputs: int
@@ -42,15 +37,7 @@ class WinogradCut:
 
 
 def fits(spec: Contraction, outputs: int) -> bool:
-    """Whether a contraction is a convolution that Winograd's filtering can compute.
-
-    Parameters
-    ----------
-    spec
-        The contraction.
-    outputs
-        As of :class:`WinogradCut`.
-    """
+    """Return whether Winograd's filtering with ``outputs`` results a tile fits a contraction."""
     window = spec.window
     return (
         spec.groups == 1
@@ -62,19 +49,10 @@ def fits(spec: Contraction, outputs: int) -> bool:
 def by_winograd(
     spec: Contraction, order: Sequence[int], storages: list[Storage], cut: WinogradCut
 ) -> list[Placed]:
-    """A convolution as two kernels, of which the second does all that the spec's statements say.
+    """Return two kernels of a convolution: one transforms the input, one multiplies and stores.
 
-    Parameters
-    ----------
-    spec
-        One that :func:`fits`, not cut yet; its weights are as the model has them.
-    order
-        The storages that its buffers are.
-    storages
-        The unit's buffers. The weights' one gets the transform; a new one holds the transformed
-        input.
-    cut
-        How the convolution is cut.
+    ``spec`` must fit (see :func:`fits`) and is not cut yet; ``order`` maps its buffers to
+    ``storages``, the unit's: the weights' one gets the transform, a new one the transformed input.
     """
     tiles = WinogradTiles(spec.batch, spec.window, spec.channels, cut.outputs, cut.block)
     weight = storages[order[spec.weight]]

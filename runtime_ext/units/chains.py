@@ -1,4 +1,4 @@
-"""Kernels of which one alone reads the other's result, as one: tile by tile, through a cache."""
+"""Fuse a kernel with the only reader of its result, tile by tile, through a cache."""
 
 from __future__ import annotations
 
@@ -25,19 +25,14 @@ _LANES = 8
 
 
 def is_chain(function: Any) -> bool:
-    """Whether a function is that of a chain of units."""
+    """Return whether a Relax function is marked as a chain of units."""
     return bool(function.attrs and CHAIN in function.attrs)
 
 
 def chained(plan: UnitPlan, rows: int | None = None) -> UnitPlan | None:
-    """The plan with chains in the place of kernels; None if it has none.
+    """Return the CPU plan with fused chains instead of kernels; None if nothing can be fused.
 
-    Parameters
-    ----------
-    plan
-        A plan for a CPU.
-    rows
-        Rows of pixels, or of queries, of a tile; by default what a rule says.
+    A tile has ``rows`` rows of pixels, or of queries, by default as many as fit a cache.
     """
     kernels = list(plan.kernels)
     gone: list[int] = []
@@ -68,7 +63,7 @@ def chained(plan: UnitPlan, rows: int | None = None) -> UnitPlan | None:
 def _windows(
     plan: UnitPlan, kernels: Sequence[PlannedKernel], at: int, rows: int | None
 ) -> tuple[PlannedKernel, int] | None:
-    """A window and a product, in either order, as one kernel; how many that stands for."""
+    """Fuse a pool and a product, in either order, that begin at ``at``; return the kernel and 2."""
     if at + 2 > len(kernels):
         return None
     one, other = kernels[at : at + 2]
@@ -93,7 +88,7 @@ def _windows(
 
 
 def _is_product_of(spec: Contraction, pixels: tuple[int, int], batch: int) -> bool:
-    """Whether a contraction is the product of all pixels of images, which follow one another."""
+    """Return whether a contraction is one matrix product over all pixels, which are contiguous."""
     window, count = spec.window, batch * pixels[0] * pixels[1]
     return (
         isinstance(spec.blocking, Blocking)
@@ -105,7 +100,7 @@ def _is_product_of(spec: Contraction, pixels: tuple[int, int], batch: int) -> bo
 
 
 def _rows(first: Pooling | Contraction, second: Pooling | Contraction) -> int:
-    """Rows of pixels of a tile: as many as a cache holds of what is handed on."""
+    """Return the rows of pixels of a tile whose intermediate result fits a cache."""
     if isinstance(first, Pooling):
         lines, columns = first.batch * first.window.output[0], first.window.output[1]
         return max(1, min(lines // _TILES, _ROWS // (columns * first.channels * 4)))

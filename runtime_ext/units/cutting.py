@@ -20,7 +20,7 @@ def cut(
     cutter: Cutter,
     recut: Recut | None = None,
 ) -> Contraction:
-    """The contraction as a device cuts it; also packs its weights for this cut."""
+    """Return the contraction cut for a device, and pack its weights for this cut."""
     spec = merge_rows(spec)
     parts = spec.parts if spec.groups == 1 else spec.parts * spec.groups
     spec = replace(spec, parts=parts)
@@ -37,7 +37,7 @@ def cut(
 
 
 def _alone(spec: Contraction, storages: list[Storage]) -> Contraction:
-    """The contraction if no tensor of it lay in a wider one, as a tuning log knows it."""
+    """Return the contraction as if no tensor of it were part of a wider one, as in tuning logs."""
     if all(storage.run is None for storage in storages):
         return spec
 

@@ -1,4 +1,4 @@
-"""From a kernel under construction to its description: the code is written from that alone."""
+"""Convert drafts of kernels to descriptions, from which alone code is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runtime_ext.units.values import Storage, shift
 
 
 def described(draft: KernelDraft, storages: list[Storage]) -> tuple[Spec, tuple[int, ...]]:
-    """The kernel's spec, and the storages that its buffers are; a contraction is not cut yet."""
+    """Return a draft's spec and the storages that its buffers are; contractions are not cut yet."""
     order: list[int] = []
 
     def local(at: Access) -> Access:
@@ -62,7 +62,7 @@ def described(draft: KernelDraft, storages: list[Storage]) -> tuple[Spec, tuple[
 
 
 def _unfold(statement: Statement, draft: KernelDraft) -> list[Statement]:
-    """A statement with windows over channels as sums; the outermost channels have their own."""
+    """Expand windows over channels into sums; channels near either end get their own statements."""
     leaves = list(windows(statement.value))
     if not leaves:
         return [statement]
@@ -98,7 +98,7 @@ def _unfold(statement: Statement, draft: KernelDraft) -> list[Statement]:
 
 
 def _by_phase(statement: Statement, draft: KernelDraft) -> list[Statement]:
-    """One statement for each phase of the grid's points."""
+    """Return a statement for each phase of a transposed convolution's results."""
     rows, columns = draft.phases
     if draft.phases == (1, 1):
         return [statement]
@@ -119,7 +119,7 @@ def _by_phase(statement: Statement, draft: KernelDraft) -> list[Statement]:
 
 
 def _parts(anchor: Contraction, statements: list[Statement]) -> tuple[int, ...]:
-    """Output channels that are padded together: what lies between two borders of statements."""
+    """Return the runs of output channels between borders of statements; each is padded alone."""
     if anchor.groups > 1:
         return anchor.parts
     borders = {0, sum(anchor.parts)}
@@ -130,7 +130,7 @@ def _parts(anchor: Contraction, statements: list[Statement]) -> tuple[int, ...]:
 
 
 def _parted(draft: KernelDraft, anchor: Spec | None) -> list[Statement]:
-    """Statements cut at the borders of a contraction's parts."""
+    """Return the statements, split at the borders of a contraction's parts."""
     if not isinstance(anchor, Contraction) or anchor.groups > 1:
         return draft.statements
     cut_statements: list[Statement] = []
@@ -146,6 +146,6 @@ def _parted(draft: KernelDraft, anchor: Spec | None) -> list[Statement]:
 
 
 def _moved(statement: Statement, axis: int, by: int, begin: int, count: int) -> Statement:
-    """A statement of other channels, whose accesses begin ``by`` elements further on an axis."""
+    """Return the statement for other channels, its accesses moved ``by`` elements along an axis."""
     shifted = statement.mapped(lambda access: access.shifted(axis, by))
     return replace(shifted, begin=begin, count=count)

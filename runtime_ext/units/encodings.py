@@ -1,9 +1,9 @@
-"""How tensors lie in memory that need not lie as they are: in bytes, or in bfloat16.
+"""Choose which tensors are stored in another data type: in bytes, or in bfloat16.
 
-What quantised models round and clip are integers of 8 bits, perhaps less a zero point: they lie as
-unsigned bytes between units. Where products are of bfloat16, what they read lies so: they would
-round it anyway. Kernels make floats of either in registers, and those that multiply such numbers
-read them as they are.
+In quantised models, rounded and clipped tensors hold integers of 8 bits, perhaps less a zero
+point: between units they are stored as unsigned bytes. Where products are of bfloat16, their
+operands are stored in it: they would be rounded anyway. Kernels convert either to floats in
+registers, and those that multiply such numbers read them directly.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _BEFORE = frozenset(
 
 
 def in_bytes(low: float, high: float) -> Encoding | None:
-    """How integers, and zero, lie in bytes; None if they do not fit."""
+    """Return the encoding of a range of integers, and zero, in bytes; None if they do not fit."""
     low, high = min(low, 0), max(high, 0)
     return Encoding("uint8", -int(low)) if high - low <= _LARGEST else None
 
@@ -62,20 +62,12 @@ def tensor_encodings(
     parts: Mapping[int, Part],
     allowed: Collection[str],
 ) -> tuple[Encoding | None, ...]:
-    """For each tensor how it lies in memory; None where it lies as it is.
+    """Return for each tensor of a graph of units its encoding; None if it is stored unchanged.
 
-    Parameters
-    ----------
-    graph
-        A graph of units. Its inputs and outputs lie as the model has them, and so do numbers.
-    functions
-        The Relax function of each unit, whose first parameters are the unit's data.
-    integers
-        For each tensor the integers that it is known to hold.
-    parts
-        For each tensor that lies in another one, its part of that: both are encoded in one way.
-    allowed
-        The numbers in which tensors may lie, as of :class:`~runtime_ext.kernels.spec.Encoding`.
+    Inputs and outputs of the graph, and scalars, stay unchanged. The first parameters of each of
+    ``functions`` are its unit's data. ``integers`` has the known range of each tensor, ``parts``
+    the tensors inside others, which share an encoding, ``allowed`` the data types, as of
+    :class:`~runtime_ext.kernels.spec.Encoding`.
     """
     encodings: list[Encoding | None] = [None] * len(graph.tensors)
     if "bfloat16" in allowed:
@@ -100,7 +92,7 @@ def tensor_encodings(
 
 
 def _rounded(graph: OpGraph, functions: Sequence[Any]) -> set[int]:
-    """Tensors that products read, and those of which others of these choose elements."""
+    """Return the float tensors that products read, directly or through operators that move data."""
     rounded: set[int] = set()
     for op, function in reversed(list(zip(graph.operators, functions, strict=True))):
         data = [t for t in op.inputs if not graph.tensors[t].constant]
@@ -119,7 +111,7 @@ def _rounded(graph: OpGraph, functions: Sequence[Any]) -> set[int]:
 
 
 def _is_product(function: Any, value: Any, tensor_of: Mapping[Any, int]) -> bool:
-    """Whether an expression is a product with a constant that kernels may round: one matrix."""
+    """Return whether an expression multiplies with one constant matrix that may be rounded."""
     if not isinstance(value, relax.Call) or operator_name(value) not in _PRODUCTS:
         return False
     data, factor = value.args
@@ -134,7 +126,7 @@ def _is_product(function: Any, value: Any, tensor_of: Mapping[Any, int]) -> bool
 def _origins(
     expr: Any, bound: Mapping[Any, Any], tensor_of: Mapping[Any, int], operators: Collection[str]
 ) -> Iterator[Any]:
-    """The unit's parameters of which some operators, and no others, make an expression."""
+    """Yield the unit's parameters from which an expression is made by the given operators alone."""
     if expr in tensor_of:
         yield expr
         return
@@ -161,20 +153,10 @@ def _origins(
 def widened(
     spec: Contraction, order: Sequence[int], storages: list[Storage]
 ) -> tuple[Contraction, tuple[int, ...], list[tuple[Any, tuple[int, ...]]]]:
-    """A contraction that reads floats, and the kernel that makes these of its data.
+    """Return a contraction that reads floats, its storages, and kernels that decode its data first.
 
-    Each element is multiplied by many weights, and would be made a float for each few of them.
-
-    Parameters
-    ----------
-    spec, order, storages
-        The contraction, the storages that its buffers are, and the unit's, of which there may be
-        one more after.
-
-    Returns
-    -------
-    tuple
-        The contraction, its storages, and the kernel before it with its own, if there is one.
+    No kernel is returned if the data are not encoded. Decoding first is cheaper than in registers,
+    where each element would be converted again for every few weights.
     """
     source = storages[order[spec.data.buffer]]
     if source.encoding is None:

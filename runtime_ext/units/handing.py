@@ -1,4 +1,4 @@
-"""What a kernel hands to another one that alone reads it, and kernels with others' buffers."""
+"""Find buffers that one kernel writes and only one other reads; renumber fused buffers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,9 @@ def handed_on(
     one: tuple[PlannedKernel, Part],
     other: tuple[PlannedKernel, Part | Pointwise],
 ) -> int | None:
-    """The unit's buffer that a kernel writes and another one alone reads, as its data.
+    """Return the scratch buffer that one kernel writes and only the other reads, as its data.
 
-    Parameters
-    ----------
-    plan, kernels
-        The unit, and its kernels as they are by now.
-    one, other
-        Two of them, with what they compute.
+    Return None if there is none. ``kernels`` are the current kernels of the plan.
     """
     (maker, first), (reader, second) = one, other
     if len(first.statements) != 1:
@@ -56,9 +51,9 @@ def handed_on(
 def joined_buffers(
     kernels: Iterable[PlannedKernel], handed: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[PhysicalShape, ...], Mapping[int, int]]:
-    """The unit's buffers of one kernel in the place of several, their shapes, and their numbers.
+    """Return the buffers of a fused kernel, their shapes, and a number for each unit's buffer.
 
-    What is handed on comes after those, in this order.
+    The buffers in ``handed`` are not arguments; their numbers follow those of the arguments.
     """
     shape_of: dict[int, PhysicalShape] = {}
     for kernel in kernels:
@@ -69,7 +64,7 @@ def joined_buffers(
 
 
 def renumbered(spec: _Part, kernel: PlannedKernel, number_of: Mapping[int, int]) -> _Part:
-    """What a kernel computes with a chain's buffers, which are not its own."""
+    """Return the spec of a kernel with its buffers numbered as the fused kernel's."""
 
     def moved(access: Access) -> Access:
         return replace(access, buffer=number_of[kernel.buffers[access.buffer]])

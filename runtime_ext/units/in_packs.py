@@ -1,4 +1,4 @@
-"""Contractions of packs of input channels: weights packed so, data written in few bits before."""
+"""Contractions of packs of input channels: packed weights, and a kernel that narrows data."""
 
 from __future__ import annotations
 
@@ -19,16 +19,8 @@ from tvm_ios.program.constant_transform import ParamTransform, packing_channels
 class Pack:
     """Channels whose products one instruction adds up: 32 bits of each factor.
 
-    Attributes
-    ----------
-    channels
-        How many.
-    data
-        The numbers that data become.
-    weights
-        What the buffer of weights holds.
-    step
-        The step from float32 to these.
+    ``channels`` counts them; ``data`` is the data type of narrowed data, ``weights`` that of the
+    buffer of weights, and ``step`` the conversion of weights from float32.
     """
 
     channels: int
@@ -52,32 +44,15 @@ def in_packs(
     *,
     matrices: bool = False,
 ) -> tuple[list[tuple[Narrowing, tuple[int, ...]]], tuple[Contraction, tuple[int, ...]]]:
-    """A contraction as a kernel that multiplies packs, and one before that narrows its data.
+    """Return the kernels that narrow the data, and the contraction of packs with its storages.
 
-    Parameters
-    ----------
-    spec
-        Not cut yet; its weights are as the model has them. The channels of groups fill packs.
-    order
-        The storages that its buffers are.
-    storages
-        The unit's buffers. The weights' one gets the transform; a new one holds the narrow data.
-    cutter
-        Cuts the contraction of packs of channels.
-    pack
-        What data and weights become.
-    shift
-        What is added to data. Zeros around images are then written, too, for they are shifted as
-        well; without it they are left out of the sums.
-    matrices
-        Whether the second kernel multiplies matrices. Zeros around images are then written, more of
-        them fill the matrices, and there are more pixels, of whatever numbers, after the last one.
+    No kernel narrows if the data are already stored so. ``channels`` of the result counts packs.
+    ``spec`` is not cut yet; the channels of a group must fill packs. ``order`` maps its buffers to
+    ``storages``, the unit's: the weights' one gets the transform, a new one the narrow data.
 
-    Returns
-    -------
-    tuple
-        The kernels before, none if data lie in memory as they are wanted, and the one that
-        multiplies, whose ``channels`` count packs, with the storages that their buffers are.
+    ``shift`` is added to data; zeros around images are then written too, as they are shifted as
+    well. With ``matrices`` the kernel multiplies matrices: zeros around images are written, more of
+    them fill the matrices, and spare pixels of any value follow the last one.
     """
     source, weight = storages[order[spec.data.buffer]], storages[order[spec.weight]]
     whole = merge_rows(spec)
@@ -144,16 +119,16 @@ def in_packs(
 
 
 def all_parts(spec: Contraction) -> tuple[int, ...]:
-    """The parts of the output channels of all groups."""
+    """Return the parts of the output channels of all groups."""
     return spec.parts if spec.groups == 1 else spec.parts * spec.groups
 
 
 def pack_weights(
     weight: Storage, parts: Sequence[int], width: int, pack: Pack, channels: int
 ) -> None:
-    """Pack weights in blocks, input channels of a pack next to each other, in few bits.
+    """Pack weights in blocks in the pack's data type, input channels of a pack adjacent.
 
-    ``channels`` counts input channels of a group with those that are filled with zeros.
+    ``channels`` counts a group's input channels, with those that are filled with zeros.
     """
     packing = packing_channels(weight.shape, parts, width, pack.channels, channels)
     weight.dtype = pack.weights
@@ -162,7 +137,7 @@ def pack_weights(
 
 
 def _lies_so(spec: Contraction, window: Window) -> bool:
-    """Whether the pixels of a window without borders are the data's own, channels innermost."""
+    """Return whether an unpadded window can read the data in place, channels innermost."""
     axes = zip(window.input, spec.window.input, spec.window.pads, strict=True)
     inside = all(wanted <= there and pad == 0 for wanted, there, pad in axes)
     _, _, pixel, channel = spec.data.strides
@@ -172,7 +147,7 @@ def _lies_so(spec: Contraction, window: Window) -> bool:
 
 
 def _with_borders(window: Window) -> Window:
-    """The window over images that have all pixels that it reads."""
+    """Return the unpadded window over an image that includes all pixels read."""
     axes = zip(window.output, window.strides, window.kernel, window.dilations, strict=True)
     rows, columns = ((n - 1) * stride + (k - 1) * step + 1 for n, stride, k, step in axes)
     return replace(window, input=(rows, columns), pads=(0, 0))

@@ -1,8 +1,9 @@
-"""Which tensors lie in others, so that concatenations need not be computed.
+"""Choose which tensors are stored inside others, so that concatenations need no copies.
 
-A unit that only concatenates has nothing to do for an input whose producer wrote it where the
-result wants it. Inputs that cannot lie there (those of the graph, what another concatenation has
-elsewhere, what is joined twice) are copied by the unit; without any it has no kernels at all.
+A unit that only concatenates has nothing to do for an input whose producer wrote it at its place
+in the result. Inputs that cannot be placed there (those of the graph, those that another
+concatenation places elsewhere, those joined twice) are copied by the unit; without any it has no
+kernels at all.
 """
 
 from __future__ import annotations
@@ -33,20 +34,12 @@ _PADDED = 3
 
 @dataclass(frozen=True)
 class Arrangement:
-    """How the tensors of a graph of units lie in memory.
+    """The placement of a graph's tensors in memory.
 
-    Attributes
-    ----------
-    layouts
-        The layout of each tensor.
-    parts
-        For each tensor that lies in another one, its part of that.
-    in_place
-        For each concatenation's result the operands that lie in it already.
-    integers
-        For each tensor the integers that it is known to hold.
-    encodings
-        For each tensor how it lies, if not as it is.
+    ``layouts`` has each tensor's layout, ``parts`` for each tensor inside another its part of
+    that, ``in_place`` for each concatenation's result the operands that are already inside it,
+    ``integers`` the known range of each tensor's integers, and ``encodings`` None for tensors
+    stored unchanged.
     """
 
     layouts: tuple[Layout, ...]
@@ -62,7 +55,7 @@ class Arrangement:
         outputs: Sequence[int],
         constants: Sequence[Any] = (),
     ) -> UnitSource:
-        """What a compiler needs of a unit that reads and makes these tensors."""
+        """Return the compiler's input for a unit that reads and writes these tensors."""
         layouts = tuple(self.layouts[t] for t in (*data, *outputs))
         encodings = tuple(self.encodings[t] for t in (*data, *outputs))
         there = frozenset[int]().union(*(self.in_place.get(t, ()) for t in outputs))
@@ -83,21 +76,13 @@ class Arrangement:
 def arrange(
     graph: OpGraph, functions: Sequence[Any], encodings: Collection[str] = (), line: int = 1
 ) -> Arrangement:
-    """Lay the tensors of a graph of units out.
+    """Choose the placement of the tensors of a graph of units; ``functions`` has each unit's.
 
     Slices are ranges of channels or of rows of images whose channels are innermost, or of any axis
     that has nothing but extents of 1 before it in memory, so that they are contiguous.
-
-    Parameters
-    ----------
-    graph
-        A graph of units; merging units or reordering them changes nothing.
-    functions
-        The Relax function of each unit.
-    encodings
-        The numbers in which tensors may lie, as of :class:`~runtime_ext.kernels.spec.Encoding`.
-    line
-        Elements of a cache line, at which pixels of images begin where that takes little memory.
+    ``encodings`` are the allowed data types. Pixels begin at multiples of ``line`` elements, a
+    cache line, where that takes little memory. Merging or reordering units does not change the
+    result.
     """
     orders = tensor_layouts(graph, functions)
     joins_by_unit = [_join(graph, *unit, orders) for unit in enumerate(functions)]
@@ -135,7 +120,7 @@ def arrange(
 
 
 def _in_lines(channels: int, line: int) -> Layout:
-    """The layout of an image: each pixel at the begin of a line, if that takes little memory."""
+    """Return an image's layout: each pixel begins a cache line, if that takes little memory."""
     missing = -channels % line
     if not 0 < missing * _PADDED <= channels:
         return NHWC
@@ -143,7 +128,7 @@ def _in_lines(channels: int, line: int) -> Layout:
 
 
 def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> Join | None:
-    """A unit as a concatenation whose parts can be slices, if it is one."""
+    """Return a unit as a concatenation whose parts can be slices, or None."""
     concatenation = _concatenated(function)
     op = graph.operators[number]
     if concatenation is None or len(op.outputs) != 1:
@@ -169,7 +154,7 @@ def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> 
 
 
 def _concatenated(function: Any) -> tuple[int, list[tuple[Any, int]]] | None:
-    """The axis of a function's concatenation, and its fields with their extents along it.
+    """Return the axis of a function's concatenation, and its fields with their extents along it.
 
     A concatenation of concatenations along one axis counts as one; None for other functions.
     """

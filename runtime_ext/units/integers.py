@@ -1,4 +1,4 @@
-"""Which tensors hold small integers: what is rounded and clipped, and what only moves such values.
+"""Infer which tensors hold small integers: rounded and clipped ones, and copies of these.
 
 Quantised models are written in floats that hold integers exactly. Where both factors of a sum of
 products are known to be integers of nine bits, the products can be computed in integers.
@@ -37,14 +37,9 @@ MOVES = frozenset(
 
 
 def integer_tensors(graph: OpGraph, functions: Sequence[Any]) -> tuple[Bounds | None, ...]:
-    """For each tensor of a graph of units the integers that it holds; None for any other.
+    """Return for each tensor of a graph of units the range of its integers, or None.
 
-    Parameters
-    ----------
-    graph
-        A graph of units.
-    functions
-        The Relax function of each unit, whose first parameters are the unit's data.
+    The first parameters of each of ``functions`` are its unit's data.
     """
     bounds: list[Bounds | None] = [None] * len(graph.tensors)
     if not any(_rounds(function) for function in functions):
@@ -61,7 +56,7 @@ def integer_tensors(graph: OpGraph, functions: Sequence[Any]) -> tuple[Bounds | 
 
 
 def integer_constant(array: Any) -> Bounds | None:
-    """The least and the largest of a constant's numbers, if they all are integers."""
+    """Return a constant's least and largest number if all are integers, else None."""
     if array.dtype != np.float32 or not array.size:
         return None
     bounds = (float(array.min()), float(array.max()))
@@ -87,7 +82,7 @@ def _results(function: Any, known: Mapping[Any, Bounds | None]) -> list[Bounds |
 
 
 def _value(expr: Any, bounds: Mapping[Any, Any]) -> Any:
-    """What is known of an expression; of a tuple a list."""
+    """Return the known range of an expression; a list for a tuple."""
     if isinstance(expr, relax.Var):
         return bounds.get(expr)
     if isinstance(expr, GenericConst):

@@ -1,4 +1,4 @@
-"""Kernels under construction: buffers are still the unit's, axes still the model's."""
+"""Drafts of kernels: buffers are still the unit's, axes still the model's."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ class KernelDraft:
     Attributes
     ----------
     anchor
-        The spec without statements; its buffer numbers are storages. None for a pointwise
-        kernel.
+        The spec without statements; its buffer numbers are storages. None for a pointwise kernel.
     extents
         The extents of the logical axes.
     axes
-        Which logical axes the grid's four are.
+        The logical axis of each of the grid's four.
     phases
-        Rows and columns of results for each point of the grid, their channels side by side: a
-        transposed convolution's. Statements speak of the whole result.
+        Of a transposed convolution: rows and columns of results for each point of the grid, their
+        channels side by side. Statements refer to the whole result.
     generic
         For a kernel made by TVM: (function, storages in the order of its parameters).
     """

@@ -1,4 +1,4 @@
-"""How tensors lie in memory: images between units with their channels innermost."""
+"""Choose each tensor's layout: images between units have their channels innermost."""
 
 from __future__ import annotations
 
@@ -19,20 +19,13 @@ AS_IS = ""
 
 
 def tensor_layouts(graph: OpGraph, functions: Sequence[Any]) -> tuple[str, ...]:
-    """For each tensor of a graph of units its physical layout.
+    """Return for each tensor of a graph of units its layout, NHWC or as in the model.
 
     Vectors along the channels serve convolutions of any kernel and stride, depthwise ones and
-    pools: what these read and make lies so, and what is joined with it or computed from it element
-    by element. Everything else stays as the model has it: four axes alone are no image (attention
-    has batch, head, token and feature). So do the results and operands of matrix products, and
-    inputs and outputs of the graph.
-
-    Parameters
-    ----------
-    graph
-        A graph of units.
-    functions
-        The Relax function of each unit.
+    pools: NHWC are the tensors that these read and write, and those joined with them or computed
+    from them element by element. All others stay as in the model: four axes alone are no image
+    (attention has batch, head, token and feature). So do the results and operands of matrix
+    products, and inputs and outputs of the graph.
     """
     names = [_operators(function) for function in functions]
     as_is = {*graph.inputs, *graph.outputs}

@@ -1,4 +1,4 @@
-"""Images whose pixels follow one another in memory are one long row of pixels."""
+"""Merge the rows of images whose pixels are contiguous into one long row of pixels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runtime_ext.kernels.spec import Contraction, Pointwise, Statement, accesses
 
 
 def merge_rows(spec: Contraction) -> Contraction:
-    """A 1x1 convolution of whole images is one long row of pixels."""
+    """Merge all rows of a 1x1 convolution of whole images into one; return others unchanged."""
     window = spec.window
     plain = window.kernel == window.strides == (1, 1) and window.pads == (0, 0)
     height, width = window.output
@@ -32,7 +32,7 @@ def merge_rows(spec: Contraction) -> Contraction:
 
 
 def merge_pixels(spec: Pointwise) -> Pointwise:
-    """Element-wise work on whole tensors is one long row, at best of channels."""
+    """Merge element-wise work on whole tensors into one row of pixels, or even of channels."""
     batch, height, width = spec.grid
     every_access = accesses(spec.statements)
     if not all(_rows_follow(a, height, width, batch) for a in every_access):

@@ -1,4 +1,4 @@
-"""Cut a unit into kernels: an anchor each, with what is element-wise before and after it."""
+"""Draft a unit's kernels: an anchor each, with element-wise operators before and after it."""
 
 from __future__ import annotations
 
@@ -35,19 +35,10 @@ def drafted(
     inline: bool = True,
     encodings: Sequence[Encoding | None] = (),
 ) -> UnitDraft:
-    """Cut a unit into kernels, which are still to be described.
+    """Cut a unit into drafts of kernels; other parameters are those of :class:`UnitDraft`.
 
-    Parameters
-    ----------
-    function, layouts, in_place, inline, encodings
-        As of :class:`UnitDraft`.
-    steps
-        Scheduled functions that compute some variables, by variable.
-
-    Raises
-    ------
-    ValueError
-        If the layouts do not fit the function, or it holds what is no operator.
+    ``steps`` maps variables to scheduled functions that compute them. Raise ValueError if the
+    layouts do not fit the function, or it contains an expression that is no operator.
     """
     unit = UnitDraft(function, layouts, in_place, inline, encodings)
     for block in function.body.blocks:
@@ -59,7 +50,7 @@ def drafted(
 
 
 def _bind(unit: UnitDraft, var: Any, expr: Any, steps: Mapping[Any, TunedStep]) -> None:
-    """Record the value of a variable; kernels are added for what cannot wait."""
+    """Record the value of a variable; add kernels for values that cannot be deferred."""
     if unit.is_bound(var):
         return  # by the rule of an operator before it
     if isinstance(expr, relax.Var):
@@ -79,7 +70,7 @@ def _bind(unit: UnitDraft, var: Any, expr: Any, steps: Mapping[Any, TunedStep]) 
 
 
 def _bind_operator(unit: UnitDraft, var: Any, expr: Any) -> None:
-    """Apply the first rule that an operator's call fits: element-wise, its own, or TVM's code."""
+    """Apply the first rule that fits an operator: element-wise, its own, or TVM's code."""
     name = operator_name(expr)
     types = [*tensor_types(var.ty), *(leaf.ty for leaf in leaves(expr))]
     # A product may widen what it reads; TVM's lowering of buffers wants one axis at least.
@@ -93,14 +84,14 @@ def _bind_operator(unit: UnitDraft, var: Any, expr: Any) -> None:
 
 
 def _has_number(var: Any, call: Any) -> bool:
-    """Whether the result or a variable that is read has no axes."""
+    """Return whether the result or a variable that is read is a scalar (has no axes)."""
     read = (leaf for leaf in leaves(call) if isinstance(leaf, relax.Var))
     types = [*tensor_types(var.ty), *(leaf.ty for leaf in read)]
     return not all(static_shape(ty) for ty in types)
 
 
 def _finish_output(unit: UnitDraft, output: Stored, var: Any, item: int | None) -> None:
-    """Bring a result to where it has to be, unless it is there."""
+    """Store a result in its output buffer, unless it is there."""
     value = unit.value_or_items(var)
     if item is not None:
         assert isinstance(value, list)

@@ -1,4 +1,4 @@
-"""The ways to cut a unit into kernels: by default, by a library, in a form, as in a tuning log."""
+"""Plans of a unit: the default, by a library, in another form, from a tuning log."""
 
 from __future__ import annotations
 
@@ -34,21 +34,10 @@ _ROLES = ("input", "constant", "output", "scratch")
 
 
 def plan_unit(source: UnitSource, cutter: Cutter, recut: Recut | None = None) -> UnitPlan:
-    """Cut a unit into kernels.
+    """Return the default plan of a unit; ``recut`` may give other cuts of contractions.
 
-    Parameters
-    ----------
-    source
-        What to compute.
-    cutter
-        Cuts contractions for a device.
-    recut
-        Has other cuts for some of them.
-
-    Raises
-    ------
-    ValueError
-        If the function and its layouts do not fit, or it holds what is no operator.
+    Raise ValueError if the function and its layouts do not fit, or it contains an expression that
+    is no operator.
     """
     plan = _plan(_drafted(source), cutter, recut)
     if is_chain(source.function):
@@ -57,14 +46,9 @@ def plan_unit(source: UnitSource, cutter: Cutter, recut: Recut | None = None) ->
 
 
 def library_plan(source: UnitSource, cutter: Cutter, precision: str) -> UnitPlan | None:
-    """A unit whose convolutions a kernel library computes; None if it has none of these.
+    """Return the plan with convolutions computed by a kernel library; None if it has none.
 
-    Parameters
-    ----------
-    source, cutter
-        As of :func:`plan_unit`.
-    precision
-        See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
+    For ``precision`` see :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
     draft = drafted(source.function, source.layouts, source.in_place, inline=False)
 
@@ -81,16 +65,9 @@ def library_plan(source: UnitSource, cutter: Cutter, precision: str) -> UnitPlan
 def form_plan(
     source: UnitSource, cutter: Cutter, instead: InsteadOfContraction, name: str
 ) -> UnitPlan | None:
-    """A unit with contractions computed otherwise; None if it is a chain or has none of these.
+    """Return the plan ``name``, whose contractions are the kernels that ``instead`` returns.
 
-    Parameters
-    ----------
-    source, cutter
-        As of :func:`plan_unit`.
-    instead
-        Gives the kernels in the place of a contraction.
-    name
-        Of the plan.
+    Return None if the unit is a chain, or ``instead`` replaces no contraction.
     """
     if is_chain(source.function):
         return None
@@ -108,7 +85,7 @@ def form_plan(
 
 
 def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, UnitPlan]:
-    """A unit as a tuning log would have it: with its blockings, and with its functions."""
+    """Return the plans of a unit from a tuning log: with its blockings, and its functions."""
     names: set[str] = set()
 
     def recut(spec: Contraction) -> ContractionCut | None:
@@ -136,7 +113,7 @@ def tuned_plans(source: UnitSource, space: Space, log: TuningLog) -> dict[str, U
 
 
 def different(plans: Mapping[str, UnitPlan]) -> dict[str, UnitPlan]:
-    """The first of each of equal code."""
+    """Return the plans without those whose code equals that of an earlier one."""
     first_of_equal: dict[str, tuple[str, UnitPlan]] = {}
     for name, plan in plans.items():
         first_of_equal.setdefault(repr(replace(plan, tuned=frozenset())), (name, plan))
@@ -150,7 +127,7 @@ def _drafted(source: UnitSource) -> UnitDraft:
 def _plan(
     unit: UnitDraft, cutter: Cutter, recut: Recut | None = None, instead: Instead | None = None
 ) -> UnitPlan:
-    """The plan of a drafted unit."""
+    """Return the plan of a drafted unit."""
     storages = unit.storages
     kernels: list[tuple[Workload, tuple[int, ...]]] = []
     for draft in unit.drafts:

@@ -1,4 +1,4 @@
-"""Write a unit's values to memory: as the kernel that computes them, or as one of its own."""
+"""Write a unit's values to memory: in the kernel that computes them, or in a new one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IN_REGISTERS = 4
 
 
 def in_memory(unit: UnitDraft, value: Value) -> Stored:
-    """The value in memory; whatever was to compute it now also stores it."""
+    """Return the value in memory; if it is not stored, make its kernel store it."""
     if isinstance(value, Stored):
         return value
     if value.stored is None:
@@ -86,7 +86,7 @@ def copy(unit: UnitDraft, value: Stored, target: Stored) -> None:
 
 
 def _padded(unit: UnitDraft, value: Padded | Widened) -> Stored:
-    """Write a padded value out: zeros first, then what they surround."""
+    """Store a padded value: first zeros everywhere, then the inner value."""
     target = value.home or unit.scratch(value.shape)
     write(unit, Lazy(("const", 0.0), value.shape), target)
     inner = value.inner
@@ -102,7 +102,7 @@ def _padded(unit: UnitDraft, value: Padded | Widened) -> Stored:
 
 
 def _interleaved(unit: UnitDraft, value: Interleaved) -> Stored:
-    """Write the groups, channel by channel in turn."""
+    """Store interleaved groups of channels, one channel of each in turn."""
     target = value.home or unit.scratch(value.shape)
     groups = len(value.parts)
     exprs = [as_expression(part) for part in value.parts]
@@ -137,7 +137,7 @@ def _in_registers(unit: UnitDraft, parts: list[Lazy], target: Stored) -> None:
 
 
 def _copy_whole(unit: UnitDraft, value: Stored, target: Stored) -> None:
-    """Write a whole buffer of any type to another one in the IR's layout."""
+    """Copy a whole buffer of any type to another one in the IR's layout."""
     source, place = (unit.storages[stored.storage] for stored in (value, target))
     assert unit.is_whole(value)
     assert unit.is_whole(target)
@@ -148,7 +148,7 @@ def _copy_whole(unit: UnitDraft, value: Stored, target: Stored) -> None:
 
 
 def in_few_axes(value: Stored, target: Stored) -> Iterator[tuple[Stored, Stored]]:
-    """Pairs with the same elements in the same order, of no more than four axes."""
+    """Yield pairs of views of at most four axes that cover the same elements in order."""
     axes: list[tuple[int, int, int]] = []
     for extent, *strides in zip(value.shape, value.strides, target.strides, strict=True):
         if extent == 1:
@@ -171,7 +171,7 @@ def in_few_axes(value: Stored, target: Stored) -> Iterator[tuple[Stored, Stored]
 
 
 def _image(value: Lazy | Pending, target: Stored) -> tuple[Lazy, Stored]:
-    """An image with an axis of extent 1 after the batch, as an image."""
+    """Drop the axis of extent 1 after the batch from a value and its target."""
     assert isinstance(value, Lazy)
     assert len(value.shape) == 5
     shape = (value.shape[0], *value.shape[2:])

@@ -1,4 +1,4 @@
-"""A unit before compilation: what it computes, and a plan that cuts it into kernels."""
+"""A unit before compilation: its function, and a plan that cuts it into kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Workload = Spec | Chained | WinogradKernel | PackedKernel | Generic | Scheduled 
 
 @dataclass(frozen=True)
 class UnitSource:
-    """What a unit computes and how its tensors lie in memory.
+    """The function of a unit, and how its tensors are stored.
 
     Attributes
     ----------
@@ -34,14 +34,14 @@ class UnitSource:
         says how many leading parameters are data; the others are constants.
     layouts
         For each data input and then each output ``"NHWC"`` or ``""`` (as in the function), or
-        which slice of a wider tensor it is.
+        its slice of a wider tensor.
     in_place
-        Which data inputs of a concatenation lie in its output already.
+        The data inputs of a concatenation that are already inside its output.
     integers
-        For each parameter the integers that it is known to hold; empty if nothing is known.
+        For each parameter the range of integers that it holds, or None; empty if nothing is known.
     encodings
-        For each data input and then each output how it lies in memory; None for one that lies as
-        the function has it. Empty if all do.
+        For each data input and then each output its encoding; None if it is stored as in the
+        function. Empty if all are.
     """
 
     function: Any
@@ -52,20 +52,20 @@ class UnitSource:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """Equal for units that have equal plans, whatever their variables are called."""
+        """A key that is equal for units of equal plans, whatever their variables are called."""
         function = StructuralKey(self.function)
         return function, self.layouts, self.in_place, self.integers, self.encodings
 
     @property
     def alone(self) -> UnitSource:
-        """The unit if none of its tensors lay in a wider one, or encoded."""
+        """Return the unit as if none of its tensors were inside a wider one, or encoded."""
         orders = (x.order if isinstance(x, SliceLayout) else x for x in self.layouts)
         return UnitSource(self.function, tuple(orders))
 
 
 @dataclass(frozen=True)
 class PlannedKernel:
-    """A kernel of a unit and which of the unit's buffers its own buffers are."""
+    """A kernel of a unit; ``buffers`` maps its buffers to the unit's."""
 
     spec: Workload
     buffers: tuple[int, ...]
@@ -75,14 +75,14 @@ class PlannedKernel:
 class UnitPlan:
     """A unit cut into kernels; buffers are data inputs, constants, outputs, scratch.
 
-    ``tuned`` names what of it a tuning log has; ``name`` is the rKernel that a schedule has to name
-    for it, see :class:`tvm_ios.program.compiled_unit.CompiledUnit`.
+    ``tuned`` names the records of a tuning log that it uses; ``name`` is the rKernel by which a
+    schedule selects it, see :class:`tvm_ios.program.compiled_unit.CompiledUnit`.
 
     Raises
     ------
     ValueError
-        If a kernel of ours takes a buffer of another shape than the unit has: its code does not
-        check.
+        If the shape of a buffer differs between the unit and a kernel of ours, whose code does not
+        check it.
     """
 
     inputs: tuple[BufferType, ...]

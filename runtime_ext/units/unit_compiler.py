@@ -1,4 +1,4 @@
-"""Compile units for any device: every kernel once, in parallel, and equal ones together."""
+"""Compile units for any device: each kernel once, in parallel, equal ones together."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class UnitCompiler(ABC):
-    """Compiles units and keeps their code; a subclass compiles kernels for a kind of device.
+    """A compiler of units that keeps their code; a subclass compiles kernels for a device.
 
     Parameters
     ----------
     target
-        Names what the code is for, in the keys of kernels.
+        Names the target in the keys of kernels.
     log
-        Tuned kernels. A unit that it has gets these, unless :meth:`keep` says that others are
-        faster; the others get the default ones.
+        Tuned kernels. A unit that is in the log gets these, unless :meth:`keep` chose others;
+        other units get the default ones.
     """
 
     #: On a GPU what makes kernels of co-scheduled stages.
@@ -57,39 +57,34 @@ class UnitCompiler(ABC):
 
     @abstractmethod
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
-        """The plans of a unit that need no name: those of the tuning log and, last, the default."""
+        """Return the unnamed plans of a unit: those of the tuning log and, last, the default."""
 
     @abstractmethod
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
-        """All ways to compute a unit, of different code; the default is the first."""
+        """Return all plans of a unit with different code, the default first."""
 
     def _named_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
-        """The ways to compute a unit that only a schedule's name chooses, such as a library's."""
+        """Return the plans that only a schedule selects, by name, such as a library's."""
         return {}
 
     def _measured_plans(self, source: UnitSource) -> dict[str, UnitPlan]:
-        """Those of :meth:`_named_plans` that may be the fastest: they are compiled and timed."""
+        """Return the named plans that may be fastest: they are compiled and timed."""
         return {}
 
     @abstractmethod
     def _find(self, key: str) -> Artefact | None:
-        """A kernel that was compiled before, perhaps by another process."""
+        """Return a kernel compiled before, perhaps by another process, or None."""
 
     @abstractmethod
     def _build(self, key: str, workload: Workload) -> Artefact:
-        """Compile a kernel, and keep it where :meth:`_find` finds it."""
+        """Compile a kernel, and store it for :meth:`_find`."""
 
     def compile(
         self, units: Mapping[str, UnitSource], progress: Steps | None = None
     ) -> dict[str, CompiledUnit]:
-        """Compile units; equal kernels, also those of earlier calls, share their code.
+        """Compile units, by name; equal kernels, also those of earlier calls, share their code.
 
-        Parameters
-        ----------
-        units
-            The units by name; the result has the same names.
-        progress
-            Called with kernels done and all of them, after each.
+        ``progress`` is called with the kernels done and their total, after each.
         """
         plans = {name: self._planned(source, self._plan) for name, source in units.items()}
         forms = self._compile_different(plans, progress)
@@ -98,7 +93,7 @@ class UnitCompiler(ABC):
     def compile_forms(
         self, units: Mapping[str, UnitSource], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
-        """Compile each unit in all its forms: of a name, as in the log, and, last, by default."""
+        """Compile each unit in all its forms: named, from the log, and, last, the default."""
         plans = {
             name: self._planned(source, self._measured_plans, self._plan)
             for name, source in units.items()
@@ -108,7 +103,7 @@ class UnitCompiler(ABC):
     def _compile_different(
         self, plans: Mapping[str, Mapping[str, UnitPlan]], progress: Steps | None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
-        """For each unit its forms of different code; the last one is the default."""
+        """Return for each unit its compiled forms of different code, the default last."""
         self._compile_plans((plan for forms in plans.values() for plan in forms.values()), progress)
         result: dict[str, tuple[CompiledUnit, ...]] = {}
         for name, forms in plans.items():
@@ -123,14 +118,14 @@ class UnitCompiler(ABC):
         return result
 
     def chain_kernels(self, source: UnitSource) -> int:
-        """Of how many kernels a chain is; 0 if none of them computes what several units do.
+        """Return the number of kernels of a chain of units; 0 if no kernel computes several units.
 
         Nothing is compiled.
         """
         return 0
 
     def rkernels(self, source: UnitSource) -> tuple[str, ...]:
-        """The names of the ways to compute a unit; nothing is compiled."""
+        """Return the names of all plans of a unit; nothing is compiled."""
         return tuple(self._planned(source, self._rkernel_plans, self._named_plans))
 
     def compile_rkernels(
@@ -140,26 +135,11 @@ class UnitCompiler(ABC):
         *,
         only: Mapping[str, str] | None = None,
     ) -> dict[str, dict[str, CompiledUnit]]:
-        """Compile each unit in every way to cut it: by default, as in the log, coarse and fine.
+        """Compile each unit in every form (default, from the log, coarse, fine), by name.
 
-        A way that only a schedule's name chooses is there if ``only`` asks for it.
-
-        Parameters
-        ----------
-        units, progress
-            As of :meth:`compile`.
-        only
-            For each unit the name of the only form that is wanted.
-
-        Returns
-        -------
-        dict
-            For each unit its forms by name, all of different code.
-
-        Raises
-        ------
-        KeyError
-            If a unit has no form of the wanted name.
+        All forms of a unit have different code. ``only`` gives for each unit the one form that is
+        wanted, which may be one that only schedules select; raise KeyError if the unit has no such
+        form.
         """
         named = () if only is None else (self._named_plans,)
         plans = {
@@ -175,7 +155,7 @@ class UnitCompiler(ABC):
         }
 
     def compile_workloads(self, workloads: Sequence[Workload]) -> list[Artefact]:
-        """Compile kernels that are no unit's."""
+        """Compile kernels that belong to no unit."""
         keys = [self._key(workload) for workload in workloads]
         workload_by_key = dict(zip(keys, workloads, strict=True))
         self._compile_missing(
@@ -184,13 +164,13 @@ class UnitCompiler(ABC):
         return [self._artefacts[key] for key in keys]
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
-        """Give :meth:`compile` one of the forms of a unit to return from now on."""
+        """Make :meth:`compile` return ``best`` of a unit's forms from now on."""
         self._kept[forms[-1].key] = best
 
     def _planned(
         self, source: UnitSource, *makers: Callable[[UnitSource], dict[str, UnitPlan]]
     ) -> dict[str, UnitPlan]:
-        """A unit's plans by some methods, made once for all equal units: programs share most."""
+        """Return a unit's plans by the given methods, cached for equal units."""
         plans: dict[str, UnitPlan] = {}
         for make in makers:
             key = (make.__name__, *source.key)
@@ -200,7 +180,7 @@ class UnitCompiler(ABC):
         return plans
 
     def log_use(self) -> LogUse | None:
-        """How much of the tuning log is used; None without one."""
+        """Return how much of the tuning log is used; None without one."""
         if self.log is None:
             return None
         used = {name for unit in self._kept.values() for name in unit.tuned}
@@ -209,7 +189,7 @@ class UnitCompiler(ABC):
     def _as_in_log(
         self, source: UnitSource, default: UnitPlan, space: Space
     ) -> dict[str, UnitPlan]:
-        """The plans that the log has for a unit, by form; ``default`` is its default plan."""
+        """Return the log's plans for a unit, by form; ``default`` is its default plan."""
         if self.log is None or not default.kernels:
             return {}
         key = repr(default)
@@ -218,12 +198,9 @@ class UnitCompiler(ABC):
         return self._tuned[key]
 
     def workload(self, symbol: str) -> Workload:
-        """What the kernel of a symbol computes.
+        """Return the workload of the kernel that has a symbol.
 
-        Raises
-        ------
-        KeyError
-            If no unit that was compiled has this symbol.
+        Raise KeyError if no compiled unit has this symbol.
         """
         return self._workloads[self._key_of_symbol(symbol)]
 

@@ -1,4 +1,4 @@
-"""What a unit is while it is cut into kernels: buffers, kernels, and what each variable holds."""
+"""The state of a unit being planned: buffers, kernels, and the value of each variable."""
 
 from __future__ import annotations
 
@@ -26,34 +26,13 @@ from runtime_ext.units.values import (
 
 
 class UnitDraft:
-    """A unit while it is cut into kernels: its buffers, the kernels so far, its variables' values.
+    """A unit being cut into kernels: its buffers, the kernels so far, its variables' values.
 
-    Parameters
-    ----------
-    function
-        The Relax function of the unit.
-    layouts
-        The layout of each data input and then of each output.
-    in_place
-        Which data inputs lie in the output of the unit's concatenation already.
-    inline
-        Whether kernels may activate what they read, which those of a library cannot.
-    encodings
-        As of :class:`runtime_ext.units.unit.UnitSource`.
-
-    Attributes
-    ----------
-    storages
-        The unit's buffers.
-    drafts
-        Its kernels, in the order in which they run.
-    outputs
-        The places in memory of its results.
-
-    Raises
-    ------
-    ValueError
-        If there is not a layout for each input and output.
+    ``layouts`` has one for each data input and then each output, else ValueError is raised;
+    ``in_place`` are the data inputs that are already inside the output of the unit's concatenation.
+    With ``inline`` kernels may apply an activation to their input, which a library's cannot.
+    ``storages`` are the unit's buffers, ``drafts`` its kernels in the order in which they run,
+    ``outputs`` the places in memory of its results.
     """
 
     def __init__(
@@ -96,21 +75,21 @@ class UnitDraft:
             self.outputs.append(home)
 
     def is_bound(self, var: Any) -> bool:
-        """Whether the variable has a value."""
+        """Return whether the variable has a value."""
         return var in self._values
 
     def value_or_items(self, expr: Any) -> Value | list[Value]:
-        """The value of a variable; of a tuple the value of each item."""
+        """Return the value of a variable; for a tuple the value of each item."""
         return self._values[expr]
 
     def value(self, expr: Any) -> Value:
-        """The value of a variable that is no tuple."""
+        """Return the value of a variable that is no tuple."""
         value = self._values[expr]
         assert not isinstance(value, list)
         return value
 
     def pieces(self, expr: Any) -> list[Value]:
-        """The operands of a concatenation that another one is to write; else the value alone."""
+        """Return the operands of a concatenation deferred to its reader, else the value alone."""
         value = self.value_or_items(expr)
         return value if isinstance(value, list) else [value]
 
@@ -141,7 +120,7 @@ class UnitDraft:
         self._values[var] = Pending(number, ACC, shape, 0, self.home(var))
 
     def add(self, draft: KernelDraft) -> int:
-        """Append a kernel; returns its number."""
+        """Append a kernel; return its number."""
         self.drafts.append(draft)
         return len(self.drafts) - 1
 
@@ -151,19 +130,19 @@ class UnitDraft:
         storage.producer = max(storage.producer, kernel)
 
     def scratch(self, shape: tuple[int, ...], dtype: str = "float32", layout: str = "") -> Stored:
-        """A new intermediate; images lie in NHWC unless a layout is given."""
+        """Add an intermediate buffer; images lie in NHWC unless a layout is given."""
         if not layout:
             layout = NHWC if len(shape) == 4 else ""
         return self._new("scratch", 0, shape, dtype, "" if layout == "plain" else layout)
 
     def weight(self, param: Any, shape: tuple[int, ...]) -> int:
-        """A new storage for a packed form of a constant."""
+        """Add a storage for a packed form of a constant; return its number."""
         number = self.storages[self.constant(param)].number
         self.storages.append(Storage("constant", number, shape))
         return len(self.storages) - 1
 
     def constant(self, expr: Any) -> int:
-        """The storage of a constant parameter, or -1 if the expression is none."""
+        """Return the storage of a constant parameter, or -1 if the expression is none."""
         value = self._values.get(expr)
         if isinstance(value, Stored):
             storage = self.storages[value.storage]
@@ -172,29 +151,29 @@ class UnitDraft:
         return -1
 
     def in_place(self, value: Value) -> bool:
-        """Whether the value is an input that lies in the output of the unit's concatenation."""
+        """Return whether a value is an input already inside the concatenation's output."""
         if not isinstance(value, Stored):
             return False
         storage = self.storages[value.storage]
         return storage.role == "input" and storage.number in self._in_place
 
     def is_whole(self, value: Stored) -> bool:
-        """True if a value is all of a buffer, its elements in their logical order and type."""
+        """Return whether a value is all of a buffer, in logical order and not encoded."""
         storage = self.storages[value.storage]
         is_as_computed = storage.encoding is None and not value.offset
         return is_as_computed and storage.shape == value.shape and is_row_major(value)
 
     def home(self, var: Any) -> Stored | None:
-        """The place in memory of a variable that is an output; None for others."""
+        """Return the output buffer of a variable; None if it is no output."""
         return self._homes.get((var, None))
 
     def only_reader(self, var: Any) -> tuple[Any, Any] | None:
-        """The only binding (variable, expression) that reads a variable, if there is one."""
+        """Return the only binding (variable, expression) that reads a variable, or None."""
         bindings = self._readers.get(var, [])
         return bindings[0] if len(bindings) == 1 and (var, None) not in self._homes else None
 
     def axes(self, target: Stored) -> tuple[int, int, int, int]:
-        """Grid axes that end with the one along which the target is contiguous."""
+        """Return grid axes that end with the one along which the target is contiguous."""
         if len(target.shape) == 4 and target.strides[1] == 1 and not is_row_major(target):
             return IMAGE
         return PLAIN

@@ -1,4 +1,4 @@
-"""The values of variables while a unit is cut into kernels: stored, pending, or expressions."""
+"""Values of variables while a unit is planned: stored, pending, or expressions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,11 @@ NHWC = "NHWC"
 
 @dataclass(frozen=True, slots=True)
 class SliceLayout:
-    """The layout of a tensor that lies in a wider one: a range of an axis of its memory.
+    """The layout of a tensor inside a wider one: a range of one of its axes.
 
-    Attributes
-    ----------
-    order
-        The order of both tensors' axes in memory, ``"NHWC"`` or ``""``.
-    axis
-        The logical axis of the range.
-    begin
-        Where the range begins.
-    extent
-        The wider tensor's extent along the axis.
+    ``order`` is the order of both tensors' axes in memory, ``"NHWC"`` or ``""``; ``axis`` the
+    logical axis of the range, which begins at ``begin``; ``extent`` the wider tensor's along the
+    axis.
     """
 
     order: str
@@ -34,7 +27,7 @@ class SliceLayout:
     extent: int
 
     def whole(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The logical shape of the wider tensor."""
+        """Return the logical shape of the wider tensor."""
         return (*shape[: self.axis], self.extent, *shape[self.axis + 1 :])
 
 
@@ -44,14 +37,9 @@ Layout = str | SliceLayout
 
 @dataclass(frozen=True, slots=True)
 class PeriodicRange:
-    """Which elements of a storage are a tensor: a run of elements in every period.
+    """The elements of a storage that are a tensor: a run of elements in every period.
 
-    Attributes
-    ----------
-    begin, count
-        The first element of each run, from the storage's first run, and the length of a run.
-    period
-        Elements from one run to the next.
+    Each run has ``count`` elements from element ``begin`` of its ``period`` elements.
     """
 
     begin: int
@@ -59,11 +47,11 @@ class PeriodicRange:
     period: int
 
     def shape(self, physical: tuple[int, ...]) -> tuple[int, ...]:
-        """Extents, in one axis, of a buffer that holds the tensor alone."""
+        """Return the extents, in one axis, of a buffer that holds the tensor alone."""
         return (prod(physical) // self.period * self.count,)
 
     def alone(self, at: Access) -> Access:
-        """The access if nothing else lay in the storage."""
+        """Return the access as if the storage held the tensor alone."""
 
         def moved(distance: int) -> int:
             periods, rest = divmod(distance, self.period)
@@ -82,17 +70,17 @@ class Storage:
     role
         ``"input"``, ``"constant"``, ``"output"`` or ``"scratch"``.
     number
-        Which function parameter (input, constant) or which output it is.
+        The index of the function's parameter (input, constant) or output.
     shape
         Its physical shape.
     producer
-        The last kernel that writes it; -1 for what the unit is given.
+        The last kernel that writes it; -1 for inputs and constants.
     transform
         The transform from a constant of the model to this buffer.
     run
-        Which elements are the tensor, if not all are.
+        The elements that are the tensor; None if all are.
     encoding
-        How its float32 lie there; None if as they are.
+        The encoding of its float32 numbers; None if they are stored unchanged.
     """
 
     role: str
@@ -106,7 +94,7 @@ class Storage:
 
     @property
     def physical(self) -> PhysicalShape:
-        """The buffer as kernels that compute in float32 see it."""
+        """The shape of the buffer for kernels, with its encoding."""
         return self.shape if self.encoding is None else Encoded(self.shape, self.encoding)
 
 
@@ -133,7 +121,7 @@ class Lazy:
 
 @dataclass
 class Pending:
-    """What a kernel has in registers: an expression of its anchor's value.
+    """An expression of an anchor's result, which its kernel has in registers.
 
     ``begin`` and the last-but-two extent of ``shape`` say which of the anchor's channels.
     """
@@ -185,12 +173,12 @@ Value = Stored | Lazy | Pending | Arranged
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a contiguous tensor."""
+    """Return the strides of a contiguous tensor."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def strides_in(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
-    """Strides along the logical axes of a tensor in a layout."""
+    """Return the strides along the logical axes of a tensor in a layout."""
     if isinstance(layout, SliceLayout):
         return strides_in(layout.whole(shape), layout.order)
     if layout != NHWC:
@@ -200,14 +188,14 @@ def strides_in(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
 
 
 def offset_in(shape: tuple[int, ...], layout: Layout) -> int:
-    """The first element of a tensor in the buffer that holds it."""
+    """Return the position of a tensor's first element in the buffer that holds it."""
     if isinstance(layout, str):
         return 0
     return layout.begin * strides_in(shape, layout)[layout.axis]
 
 
 def run_in(shape: tuple[int, ...], layout: Layout) -> PeriodicRange | None:
-    """Which elements of the buffer are the tensor; None if all are."""
+    """Return the elements of the buffer that are the tensor; None if all are."""
     if isinstance(layout, str):
         return None
     inner = strides_in(shape, layout)[layout.axis]
@@ -215,14 +203,14 @@ def run_in(shape: tuple[int, ...], layout: Layout) -> PeriodicRange | None:
 
 
 def physical_shape(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
-    """Extents of the buffer that holds a tensor in a layout."""
+    """Return the extents of the buffer that holds a tensor in a layout."""
     if isinstance(layout, SliceLayout):
         return physical_shape(layout.whole(shape), layout.order)
     return (shape[0], shape[2], shape[3], shape[1]) if layout == NHWC else shape
 
 
 def is_row_major(value: Stored) -> bool:
-    """True if a view's elements lie in the order of its logical indices, without gaps."""
+    """Return whether a view's elements are in the order of its logical indices, without gaps."""
     contiguous = row_major(value.shape)
     return all(
         extent == 1 or stride == expected
@@ -231,13 +219,13 @@ def is_row_major(value: Stored) -> bool:
 
 
 def four(extents: tuple[int, ...], fill: int) -> tuple[int, int, int, int]:
-    """Extents or strides with leading axes added up to four."""
+    """Return extents or strides with leading axes added up to four."""
     a, b, c, d = (fill,) * (4 - len(extents)) + extents
     return a, b, c, d
 
 
 def access(value: Stored, shape: tuple[int, ...]) -> Access | None:
-    """How to read a tensor as one of a broader shape; None if it cannot be broadcast to it."""
+    """Return the access that reads a tensor broadcast to a shape; None if that is impossible."""
     if len(shape) > 4:
         if value.shape != shape or not is_row_major(value):
             return None
@@ -254,7 +242,7 @@ def access(value: Stored, shape: tuple[int, ...]) -> Access | None:
 
 
 def as_expression(value: Stored | Lazy) -> Lazy:
-    """The value as an expression of what is stored."""
+    """Return the value as an expression of stored tensors."""
     if isinstance(value, Lazy):
         return value
     read = access(value, value.shape)
@@ -263,12 +251,12 @@ def as_expression(value: Stored | Lazy) -> Lazy:
 
 
 def shift(expr: Expr, axis: int, by: int) -> Expr:
-    """The expression ``by`` elements further along an axis of its loads."""
+    """Return the expression with its loads moved ``by`` elements along an axis."""
     return map_accesses(expr, lambda access: access.shifted(axis, by))
 
 
 def stretch(expr: Expr, axis: int, step: int) -> Expr:
-    """The expression with every ``step``-th element along an axis of its loads."""
+    """Return the expression with its loads reading every ``step``-th element along an axis."""
 
     def stretched(access: Access) -> Access:
         strides = list(access.strides)

@@ -1,7 +1,7 @@
-"""What a model computes by its own framework from weights and inputs that are one step off.
+"""Measure how much rounding alone changes a model's outputs in its own framework.
 
-Every float32 goes to one of its two neighbours, as rounding moves the result of an operation: the
-outputs differ by about what rounding makes of them, in any program.
+Every float32 of inputs and weights goes to one of its two neighbours, as rounding moves the result
+of an operation: the outputs then differ by about as much as rounding changes them in any program.
 """
 
 from __future__ import annotations
@@ -27,19 +27,8 @@ _DRAWS = 2
 def own_error(original: Original, inputs: Mapping[str, Array]) -> float:
     """Return by how much rounding changes a model's outputs, relative to the largest of each.
 
-    It is infinite where NaN or infinities come and go.
-
-    Parameters
-    ----------
-    original
-        The model in its own framework.
-    inputs
-        Arrays by name, in the model's order.
-
-    Raises
-    ------
-    NotComputed
-        If ONNX Runtime or PyTorch does not run it.
+    Infinite if NaN or infinities come and go. ``inputs`` are in the model's order. Raise
+    NotComputed if ONNX Runtime or PyTorch does not run the model.
     """
     right = _outputs(original, inputs)
     others = (_outputs(original, inputs, np.random.default_rng(seed)) for seed in range(_DRAWS))

@@ -1,7 +1,7 @@
-"""``onnx.reference`` in a process of its own.
+"""Run ``onnx.reference`` in a process of its own.
 
 ``python -m runtime_ext.verification.evaluator_process PARENT`` is that process; see
-:mod:`runtime_ext.fresh_process` for how it is told what to do and what it prints. It reads
+:mod:`runtime_ext.fresh_process` for how it gets its task and reports its result. It reads
 ``model.onnx`` and ``inputs0.npz``, ``inputs1.npz``, ... of a folder, and writes ``outputs0.npz``,
 ... with the outputs by their places.
 """

@@ -1,4 +1,4 @@
-"""Whose outputs are right: those of the framework that a model came from, or of TVM's own build."""
+"""Choose the framework whose outputs are taken as right: the model's own, or TVM's own build."""
 
 from __future__ import annotations
 
@@ -25,14 +25,10 @@ TVM_BUILD = "TVM's own build"
 
 @dataclass(frozen=True)
 class Expected:
-    """What a model should compute.
+    """The outputs that a model should compute.
 
-    Attributes
-    ----------
-    outputs
-        For each sample the outputs, in the model's order, of as many as were computed.
-    source
-        Whose they are, and why not another's; None if nothing is to be compared.
+    ``outputs`` has those of each sample, in the model's order, for as many as were computed.
+    ``source`` names the framework, and why not another; None if nothing is to be compared.
     """
 
     outputs: Outputs
@@ -45,19 +41,11 @@ def expected_outputs(
     tvm_outputs: Callable[[], Outputs],
     verify: Verify,
 ) -> Expected:
-    """What a model should compute from some inputs.
+    """Return the outputs that a model should compute from each sample of inputs.
 
-    Parameters
-    ----------
-    original
-        The model in its own framework; None where that is TVM.
-    inputs
-        For each sample the arrays by name, in the model's order.
-    tvm_outputs
-        Computes them by TVM's own build.
-    verify
-        Who is asked: of ONNX, ONNX Runtime where it is installed and runs the model, else
-        ``onnx.reference`` as far as its time allows, else TVM.
+    ``original`` is the model in its own framework, None if that is TVM; ``tvm_outputs`` runs TVM's
+    own build. ``verify`` selects the source: for an ONNX model ONNX Runtime if it is installed and
+    runs the model, else ``onnx.reference`` within its time limit, else TVM.
     """
     if verify is Verify.off:
         return Expected([()] * len(inputs), None)

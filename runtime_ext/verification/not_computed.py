@@ -1,4 +1,4 @@
-"""A framework that does not compute a model."""
+"""The error of a framework that does not compute a model."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from tvm_ios.errors import UserError
 
 
 class NotComputed(UserError):
-    """Half a sentence that says why."""
+    """A framework does not compute a model; the message is half a sentence with the reason."""

@@ -1,4 +1,4 @@
-"""What an ONNX model computes by ONNX Runtime, or by ONNX's own evaluator."""
+"""Compute the outputs of an ONNX model by ONNX Runtime, or by ONNX's own evaluator."""
 
 from __future__ import annotations
 
@@ -34,25 +34,11 @@ EVALUATOR_SECONDS = 30.0
 def runtime_outputs(
     model: onnx.ModelProto, inputs: Sequence[Mapping[str, Array]]
 ) -> tuple[list[list[Array]], str]:
-    """The outputs of a model by ONNX Runtime as it is written, operator by operator.
+    """Return the outputs that ONNX Runtime computes for each sample, and the runtime's name.
 
-    Parameters
-    ----------
-    model
-        As its user wrote it, before it is simplified.
-    inputs
-        For each sample arrays by the names of a program's inputs, in the model's order.
-
-    Returns
-    -------
-    tuple of list of list of array and str
-        For each sample the outputs, of as many as it computes, at least the first; and whose they
-        are.
-
-    Raises
-    ------
-    NotComputed
-        If ONNX Runtime is not installed, or refuses the model.
+    ``model`` is as its user wrote it and runs operator by operator, without optimisations. A sample
+    has arrays by the names of a program's inputs, in the model's order; the first one at least is
+    computed. Raise NotComputed if ONNX Runtime is not installed, or refuses the model.
     """
     if find_spec("onnxruntime") is None:
         raise NotComputed("ONNX Runtime is not installed")
@@ -73,10 +59,10 @@ def runtime_outputs(
 
 
 def reference_session(model: onnx.ModelProto) -> Any:
-    """A session of ONNX Runtime that runs a model as it is written, on one thread.
+    """Return an ONNX Runtime session that runs a model as it is written, on one thread.
 
-    On processors without VNNI its products of eight bits are added up in sixteen, which overflow,
-    unless its most precise kernels are asked for; it knows these for some models only.
+    On processors without VNNI its 8-bit products are added up in 16 bits, which overflow, unless
+    its most precise kernels are requested; it has these for some models only.
     """
     import onnxruntime
 
@@ -100,14 +86,10 @@ def reference_session(model: onnx.ModelProto) -> Any:
 def evaluated_outputs(
     model: onnx.ModelProto, inputs: Sequence[Mapping[str, Array]]
 ) -> tuple[list[list[Array]], str]:
-    """The outputs of a model by ``onnx.reference``, in a process that is ended in time.
+    """Return the outputs that ``onnx.reference`` computes for each sample, and its name.
 
-    Parameters and returned values are those of :func:`runtime_outputs`.
-
-    Raises
-    ------
-    NotComputed
-        If it does not run the model, or not within :data:`EVALUATOR_SECONDS`.
+    It runs in a process that is ended after :data:`EVALUATOR_SECONDS`. ``inputs`` are as of
+    :func:`runtime_outputs`. Raise NotComputed if nothing was computed.
     """
     name = f"onnx.reference {onnx.__version__}"
     feeds = [named_by_model(model, sample) for sample in inputs]
@@ -141,14 +123,10 @@ def evaluated_outputs(
 
 
 def named_by_model(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs of a program in the model's own types.
+    """Return the inputs of a program by the model's names, in the model's own types.
 
-    Inputs that the program lacks, because nothing reads them, are zeros.
-
-    Raises
-    ------
-    NotComputed
-        If it cannot be told which is which.
+    Inputs that the program lacks, because nothing reads them, are zeros. Raise NotComputed if names
+    do not match.
     """
     free = free_inputs(model)
     arrays = dict(inputs)
@@ -175,7 +153,7 @@ def _in_known_format(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without leave to round data to eight bits for weights of a few bits."""
+    """Return the model with products of few-bit weights in float32, without rounding data."""
     if all(node.op_type != "MatMulNBits" for node in model.graph.node):
         return model
     exact = onnx.ModelProto()
@@ -188,7 +166,7 @@ def _in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _numbers(outputs: Iterable[Any]) -> list[Array]:
-    """The outputs as arrays; of what is no number NumPy raises something."""
+    """Return the outputs as arrays; NumPy raises if one is not of numbers."""
     arrays = [np.asarray(output) for output in outputs]
     for array in arrays:
         array.astype(np.float64)

@@ -1,4 +1,4 @@
-"""What the programs of a model have to compute: for all commands."""
+"""Compute the outputs that a model's programs must have, and compare programs with them."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ComparedModel:
-    """A model whose programs are compared with it.
+    """A model with which programs are compared.
 
     Attributes
     ----------
     original
         As it is written in its own framework; None where that is TVM.
     simple
-        The simplified ONNX model, where it came from one.
+        The simplified ONNX model; None for a model that did not come from ONNX.
     tvm_outputs
-        Gives the outputs of TVM's own build for some samples of inputs.
+        Returns the outputs of TVM's own build for some samples of inputs.
     """
 
     original: Original | None
@@ -62,23 +62,19 @@ def reference_of(
     infinities: bool,
     beside_tvm: bool,
 ) -> Reference:
-    """What the programs of a model have to compute.
+    """Return the samples of inputs and outputs that a model's programs are compared with.
 
     Parameters
     ----------
-    model
-        The model.
     inputs
-        Random inputs of the programs; edges are drawn besides, and large channels where numbers
-        are rounded.
+        Random inputs of the programs. Edge inputs are added, and inputs with large channels if
+        the model is quantised.
     verify
-        What the programs are compared with.
-    precision
-        Their precision.
+        The source of the outputs.
     quantised
         Whether the model rounds numbers.
     infinities
-        Whether their reductions may meet infinities alone.
+        Whether reductions of the programs may meet nothing but infinities.
     beside_tvm
         Whether TVM's own build is compared too.
     """
@@ -115,10 +111,10 @@ def reference_of(
 
 
 def with_large_channels(inputs: Inputs) -> dict[str, Array] | None:
-    """Inputs as trained networks have them: many small numbers beside channels of large ones.
+    """Return inputs as in trained networks: many small numbers beside channels of large ones.
 
-    Of these the steps to which a quantised model rounds are long, so that one more or less counts.
-    None if no input is of floating-point numbers.
+    With these a quantised model rounds to long steps, so that one step of error counts. Return None
+    if no input is floating-point.
     """
     generator = np.random.default_rng(2)
     drawn = dict(inputs)
@@ -133,24 +129,11 @@ def with_large_channels(inputs: Inputs) -> dict[str, Array] | None:
 def judged(
     original: Original | None, reference: Reference, attempt: Callable[[Reference], _T]
 ) -> tuple[Reference, _T]:
-    """Compare programs with a reference; return that which they were judged by, and the result.
+    """Compare programs with a reference by ``attempt``; return the last reference and the result.
 
-    Where a program seems to be wrong, it is attempted again by what else can be known of the model:
-    its reference's own error, and what ``onnx.reference`` makes of it.
-
-    Parameters
-    ----------
-    original
-        The model in its own framework.
-    reference
-        What the programs have to compute.
-    attempt
-        Compares programs with the reference that it is given, and returns the result.
-
-    Raises
-    ------
-    VerificationError
-        If a program computes something else; by all that is known.
+    If a program seems wrong, attempt again with the reference's own rounding error taken into
+    account, then with the outputs of ``onnx.reference``. Raise VerificationError if all attempts
+    fail.
     """
     try:
         return reference, attempt(reference)
@@ -168,19 +151,10 @@ def judged(
 
 
 def with_own_error(original: Original | None, reference: Reference) -> Reference | None:
-    """The same reference with what rounding alone makes of its random inputs' outputs.
+    """Return the reference with the error that rounding alone causes for its random inputs.
 
-    Some models magnify any rounding, so that the framework itself is as far from what is right.
-
-    Parameters
-    ----------
-    original, reference
-        As of :func:`second_opinion`.
-
-    Returns
-    -------
-    Reference, or None
-        None where that is not more than programs may differ by in any case, or is not known.
+    Some models magnify any rounding, so that the framework itself is as far from the exact result.
+    Return None if that error is unknown, or within the tolerance that programs have anyway.
     """
     if original is None:
         return None
@@ -200,22 +174,11 @@ def with_own_error(original: Original | None, reference: Reference) -> Reference
 
 
 def second_opinion(original: Original | None, reference: Reference) -> Reference | None:
-    """What ``onnx.reference`` makes of a model, where ONNX Runtime makes something else of it.
+    """Return the reference with outputs of ``onnx.reference``, if they differ from ONNX Runtime's.
 
     Some of ONNX Runtime's kernels begin with the lowest number where there should be an infinity.
-    It is asked for when a program seems to be wrong, for it takes long.
-
-    Parameters
-    ----------
-    original
-        The model in its own framework.
-    reference
-        What the program differs from.
-
-    Returns
-    -------
-    Reference, or None
-        None where it says the same, or does not run the model.
+    This is slow, so it is called only if a program seems wrong. Return None if the outputs agree,
+    or ``onnx.reference`` does not run the model.
     """
     if not isinstance(original, onnx.ModelProto):
         return None
@@ -235,9 +198,9 @@ def second_opinion(original: Original | None, reference: Reference) -> Reference
 
 
 def in_computed_types(inputs: Inputs, precision: str) -> dict[str, Array]:
-    """The inputs of programs in the types that the model itself computes in.
+    """Return the inputs of programs in the types that the model itself computes in.
 
-    In float16 only what a GPU stores is so.
+    With precision float16 a GPU only stores float16: these inputs become float32.
     """
     if precision != "float16":
         return dict(inputs)

@@ -1,4 +1,4 @@
-"""What a program of ``torch.export`` computes by PyTorch."""
+"""Compute the outputs of a program of ``torch.export`` by PyTorch."""
 
 from __future__ import annotations
 
@@ -20,26 +20,11 @@ def torch_outputs(
     inputs: Sequence[Mapping[str, Array]],
     weights: Callable[[Array], Array] | None = None,
 ) -> tuple[list[list[Array]], str]:
-    """The outputs of a ``.pt2`` file.
+    """Return the outputs of a ``.pt2`` file for each sample, and PyTorch's name and version.
 
-    Parameters
-    ----------
-    path
-        The file.
-    inputs
-        For each sample the arrays by name, in the order of the arguments of ``forward``.
-    weights
-        Gives another array in the place of each weight.
-
-    Returns
-    -------
-    tuple of list of list of array and str
-        For each sample the outputs, as they lie in what ``forward`` returns; and whose they are.
-
-    Raises
-    ------
-    NotComputed
-        If PyTorch is not installed, or refuses the program.
+    A sample has the arrays by name, in the order of ``forward``'s arguments; outputs are in the
+    order in which ``forward`` returns them. ``weights`` returns a replacement for each weight.
+    Raise NotComputed if PyTorch is not installed, or refuses the program.
     """
     try:
         program = load_program(path, read_torch_archive(path).content)

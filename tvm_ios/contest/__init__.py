@@ -1,17 +1,17 @@
-"""Never slower, never wrong: programs are verified, timed in turn, and one is kept.
+"""Contests: programs are verified and timed in turn; one is kept that is right and never slower.
 
 ``contest.py``
     The contest: verify programs, time them, confirm the fastest in fresh processes, decide.
 ``outputs.py``
-    Whether two programs compute the same: errors of outputs, and what is more than rounding.
+    Compare outputs of programs: errors, and differences that are more than rounding.
 ``pairs.py``
     The ratio of two runners whose runs were taken in pairs, with its 95 % interval.
 ``rounds.py``
     Runs of several runners in turn, each when the process is quiet.
 ``rules.py``
-    How long runners run: all rule sets.
+    The number of rounds and the seconds of each kind of contest.
 ``tolerance.py``
-    What difference between outputs is one of rounding: the rule.
+    The largest differences between outputs that count as rounding.
 ``verdict.py``
     The results of policies, and which one is kept.
 """

@@ -1,4 +1,4 @@
-"""A contest of policies: who computes the same, who is fastest, and whether that is certain."""
+"""Hold a contest of policies: verify their programs, find the fastest, and confirm that it is."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AnySession(Protocol):
         ...
 
     def get_output(self, which: int, /) -> Array:
-        """A copy of an output of the last run."""
+        """Return a copy of an output of the last run."""
         ...
 
     def close(self) -> None:
@@ -76,9 +76,9 @@ def hold_contest(
     schedules
         As they are lowered; policies of equal ones share a program. ``sequential`` is among them.
     open_session
-        Makes a session of a policy's program.
+        Opens a session of a policy's program.
     reference
-        What they have to compute.
+        The outputs that they must compute.
     time_elsewhere
         Runs some of them in a fresh process.
     progress
@@ -88,13 +88,13 @@ def hold_contest(
     allowed
         The policies that may be kept; by default all.
     clock
-        Told when ``verify``, ``measure`` and ``confirm`` are done. Where its time is over, little
-        is measured, and what cannot be confirmed is not kept.
+        Told when ``verify``, ``measure`` and ``confirm`` are done. When its time is over, little
+        is measured, and an unconfirmed policy is not kept.
 
     Raises
     ------
     VerificationError
-        If a schedule computes something else.
+        If a program's outputs differ from the reference by more than rounding.
     """
     measured_as = first_with_equal_schedule(schedules)
     clock = clock or Clock()
@@ -137,14 +137,10 @@ def hold_contest(
 
 
 def verified(policy: str, session: AnySession, reference: Reference) -> Errors | None:
-    """The errors of a program on all samples; None if nothing is compared.
+    """Return the errors of a program on all samples; None if nothing is compared.
 
-    The inputs of the first sample stay.
-
-    Raises
-    ------
-    VerificationError
-        If one is not that of rounding.
+    The session then has the inputs of the first sample. Raise VerificationError if an error is more
+    than rounding.
     """
     errors: list[Errors] = []
     for sample in reversed(reference.samples):
@@ -163,10 +159,10 @@ def _confirmed(
     progress: Progress,
     clock: Clock | None = None,
 ) -> tuple[str, dict[str, PairedRatio]]:
-    """The policy to keep, and its ratios to ``sequential`` and ``tvm``, from fresh processes.
+    """Return the policy to keep, and its ratios to ``sequential`` and ``tvm``.
 
-    What the samples of this process decide is not asked there: who is the fastest, if that is the
-    sequential program, and whether TVM's own build is slower.
+    They come from fresh processes, for questions that this process's samples leave open: none if
+    the sequential program is the fastest, and TVM's own build not if it is certainly slower.
     """
     clock = clock or Clock()
     best = most_promising(results)

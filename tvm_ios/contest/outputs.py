@@ -1,4 +1,4 @@
-"""Whether two programs compute the same: errors of outputs, and what is more than rounding."""
+"""Compare outputs of programs: errors, and differences that are more than rounding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SMALLEST = 2.4e-4
 
 
 class Verify(StrEnum):
-    """What programs are compared with."""
+    """The source of the outputs that programs are compared with."""
 
     #: What the framework that the model came from makes of it, where that is here.
     onnx = "onnx"
@@ -37,14 +37,10 @@ REPORT = "; please report this model"
 
 
 class VerificationError(UserError):
-    """A program that does not compute what it should.
+    """A program's outputs are wrong.
 
-    Parameters
-    ----------
-    sentence
-        Which program differs from what, and how much; ends with :data:`REPORT`.
-    policy
-        The policy of the program; empty if it is of none.
+    The sentence says which program differs from what, and how much, and ends with :data:`REPORT`;
+    ``policy`` is the program's, empty if it has none.
     """
 
     def __init__(self, sentence: str, policy: str = "") -> None:
@@ -52,7 +48,7 @@ class VerificationError(UserError):
         self.policy = policy
 
     def located(self, where: str) -> VerificationError:
-        """The same error, with what is known of where the difference arises."""
+        """Return the same error with a phrase about where the difference arises."""
         sentence = str(self).removesuffix(REPORT)
         return VerificationError(f"{sentence}{where and f', {where}'}{REPORT}", self.policy)
 
@@ -65,16 +61,9 @@ NAN = "for inputs with NaN"
 
 @dataclass(frozen=True)
 class Sample:
-    """Inputs of a model and what it makes of them.
+    """Inputs of a model by name, and its outputs in order, in float32 if a GPU computes in less.
 
-    Attributes
-    ----------
-    inputs
-        Arrays by the names of the inputs.
-    outputs
-        In the model's order, in float32 where a GPU computes in less.
-    kind
-        What is special about the inputs, as a part of a sentence.
+    ``kind`` says what is special about the inputs, as a part of a sentence.
     """
 
     inputs: Mapping[str, Array]
@@ -84,7 +73,8 @@ class Sample:
     def compared(self, outputs: Sequence[Array]) -> Sequence[Array]:
         """Return a program's outputs, or the sample's own where any number is right.
 
-        Of NaN that spreads it is right where it is in the sample; a tile has it in more places.
+        In a sample of spreading NaN, NaN is required only where the sample has it: a tile of a
+        program may have it in more places.
         """
         if self.kind != NAN or [a.shape for a in outputs] != [b.shape for b in self.outputs]:
             return outputs
@@ -94,22 +84,23 @@ class Sample:
 
 @dataclass(frozen=True)
 class Reference:
-    """What every program of a model has to compute.
+    """The outputs that every program of a model must compute.
 
     Attributes
     ----------
     samples
         At least one; programs are timed on the inputs of the first.
     precision
-        What the programs compute in: ``float32``, ``tf32``, ``float16`` or ``bfloat16``.
+        The precision of the programs: ``float32``, ``tf32``, ``float16`` or ``bfloat16``.
     quantised
         Whether the model rounds numbers.
     source
-        Whose outputs they are; None if nothing is compared, and the samples have no outputs.
+        Name of the framework that computed the outputs; None if nothing is compared, and the
+        samples have no outputs.
     tvm_outputs
-        What TVM's own build computes of the first samples, if it is compared too; not of NaN.
+        Outputs of TVM's own build for the first samples, if it is compared too; not for NaN.
     own_error
-        What rounding alone makes of the outputs, relative to the largest; 0 unless it was measured.
+        Error of the outputs by rounding alone, relative to the largest; 0 unless it was measured.
     """
 
     samples: Sequence[Sample]
@@ -121,7 +112,7 @@ class Reference:
 
     @property
     def tolerance(self) -> Tolerance:
-        """By what programs may differ that compute the same."""
+        """The largest difference between programs that compute the same."""
         outputs = self.samples[0].outputs
         limit = tolerance(self.precision, outputs, quantised=self.quantised)
         return widened(limit, self.own_error)
@@ -137,14 +128,14 @@ class Reference:
 
     @property
     def tvm_difference(self) -> str:
-        """What is more than rounding in TVM's own build; empty if it was not compared."""
+        """The first difference of TVM's own build beyond rounding; empty if there is none."""
         pairs = zip(self.tvm_outputs, self.samples, strict=False)
         differences = (difference(o, sample.outputs, self.tolerance) for o, sample in pairs)
         return next(filter(None, differences), "")
 
 
 def largest_errors(errors: Iterable[Errors]) -> Errors:
-    """The largest absolute and the largest relative one."""
+    """Return the largest absolute and the largest relative error."""
     absolute, relative = zip(*errors, strict=True)
     return max(absolute), max(relative)
 
@@ -152,12 +143,9 @@ def largest_errors(errors: Iterable[Errors]) -> Errors:
 def verify_outputs(
     policy: str, outputs: Sequence[Array], sample: Sample, reference: Reference
 ) -> Errors:
-    """The errors of a policy's outputs for one sample.
+    """Return the errors of a policy's outputs for one sample.
 
-    Raises
-    ------
-    VerificationError
-        If they are not those of rounding; names the policy.
+    Raise VerificationError, which names the policy, if they are more than rounding.
     """
     outputs = sample.compared(outputs)
     if how := difference(outputs, sample.outputs, reference.tolerance):
@@ -170,7 +158,7 @@ def verify_outputs(
 
 
 def difference(outputs: Sequence[Array], reference: Sequence[Array], limit: Tolerance) -> str:
-    """What of outputs is more than rounding, as a part of a sentence; empty if nothing is."""
+    """Describe how outputs differ by more than rounding, as a part of a sentence; empty if not."""
     pairs = list(zip(outputs, reference, strict=False))
     if len(outputs) != len(reference) or any(a.shape != b.shape for a, b in pairs):
         return "in the shapes of its outputs"
@@ -200,11 +188,11 @@ def _wrong_integers(ours: Array, theirs: Array, limit: Tolerance) -> int:
 
 
 def output_errors(outputs: Sequence[Array], reference: Sequence[Array]) -> Errors:
-    """Largest absolute error, and largest error relative to an output's largest value.
+    """Return the largest absolute error, and the largest relative to an output's largest value.
 
-    Where that is below 2.4e-4, relative to this, and to 1 where all are zero.
-    Infinities and NaN agree with the same in the same places, as masks and logarithms make them;
-    elsewhere they, and other shapes, are an infinite error.
+    That value counts as at least 2.4e-4, and as 1 if all are zero. Infinities and NaN agree with
+    the same in the same places, as masks and logarithms make them; otherwise they, and other
+    shapes, are an infinite error.
     """
     if [a.shape for a in outputs] != [b.shape for b in reference]:
         return float("inf"), float("inf")

@@ -18,7 +18,7 @@ FEWEST_TO_DECIDE = 8
 
 @dataclass(frozen=True, slots=True)
 class PairedRatio:
-    """How much slower one runner is than another, from runs taken in pairs.
+    """The ratio of one runner's time to another's, from runs taken in pairs.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class PairedRatio:
     low, high
         A 95 % confidence interval of that median.
     pairs
-        How many.
+        Number of pairs.
     """
 
     median: float
@@ -39,13 +39,8 @@ class PairedRatio:
 def paired_ratio(first: Sequence[float], second: Sequence[float]) -> PairedRatio:
     """Compare two runners whose i-th samples were taken one after the other.
 
-    The interval is that of the sign test (order statistics of the ratios): it assumes nothing
-    about the distribution of the noise.
-
-    Raises
-    ------
-    ValueError
-        If the runners have different numbers of samples, or none.
+    The interval is that of the sign test (order statistics of the ratios): it assumes nothing about
+    the distribution of the noise. Raise ValueError if the numbers of samples differ or are zero.
     """
     if len(first) != len(second) or not first:
         raise ValueError(f"pairs need equal numbers of samples, not {len(first)}, {len(second)}")
@@ -55,16 +50,12 @@ def paired_ratio(first: Sequence[float], second: Sequence[float]) -> PairedRatio
 
 
 def ratio_over_processes(ratios: Sequence[PairedRatio]) -> PairedRatio:
-    """One ratio of those of several fresh processes.
+    """Combine the ratios of several fresh processes into one.
 
-    Where a program's memory happens to lie in a process is worth a percent or two, which no number
-    of runs there shows: a process is one sample. The interval is that of the sign test of the
-    processes' medians; fewer than six have none of 95 %, and give what their own intervals span.
-
-    Raises
-    ------
-    ValueError
-        If there is no ratio.
+    The memory addresses that a program happens to get in a process are worth a percent or two,
+    which no number of runs there shows: a process is one sample. The interval is that of the sign
+    test of the processes' medians; for fewer than six there is none of 95 %, and it spans their own
+    intervals. Raise ValueError if there is no ratio.
     """
     medians = sorted(ratio.median for ratio in ratios)
     if not medians:
@@ -79,22 +70,22 @@ def ratio_over_processes(ratios: Sequence[PairedRatio]) -> PairedRatio:
 
 
 def surely_above(ratios: Sequence[float], bound: float) -> bool:
-    """Whether the median of some ratios lies above a bound, by a sign test that may be repeated.
+    """Return whether the median of ratios is above a bound, by a sign test that may be repeated.
 
-    Each look may be wrong in 0.5 % of all cases; who looks after each of 40 pairs of two that are
-    equal calls one of them slower in 3 %.
+    Each test is wrong in 0.5 % of all cases; testing after each of 40 pairs of two equal runners
+    calls one of them slower in 3 %.
     """
     below = sum(ratio <= bound for ratio in ratios)
     return _binomial_tail(len(ratios), below) <= _EARLY
 
 
 def _lower_rank(count: int) -> int:
-    """The largest k with P(Binomial(count, 1/2) <= k) <= 2.5 %; 0 if there is none."""
+    """Return the largest k with P(Binomial(count, 1/2) <= k) <= 2.5 %; 0 if there is none."""
     ranks = (k for k in range(count // 2) if _binomial_tail(count, k) <= 0.025)
     return max(ranks, default=0)
 
 
 @cache
 def _binomial_tail(count: int, most: int) -> float:
-    """P(Binomial(count, 1/2) <= most)."""
+    """Return P(Binomial(count, 1/2) <= most)."""
     return sum(math.comb(count, k) for k in range(most + 1)) / 2.0**count

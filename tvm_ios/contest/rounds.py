@@ -1,4 +1,4 @@
-"""Runners side by side in one process: their runs in turn, each in its quiet moment."""
+"""Run several runners in turn in one process, each when no other thread is busy."""
 
 from __future__ import annotations
 
@@ -22,28 +22,17 @@ _LONGEST_SETTLING_SECONDS = 0.2
 def run_in_turn(
     runners: Mapping[str, Runner], rules: Rules, report: Callable[[int], None] | None = None
 ) -> dict[str, list[float]]:
-    """Run all runners in turn, in another order in each round.
+    """Run all runners in turn, and return the seconds of each one's runs.
 
-    In an order that only rotates, who follows a runner with the same weights would always find
-    them in the cache.
+    Each round has another order. In an order that only rotates, the runner after one with the same
+    weights would always find them in the cache.
 
-    A runner of which 30 runs would take all the time allowed has ``minimum`` rounds only, or
-    fewer if it is hopeless, and the first ones: its samples pair with the first samples of the
-    others. So do those of one that runs no more because it cannot win.
+    A slow runner, of which 30 runs would take all the time allowed, has the first ``minimum``
+    rounds only, or fewer if it is hopeless: its samples pair with the first samples of the others.
+    So do those of a runner that is stopped because it cannot win.
 
-    Parameters
-    ----------
-    runners
-        The runners, by name.
-    rules
-        How long.
-    report
-        Called after each round with how many are done.
-
-    Returns
-    -------
-    dict
-        For each runner the seconds of its runs, after one or two that are not counted.
+    One or two first runs are not counted. ``report`` is called after each round with the number of
+    rounds done.
     """
     first_run = {name: _seconds(run) for name, run in runners.items()}
     limit = rules.seconds / 30
@@ -86,7 +75,7 @@ def run_in_turn(
 
 
 def _beaten(samples: Samples, margin: float) -> set[str]:
-    """Who cannot be faster than the fastest by more than a part of its time."""
+    """Return the runners that cannot beat the fastest by more than ``margin`` of its time."""
     fastest = min(samples, key=lambda name: statistics.median(samples[name]), default="")
     others = samples.keys() - {fastest}
     return {
@@ -108,7 +97,7 @@ def _settle() -> None:
     """Wait until no thread of this process is busy.
 
     Runtimes let their threads spin for a while after a run (ONNX Runtime for 40 ms), which would
-    take a CPU from whoever runs next.
+    take a CPU from the next runner.
     """
     deadline = time.perf_counter() + _LONGEST_SETTLING_SECONDS
     quiet = 0

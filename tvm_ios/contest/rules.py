@@ -1,4 +1,4 @@
-"""How long programs run beside each other: all rule sets in one place."""
+"""The number of rounds and the seconds of each kind of contest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm_ios.contest.pairs import FEWEST_FOR_AN_INTERVAL
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How long runners run in turn.
+    """Limits of a contest in which runners run in turn.
 
     Attributes
     ----------
@@ -25,11 +25,11 @@ class Rules:
         Runs before each one that counts, which then meets its own data in the caches and its
         threads awake: the latency of a model that is run again and again. Slow runners have none.
     hopeless_seconds, hopeless_rounds
-        All the time that a slow runner gets, but for so many rounds, if it takes more than three
-        times as long as the fastest. With no rounds the runs that said so are its samples.
+        The time that a slow runner gets if it takes more than three times as long as the fastest,
+        and the rounds that it gets at least. With no rounds its first run is its only sample.
     margin
-        Who cannot be faster than the fastest by more than this part of its time runs no more, and
-        one who is left alone needs no more runs; None if all run to the end.
+        A runner that cannot be faster than the fastest by more than this part of its time is
+        stopped, and the contest ends when one is left; None if all run to the end.
     """
 
     rounds: int = 60
@@ -41,7 +41,7 @@ class Rules:
     margin: float | None = None
 
     def within(self, seconds: float) -> Rules:
-        """These rules for so many seconds at most."""
+        """Return these rules with at most this many seconds."""
         most = max(0.0, seconds)
         return replace(
             self,
@@ -50,7 +50,7 @@ class Rules:
         )
 
     def shared_by(self, processes: int) -> Rules:
-        """What each of several processes has of these rounds and seconds."""
+        """Return the rules of each of several processes that share these rounds and seconds."""
         return replace(
             self,
             rounds=math.ceil(self.rounds / processes),

@@ -1,4 +1,4 @@
-"""What difference between outputs is one of rounding: one rule for whatever compares programs."""
+"""The largest differences between outputs that count as rounding: one rule for all comparisons."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _OF_REFERENCE, _MOST = 4, 2e-2
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The largest differences that rounding makes.
+    """The largest differences that count as rounding.
 
     Attributes
     ----------
     relative
-        Of an output's numbers, relative to the largest of them.
+        Difference of an output's numbers, relative to the largest of them.
     steps
-        Of integers of 8 and 16 bits, which may be numbers that were rounded to steps. All other
-        integers, as indices are, and truth values have to be equal: how near each other the scores
-        were that decided them, nobody can say who has only them.
+        Difference of integers of 8 and 16 bits, which may be quantised numbers. All other
+        integers, such as indices, and truth values have to be equal: the scores that decided
+        them, and how close these were, are unknown.
     """
 
     relative: float
@@ -40,16 +40,11 @@ class Tolerance:
 
 
 def tolerance(precision: str, outputs: Iterable[Array], *, quantised: bool) -> Tolerance:
-    """What difference between programs is one of rounding.
+    """Return the largest difference between programs that counts as rounding.
 
-    Parameters
-    ----------
-    precision
-        What the programs compute in: ``float32``, ``tf32``, ``float16`` or ``bfloat16``.
-    outputs
-        The reference; results are no more exact than their types.
-    quantised
-        Whether the model rounds numbers, as :func:`rounds` says.
+    ``precision`` is that of the programs: ``float32``, ``tf32``, ``float16`` or ``bfloat16``;
+    ``outputs`` are the reference, whose types limit exactness; ``quantised`` says whether the model
+    rounds numbers, as by :func:`rounds`.
     """
     if any(str(output.dtype) in ("float16", "bfloat16") for output in outputs):
         precision = "float16"
@@ -58,13 +53,14 @@ def tolerance(precision: str, outputs: Iterable[Array], *, quantised: bool) -> T
 
 
 def widened(limit: Tolerance, error: float) -> Tolerance:
-    """A tolerance for a reference whose own error of rounding was measured.
+    """Return a tolerance that allows for the reference's own error of rounding.
 
-    At most 2e-2 of the largest number, however large it is: a wrong program is not hidden by it.
+    It is at most 2e-2 of the largest number, however large that error is, so that wrong programs
+    are still found.
     """
     return replace(limit, relative=max(limit.relative, min(_OF_REFERENCE * error, _MOST)))
 
 
 def rounds(kinds: Iterable[str]) -> bool:
-    """Whether units of these kinds round numbers, as those of quantised models do."""
+    """Return whether units of these kinds round numbers, as those of quantised models do."""
     return any("round" in kind.split("+") for kind in kinds)

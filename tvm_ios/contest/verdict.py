@@ -1,4 +1,4 @@
-"""What measurements of policies mean: their results, and the one to keep."""
+"""Turn measurements of policies into results, and choose the policy to keep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TVM = "tvm"
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """How fast the program of a policy is, and how exact.
+    """The speed and the error of a policy's program.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class PolicyResult:
     ratio
         Median of the ratios to the sequential program, run by run.
     stages
-        How many; None for ``tvm``.
+        Number of stages; None for ``tvm``.
     max_abs_error, max_rel_error
         Largest difference to the reference over all outputs; relative to the output's largest
         value. None if nothing was compared.
@@ -43,14 +43,14 @@ class PolicyResult:
     max_rel_error: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, with the latency in milliseconds."""
+        """Return plain data, with the latency in milliseconds."""
         data = asdict(self)
         return {"policy": data.pop("policy"), "latency_ms": data.pop("latency") * 1e3, **data}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a contest of policies came to.
+    """The result of a contest of policies.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Verdict:
     skipped
         Policies without a program here, with a sentence each.
     reference
-        Whose outputs all were compared with; None if they were not.
+        Name of the framework whose outputs all were compared with; None if nothing was compared.
     """
 
     results: tuple[PolicyResult, ...]
@@ -74,12 +74,9 @@ class Verdict:
 
 
 def first_with_equal_schedule(schedules: Mapping[str, Schedule]) -> dict[str, str]:
-    """For each policy the first one whose program would be the same.
+    """Return, for each policy, the first one whose program would be the same.
 
-    Parameters
-    ----------
-    schedules
-        As they are lowered: with the latencies of their units, which decide about lanes.
+    Schedules are as they are lowered: with the latencies of their units, which decide about lanes.
     """
     first: dict[Schedule, str] = {}
     return {policy: first.setdefault(s.content, policy) for policy, s in schedules.items()}
@@ -91,16 +88,10 @@ def policy_results(
     samples: Samples,
     errors: Mapping[str, Errors | None],
 ) -> tuple[PolicyResult, ...]:
-    """One row a policy, ``tvm`` first where it ran.
+    """Return one row a policy, ``tvm`` first if it ran, in the order of ``stages``.
 
-    Parameters
-    ----------
-    stages
-        The number of stages of each policy, in the order of the rows.
-    measured_as
-        The policy whose program stands for it: policies of equal schedules share one.
-    samples, errors
-        The samples and the errors of ``tvm``, and of each policy that was measured.
+    ``measured_as`` has the policy whose program each one shares, ``samples`` and ``errors`` the
+    measurements of ``tvm`` and of these programs.
     """
     rows: list[PolicyResult] = []
     for policy in (TVM, *stages) if TVM in samples else stages:
@@ -120,7 +111,7 @@ def policy_results(
 
 
 def most_promising(results: Sequence[PolicyResult]) -> str:
-    """The policy that was fastest; ``sequential``, if it is among them, where none was faster."""
+    """Return the fastest policy, but ``sequential``, if it is among them, when none was faster."""
     ours = [row for row in results if row.policy != TVM]
     return min(ours, key=lambda row: (row.ratio, row.policy != "sequential")).policy
 
@@ -128,20 +119,13 @@ def most_promising(results: Sequence[PolicyResult]) -> str:
 def kept_policy(
     best: str, contests: Sequence[Samples], may_keep_sequential: bool = True
 ) -> tuple[str, dict[str, PairedRatio]]:
-    """The policy to keep, and its ratios to ``sequential`` and ``tvm``.
+    """Return the policy to keep, and its ratios to ``sequential`` and ``tvm``.
 
-    Equal is not faster: ``best`` is kept only if the whole interval of its ratio to
-    ``sequential`` lies below one, and if it was faster in each contest: where a process's memory
-    happens to lie is worth a percent, which no number of runs in one process shows.
-
-    Parameters
-    ----------
-    best
-        The policy that may be kept.
-    contests
-        Samples of each process; ``tvm`` is in at most one.
-    may_keep_sequential
-        If not, ``best`` is kept.
+    Equal is not faster: ``best`` is kept only if the whole interval of its ratio to ``sequential``
+    lies below one, and if it was faster in each contest: memory addresses differ between processes
+    and are worth a percent, which no number of runs in one process shows. Without
+    ``may_keep_sequential`` it is kept in any case. ``contests`` are the samples of each process;
+    ``tvm`` is in at most one.
     """
     faster = faster_in_each(best, "sequential", contests)
     faster = faster and ratio_of_all(contests, best, "sequential").high < 1
@@ -154,22 +138,22 @@ def kept_policy(
 
 
 def faster_in_each(first: str, second: str, contests: Sequence[Samples]) -> bool:
-    """Whether a runner was faster than another in all contests: a single one decides against it."""
+    """Return whether a runner was faster than another, by the median, in all contests."""
     return all(ratio_of(samples, first, second).median < 1 for samples in contests)
 
 
 def pooled(contests: Sequence[Samples]) -> Samples:
-    """The samples of all contests, one after another."""
+    """Return the samples of all contests, one after another."""
     names = dict.fromkeys(name for samples in contests for name in samples)
     return {name: [s for c in contests for s in c.get(name, ())] for name in names}
 
 
 def ratio_of(samples: Samples, first: str, second: str) -> PairedRatio:
-    """The ratio of two runners of a contest; a slow or beaten one has the first rounds only."""
+    """Return the ratio of two runners; a slow or stopped one has only the first rounds."""
     return ratio_of_all([samples], first, second)
 
 
 def ratio_of_all(contests: Sequence[Samples], first: str, second: str) -> PairedRatio:
-    """The ratio of two runners, from the pairs of all contests."""
+    """Return the ratio of two runners, from the pairs of all contests."""
     pairs = [pair for each in contests for pair in zip(each[first], each[second], strict=False)]
     return paired_ratio(*zip(*pairs, strict=True))

@@ -1,1 +1,1 @@
-"""How long stages take: described, measured, recorded or composed."""
+"""Cost models: how long stages take, as described, measured, recorded or composed."""

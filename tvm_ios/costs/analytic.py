@@ -1,4 +1,4 @@
-"""Stage latencies from a device's figures alone: no hardware, no TVM, no kernels."""
+"""Stage latencies computed from a device's figures alone: no hardware, no TVM, no kernels."""
 
 from __future__ import annotations
 
@@ -21,25 +21,20 @@ from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.streams import synchronisations
 
-#: What a stage's latency depends on: its strategy, and the classes of its units.
+#: The key of a stage's latency: its strategy, and the classes of its units.
 _Key = tuple[Strategy, tuple[object, ...]]
 
 
 class AnalyticCost:
-    """Kernels in waves of blocks, that share processors and bandwidth.
+    """A cost model of kernels that run as waves of blocks and share processors and bandwidth.
 
     A stage of one group takes as long as its kernels and their launches one after another. The
     groups of a concurrent stage are chains of launches that run side by side
-    (:mod:`tvm_ios.costs.contention`); to fork and to join them costs the device's stage overhead.
-    Streams are such chains whose launches also wait for what they read on others, each wait for an
-    event being a call of the host's thread more.
+    (:mod:`tvm_ios.costs.contention`); forking and joining them costs the device's stage overhead.
+    Streams are such chains whose launches also wait for what they read on other streams; each wait
+    for an event is one more call of the host's thread.
     A merged stage is one kernel. Co-scheduled units are one launch, in which a unit's tiles begin
     a wait after the last tile of what it reads: the same rules, with other delays.
-
-    Parameters
-    ----------
-    device
-        From :func:`tvm_ios.devices.device.load_device`.
     """
 
     def __init__(self, device: DeviceDescription) -> None:
@@ -47,7 +42,7 @@ class AnalyticCost:
         self.device = device
         self._graph: OpGraph | None = None
         self._kernels: list[tuple[KernelEstimate, ...]] = []
-        #: The same, each with its delay on a stream.
+        #: The kernels of each unit, each with its delay on a stream.
         self._launched: list[list[tuple[KernelEstimate, float]]] = []
         self._seconds: list[float] = []
         #: For each unit a number that units of equal kernels share.
@@ -56,25 +51,11 @@ class AnalyticCost:
         self._known: dict[_Key, float] = {}
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
-        """Seconds of a stage; ``inf`` for what cannot be merged.
-
-        Parameters
-        ----------
-        graph
-            The graph of units.
-        stage
-            Any.
-        """
+        """Return the seconds of a stage; ``inf`` if it merges units that cannot be merged."""
         return float(self.stage_latencies(graph, (stage,))[0])
 
     def stage_latencies(self, graph: OpGraph, stages: Sequence[Stage]) -> npt.NDArray[np.float64]:
-        """Seconds of some stages, which takes less time than one by one.
-
-        Parameters
-        ----------
-        graph, stages
-            As for :meth:`stage_latency`.
-        """
+        """Return the seconds of several stages, faster than one by one."""
         self._remember(graph)
         seconds = np.empty(len(stages))
         unknown: dict[_Key, list[int]] = {}
@@ -101,18 +82,15 @@ class AnalyticCost:
         return seconds
 
     def unit_latency(self, graph: OpGraph, unit: int) -> float:
-        """Seconds of a unit alone on the device, launches included."""
+        """Return the seconds of a unit alone on the device, launches included."""
         self._remember(graph)
         return self._seconds[unit]
 
     def stage_spans(self, graph: OpGraph, stage: Stage) -> list[tuple[int, float, float]]:
-        """When the units of a stage run that is not merged.
+        """Return for each unit of a stage that is not merged its number, and when its kernels run.
 
-        Returns
-        -------
-        list
-            For each unit its number and the begin and end of its kernels, in seconds from the
-            begin of the stage. The launches of the stage itself, its fork and join, come first.
+        The begin and the end are in seconds from the begin of the stage. The launches of the stage
+        itself, its fork and join, come first.
         """
         self._remember(graph)
         if len(stage.groups) == 1 and stage.strategy is not Strategy.CO_SCHEDULE:
@@ -131,12 +109,9 @@ class AnalyticCost:
         return [(unit, first + begin, first + end) for unit, (begin, end) in merged.items()]
 
     def kernel_seconds(self, graph: OpGraph, stage: Stage) -> list[tuple[KernelEstimate, float]]:
-        """The kernels of a stage, each with the seconds from its first block to its last.
+        """Return the kernels of a stage, each with the seconds from its first block to its last.
 
-        Raises
-        ------
-        CostError
-            If the stage merges what cannot be merged.
+        Raise CostError if the stage merges units that cannot be merged.
         """
         self._remember(graph)
         if stage.strategy is Strategy.MERGE:
@@ -150,16 +125,16 @@ class AnalyticCost:
 
     @property
     def veus(self) -> int:
-        """On how many virtual execution units rTasks are placed."""
+        """The number of virtual execution units (vEUs) that rTasks are placed on."""
         return veus(self.device)
 
     def rkernels(self, graph: OpGraph, unit: int) -> tuple[RKernel, ...]:
-        """The one way to compute a unit on the device."""
+        """Return the only rKernel of a unit on the device."""
         self._remember(graph)
         return (rkernel("tiles", self._kernels[unit], self.device),)
 
     def _remember(self, graph: OpGraph) -> None:
-        """Work out every unit once: a search asks for the same ones very often."""
+        """Estimate the kernels of all units of a new graph once, for a search needs them often."""
         if graph is self._graph:
             return
         device = self.device
@@ -177,7 +152,7 @@ class AnalyticCost:
 
     def _key(self, graph: OpGraph, stage: Stage) -> _Key:
         if stage.strategy is not Strategy.CONCURRENT:
-            # Their order and wiring decide, too, and which stream each is on.
+            # The latency also depends on the order and wiring of units, and on their streams.
             places = {unit: place for place, unit in enumerate(stage.units)}
             wiring = tuple(
                 (self._classes[unit], *(places[p] for p in self._inside(graph, unit, places)))
@@ -225,7 +200,7 @@ class AnalyticCost:
         return sorted(stage.groups, key=self._longest_first)
 
     def _launch_order(self, stage: Stage) -> tuple[int, ...]:
-        """The units in the order in which :meth:`_program` has their kernels."""
+        """Return the units in the order in which :meth:`_program` has their kernels."""
         if stage.strategy is not Strategy.CONCURRENT:
             return stage.units
         return tuple(unit for group in self._groups_in_order(stage) for unit in group)
@@ -235,7 +210,7 @@ class AnalyticCost:
 
     @staticmethod
     def _inside(graph: OpGraph, unit: int, stage: Iterable[int]) -> list[int]:
-        """What a unit reads from, of a stage's units."""
+        """Return the predecessors of a unit that are in a stage."""
         return [source for source in bits(graph.predecessors[unit]) if source in stage]
 
     def _merged(self, graph: OpGraph, stage: Stage) -> float:

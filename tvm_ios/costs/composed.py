@@ -14,41 +14,27 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 
 class CostError(UserError):
-    """A cost that cannot be told, with one sentence that says what is missing."""
+    """A cost that cannot be computed, with one sentence that says what is missing."""
 
 
 class ComposedCost:
-    """What a stage would take on a CPU if groups side by side did not disturb each other.
+    """A lower bound of the seconds of stages on a CPU, as if groups did not disturb each other.
 
-    One group runs on all lanes, each unit on as many of them as are fastest. Up to as many
-    groups as lanes run on disjoint teams: the fastest division of the lanes counts. More
-    groups take one lane each: all their work divided evenly, but at least the longest group.
-    Merged units take at least as long as the slowest of them. Co-scheduled units take at least
-    their critical path, each on as many lanes as are fastest, and all their work on one lane
-    divided evenly; in both with the rKernels that are best for it. Streams take at least as much,
-    with the kernels that their units have in other stages.
-    This is a lower bound as long as units take no less time in company than alone.
+    One group runs on all lanes, each unit on as many of them as are fastest. Up to as many groups
+    as lanes run on disjoint teams: the fastest division of the lanes counts. More groups take one
+    lane each: all their work divided evenly, but at least the longest group. Merged units take at
+    least as long as the slowest of them. Co-scheduled units take at least their critical path, each
+    on as many lanes as are fastest, and all their work on one lane divided evenly; in both with the
+    rKernels that are best for it. Streams take at least as much, with the kernels that their units
+    have in other stages. This is a lower bound as long as units take no less time in company than
+    alone.
 
-    Parameters
-    ----------
-    latencies
-        For each unit key the seconds alone on 1, 2, ... lanes.
-    unit_key
-        Gives a unit's key.
-    lanes
-        How many lanes there are.
-    rkernels
-        What a unit may be computed with in a co-scheduled stage, besides in its usual way.
-    placed
-        Where co-scheduled units are not placed on lanes but on vEUs of one kernel: for each unit
-        the seconds that its work takes on all of them, and those that it takes alone.
-    can_co_schedule
-        Tells which units can be a co-scheduled stage; others take for ever.
-
-    Raises
-    ------
-    CostError
-        If a unit's latencies do not cover all lanes.
+    ``latencies`` holds for each unit key the seconds alone on 1, 2, ... lanes. ``rkernels`` returns
+    the rKernels of a unit in a co-scheduled stage, besides its usual kernels. Where co-scheduled
+    units are not placed on lanes but on vEUs of one kernel, ``placed`` returns for a unit the
+    seconds that its work takes on all of them, and those that it takes alone. Stages that
+    ``can_co_schedule`` rejects take infinitely long. Raise CostError if a unit's latencies do not
+    cover all lanes.
     """
 
     name = "composed"
@@ -77,13 +63,7 @@ class ComposedCost:
         self._least: dict[int, tuple[float, float]] = {}
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
-        """Seconds of a stage.
-
-        Raises
-        ------
-        CostError
-            If a unit was not measured alone.
-        """
+        """Return the seconds of a stage. Raise CostError if a unit was not measured alone."""
         self._look_at(graph)
         if stage.strategy is Strategy.MERGE:
             # The merged operator does the work of each unit.
@@ -95,12 +75,9 @@ class ComposedCost:
         return self._concurrent(graph, stage.groups)
 
     def group_latencies(self, graph: OpGraph, group: tuple[int, ...]) -> tuple[float, ...]:
-        """Seconds of a group alone on at most 1, 2, ... lanes.
+        """Return the seconds of a group alone on at most 1, 2, ... lanes.
 
-        Raises
-        ------
-        CostError
-            If a unit was not measured alone.
+        Raise CostError if a unit was not measured alone.
         """
         self._look_at(graph)
         if group not in self._groups:
@@ -137,7 +114,7 @@ class ComposedCost:
         return max(work, *ends.values())
 
     def _on_streams(self, graph: OpGraph, stage: Stage) -> float:
-        """No more than all lanes at once, no unit before what it reads from."""
+        """Return the greater of a stage's evenly divided work and its longest path, in seconds."""
         ends: dict[int, float] = {}
         for unit in stage.units:
             before = (ends[p] for p in bits(graph.predecessors[unit]) if p in ends)
@@ -150,7 +127,7 @@ class ComposedCost:
         return max(work / self._lanes, *ends.values())
 
     def _on_lanes(self, unit: int) -> tuple[float, float]:
-        """The seconds that a unit's work takes on all lanes, and those that it takes alone."""
+        """Return the seconds that a unit's work takes on all lanes, and those of the unit alone."""
         assert self._graph is not None
         seconds, kernels = self._unit(self._graph, unit), self._rkernels(unit)
         return (
@@ -159,7 +136,7 @@ class ComposedCost:
         )
 
     def _unit(self, graph: OpGraph, unit: int) -> tuple[float, ...]:
-        """Seconds of a unit alone on at most 1, 2, ... lanes."""
+        """Return the seconds of a unit alone on at most 1, 2, ... lanes."""
         if unit not in self._units:
             key = self._unit_key(graph, unit)
             if key not in self._latencies:
@@ -167,6 +144,6 @@ class ComposedCost:
                     f"unit {graph.operators[unit].name!r} was not measured alone: "
                     "measure every unit before composing stages"
                 )
-            # A unit may leave lanes idle where more of them are slower.
+            # A unit uses fewer lanes where more of them are slower.
             self._units[unit] = tuple(accumulate(self._latencies[key][: self._lanes], min))
         return self._units[unit]

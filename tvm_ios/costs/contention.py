@@ -1,9 +1,9 @@
-"""How long kernels take that run side by side, and slow each other.
+"""A model of how long kernels take that run side by side and slow each other down.
 
 Blocks of threads are spread over the processors. Blocks on one processor share its throughput: as
 long as all of them together use less than all of it, none is slower for the others. All kernels
-share the device's bandwidth. This is a fluid: whenever a kernel begins or ends, the rates of those
-that run change, and between two such events every kernel computes at its rate.
+share the device's bandwidth. The model is a fluid one: whenever a kernel begins or ends, the rates
+of those that run change, and between two such events every kernel computes at its rate.
 
 Many programs are computed at once, in arrays: a search asks for tens of thousands.
 """
@@ -24,19 +24,17 @@ from tvm_ios.devices.device import DeviceDescription
 _Floats = npt.NDArray[np.float64]
 _Integers = npt.NDArray[np.int64]
 
-#: The part of a kernel that rounding may leave.
+#: A part of a kernel so small that it is a rounding error: the kernel has ended.
 _REST = 1e-9
-#: Seconds that count as none.
+#: Seconds so few that they count as zero.
 _SHORTEST = 1e-15
 
 
 class Launch(NamedTuple):
-    """A kernel of a program; a tuple, for searches make hundreds of thousands.
+    """A kernel launch of a program; a tuple, because searches make hundreds of thousands.
 
     Attributes
     ----------
-    kernel
-        What runs.
     after
         The launches, by their place in the program, that must have ended.
     delay
@@ -52,14 +50,9 @@ class Launch(NamedTuple):
 
 
 def makespans(programs: Sequence[Sequence[Launch]], device: DeviceDescription) -> _Floats:
-    """Seconds of programs, each of which has the device for itself.
+    """Return the seconds of each program, a sequence of launches that has the device for itself.
 
-    Parameters
-    ----------
-    programs
-        The launches of each; a launch waits only for earlier ones.
-    device
-        Where they run.
+    A launch waits only for earlier launches of its program.
     """
     return _run(programs, device)[0]
 
@@ -67,7 +60,7 @@ def makespans(programs: Sequence[Sequence[Launch]], device: DeviceDescription) -
 def launch_spans(
     program: Sequence[Launch], device: DeviceDescription
 ) -> tuple[tuple[float, float], ...]:
-    """When each launch of a program begins and ends, in seconds; parameters as above."""
+    """Return when each launch of a program begins and ends, in seconds."""
     ends = _run([program], device)[1].tolist()
     return tuple(
         (
@@ -81,7 +74,7 @@ def launch_spans(
 def _run(
     programs: Sequence[Sequence[Launch]], device: DeviceDescription
 ) -> tuple[_Floats, _Floats]:
-    """When each program ends, and when each launch of all programs."""
+    """Return when each program ends, and when each launch of all programs ends."""
     launches = list(itertools.chain.from_iterable(programs))
     if not launches:
         return np.zeros(len(programs)), np.zeros(0)
@@ -94,7 +87,8 @@ def _run(
     delay = np.array([launch.delay for launch in launches])
     earliest = np.array([launch.earliest for launch in launches])
     awaited = np.array([len(launch.after) for launch in launches])
-    # None is faster in company than alone, where the others' blocks leave processors less full.
+    # No kernel gets faster in company than alone, even if blocks of all kernels together spread
+    # over the processors more evenly.
     own = np.maximum(1, share * np.ceil(blocks / device.processors))
     followers = _Followers.of(programs)
 
@@ -137,7 +131,10 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class _Followers:
-    """For each launch of all programs those that wait for it, one launch's after another's."""
+    """For each launch of all programs, the launches that wait for it.
+
+    Those of launch ``n`` are ``targets[starts[n] : starts[n + 1]]``.
+    """
 
     starts: _Integers
     targets: _Integers
@@ -155,9 +152,9 @@ class _Followers:
         return _Followers(np.searchsorted(sources, np.arange(first + 1)), targets)
 
     def freed_by(self, ended: _Integers, awaited: _Integers) -> _Integers:
-        """Count down what waits for launches that have ended; gives those that wait no more."""
+        """Count down the launches that wait for ended ones; return those that no longer wait."""
         begin, count = self.starts[ended], self.starts[ended + 1] - self.starts[ended]
-        # All places from each begin on, as many as its count.
+        # The indices begin, begin + 1, ... of each launch, as many as its count.
         skipped: _Integers = np.repeat(begin - np.cumsum(count) + count, count)
         targets = self.targets[skipped + np.arange(len(skipped))]
         np.subtract.at(awaited, targets, 1)

@@ -1,4 +1,4 @@
-"""How long things take on a device: what a search asks."""
+"""The interface of costs: execution times on a device, as a search asks for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_ios.schedule.stage import Stage
 
 
 class Offer(Enum):
-    """What costs may know."""
+    """The kinds of execution times that costs may offer to a policy."""
 
     STAGES = "how long stages take"
     RTASKS = "how long rTasks take"
@@ -28,29 +28,29 @@ class Offer(Enum):
 
 @dataclass(frozen=True)
 class Costs:
-    """How long things take on a device.
+    """Execution times on a device.
 
     Attributes
     ----------
     name
-        How people ask for it, such as ``"measured"`` or ``"v100"``.
+        The name by which users choose them, such as ``"measured"`` or ``"v100"``.
     device
         The device's name, as schedules have it.
     stages
-        Tells the seconds of stages, or None where they are not known.
+        Returns the seconds of stages, or None where they are not known.
     measuring
-        Tells which few stages to measure; None where any stage's seconds may be asked for.
+        Measures the few stages that may matter; None where any stage's seconds may be asked for.
     rtasks
-        Tells the seconds of rKernels and rPrograms, or None where they are not known.
+        Returns the seconds of rKernels and rPrograms, or None where they are not known.
     programs
         Builds and times whole programs, or None where none can run.
     completed
-        Adds to a schedule what these costs know of its units.
+        Returns a schedule together with what these costs know of its units.
     branches_alike
-        Whether stages take the same time that exchanging equal branches
-        (:mod:`tvm_ios.graph.equal_branches`) turns into each other: what units compute and how
-        they are wired decides, and neither names and numbers nor the order of inputs. Not so what
-        is measured: two such stages may have different keys.
+        Whether two stages take the same time if exchanging equal branches
+        (:mod:`tvm_ios.graph.equal_branches`) turns one into the other: only what units compute and
+        how they are wired decides, and neither names and numbers nor the order of inputs. This does
+        not hold for measured costs: two such stages may have different keys.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Costs:
 
     @property
     def offers(self) -> frozenset[Offer]:
-        """What a policy may ask these costs for."""
+        """The kinds of execution times that a policy may ask these costs for."""
         parts = {
             Offer.STAGES: self.stages,
             Offer.RTASKS: self.rtasks,
@@ -73,40 +73,41 @@ class Costs:
         return frozenset(offer for offer, part in parts.items() if part is not None)
 
 
-#: For policies that need no costs.
+#: Costs without any times, for policies that need none.
 NO_COSTS = Costs("none", "")
 
 
 def costs_of_model(model: CostModel) -> Costs:
-    """The costs of a cost model, which knows stages alone."""
+    """Return the costs of a cost model, which knows stages alone."""
     return Costs(model.name, model.name, model)
 
 
 class StageMeasuring(Protocol):
-    """How few stages are measured: those that optimistic costs say may matter."""
+    """Measures a few stages, after lower bounds of all stages have shown which ones may matter."""
 
     def bounds(self, progress: Progress) -> CostModel:
-        """Optimistic seconds of stages, from the units measured alone."""
+        """Return a cost model of optimistic seconds, composed from those of units alone."""
         ...
 
     def stage_key(self, graph: OpGraph, stage: Stage) -> str:
-        """Equal for stages that need one measurement only."""
+        """Return a key that is equal for stages that need only one measurement."""
         ...
 
     def latencies(self, graph: OpGraph, stages: Iterable[Stage]) -> Iterator[float]:
-        """True seconds of stages, in their order; infinite for one that cannot run.
+        """Yield the measured seconds of stages, in their order; infinite for one that cannot run.
 
-        Several are measured at once where the device can; a stage is asked for no sooner.
+        Several stages are measured at once where the device can. Stages are taken from the iterable
+        no sooner than they are measured.
         """
         ...
 
 
 class RTaskCosts(Protocol):
-    """How long rTasks take, the tiles of units (Rammer, section 3.2)."""
+    """Execution times of rTasks, the tiles of units (Rammer, section 3.2)."""
 
     @property
     def lanes(self) -> int:
-        """How many lanes rTasks are placed on: threads of a CPU, or vEUs of a GPU."""
+        """The number of lanes that rTasks are placed on: threads of a CPU, or vEUs of a GPU."""
         ...
 
     @property
@@ -115,48 +116,42 @@ class RTaskCosts(Protocol):
         ...
 
     def on_streams(self, graph: OpGraph, stage: Stage) -> float | None:
-        """Seconds of a concurrent stage, to compare with those of rPrograms as persistent kernels.
+        """Return the seconds of a concurrent stage, to compare with those of persistent kernels.
 
         None where lanes share rPrograms, or the two cannot be compared.
         """
         ...
 
     def prepare(self, progress: Progress) -> None:
-        """Find out all rKernels at once, which takes less time than one by one."""
+        """Profile the rKernels of all units at once, which takes less time than one by one."""
         ...
 
     def kernels(self, graph: OpGraph, unit: int) -> tuple[RKernel, ...]:
-        """The ways to compute a unit; the first is what it has in other stages."""
+        """Return the rKernels that compute a unit; the first is the one it has in other stages."""
         ...
 
     def program(self, graph: OpGraph, stage: Stage) -> RProgram:
-        """What a co-scheduled stage runs."""
+        """Return the rProgram of a co-scheduled stage."""
         ...
 
     def seconds(self, graph: OpGraph, programs: Sequence[RProgram]) -> Sequence[float]:
-        """Predicted seconds of rPrograms."""
+        """Return the predicted seconds of rPrograms."""
         ...
 
 
 class RProgramMeasuring(Protocol):
-    """How rPrograms are measured."""
+    """Measures rPrograms."""
 
     def require_any(self) -> None:
-        """Refuse where only those can be built that were compiled ahead.
-
-        Raises
-        ------
-        UnfusedError
-            If that is so.
-        """
+        """Raise UnfusedError if only rPrograms that were compiled ahead can be built."""
         ...
 
     def can_run(self, program: RProgram) -> bool:
-        """Whether an rProgram can be built here."""
+        """Return whether an rProgram can be built here."""
         ...
 
     def seconds(self, programs: Iterable[RProgram]) -> Iterator[float]:
-        """Seconds of rPrograms, in their order; infinite for one that cannot run."""
+        """Yield the seconds of rPrograms, in their order; infinite for one that cannot run."""
         ...
 
 
@@ -165,7 +160,7 @@ class ProgramCosts(Protocol):
 
     @property
     def lanes(self) -> int:
-        """How many lanes programs have."""
+        """The number of lanes that programs have."""
         ...
 
     @property
@@ -174,7 +169,7 @@ class ProgramCosts(Protocol):
         ...
 
     def refusal(self, schedule: Schedule) -> str:
-        """Why there is no program of a schedule, in one sentence; empty if there is one."""
+        """Return in one sentence why a schedule has no program; an empty string if it has one."""
         ...
 
     def contest(
@@ -183,7 +178,7 @@ class ProgramCosts(Protocol):
         limits: Rules,
         report: Callable[[int], None],
     ) -> Mapping[str, Sequence[float]]:
-        """Seconds of runs of some schedules' programs, which run in turn.
+        """Return the seconds of each run of several schedules' programs, which run in turn.
 
         Parameters
         ----------
@@ -192,20 +187,22 @@ class ProgramCosts(Protocol):
         limits
             How many runs of each.
         report
-            Called with the rounds done.
+            Called with the number of rounds done.
         """
         ...
 
     def profile(
         self, schedules: Sequence[Schedule], report: Callable[[int, int], None]
     ) -> list[tuple[float, ...]]:
-        """Seconds of each segment (:func:`tvm_ios.policies.mixing.segments_of`) of schedules.
+        """Return for each schedule the seconds of each of its segments.
+
+        Segments are those of :func:`tvm_ios.policies.mixing.segments_of`.
 
         Parameters
         ----------
         schedules
-            Whose programs run in turn.
+            The schedules, whose programs run in turn.
         report
-            Called with the rounds done, and how many there are.
+            Called with the number of rounds done, and of all rounds.
         """
         ...

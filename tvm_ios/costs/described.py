@@ -1,4 +1,4 @@
-"""The costs of a device that is described, not measured."""
+"""The costs of a device that is described by its figures, not measured."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def described_costs(device: DeviceDescription) -> Costs:
-    """What a device's figures say, of rTasks too."""
+    """Return the costs of stages and rTasks that follow from a device's figures."""
     cost = AnalyticCost(device)
     return Costs(device.name, device.name, cost, rtasks=_DescribedRTasks(cost), branches_alike=True)
 
 
 @dataclass(frozen=True)
 class _DescribedRTasks:
-    """rTasks whose times are estimates; see :class:`tvm_ios.costs.costs.RTaskCosts`."""
+    """Estimated times of rTasks; implements :class:`tvm_ios.costs.costs.RTaskCosts`."""
 
     cost: AnalyticCost
     measuring: None = None
@@ -39,7 +39,7 @@ class _DescribedRTasks:
         return self.cost.stage_latency(graph, stage) if is_gpu else None
 
     def prepare(self, progress: Progress) -> None:
-        """Nothing: each figure follows from the device's."""
+        """Do nothing: all times follow from the device's figures."""
 
     def kernels(self, graph: OpGraph, unit: int) -> tuple[RKernel, ...]:
         return self.cost.rkernels(graph, unit)
@@ -49,6 +49,6 @@ class _DescribedRTasks:
         return co_schedule(graph, stage.units, kernels, self.lanes)
 
     def seconds(self, graph: OpGraph, programs: Sequence[RProgram]) -> Sequence[float]:
-        """What the device's figures say of the programs as stages, like all others."""
+        """Return the seconds of the programs' units as co-scheduled stages."""
         stages = [Stage(Strategy.CO_SCHEDULE, (program.units,)) for program in programs]
         return self.cost.stage_latencies(graph, stages).tolist()

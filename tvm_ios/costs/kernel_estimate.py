@@ -1,9 +1,9 @@
-"""What a unit's kernels would be on a device: blocks of threads, and what each block takes.
+"""Estimates of a unit's kernels on a device: how many blocks of threads, and each block's time.
 
 A convolution or a product is computed in tiles, as libraries do it (implicit GEMM: rows are output
 positions, columns are output channels); of several shapes of tiles the fastest is taken, and for
 3x3 convolutions Winograd's transforms if they are faster. Other operators stream through memory.
-Nothing here knows our own kernels: a described device says what a good library would reach.
+Nothing here knows our own kernels: the estimates are those of a good library on the device.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _STREAMED, _STREAMING_WARPS = 512, 4
 #: The part of the peak that operators without tiles reach. Assumed: an addition and a
 #: multiplication are not one instruction there.
 _UNTILED_EFFICIENCY = 0.5
-#: Multiply-additions an output from which on an operator is a product.
+#: The fewest multiply-additions for each output of an operator that counts as a product.
 _LEAST_DEPTH = 32
-#: Rows up to which a product is one of vectors. Assumed.
+#: The most rows of a product that can be computed as products of vectors. Assumed.
 _FEW_ROWS = 8
 
 
@@ -44,7 +44,7 @@ class KernelEstimate:
     Attributes
     ----------
     blocks
-        How many blocks of threads it has.
+        The number of blocks of threads.
     block_seconds
         Seconds that a block takes when it has a processor for itself.
     share
@@ -54,7 +54,7 @@ class KernelEstimate:
     overhead
         Seconds before its blocks are under way, in which it occupies nothing; its launch aside.
     warps
-        Of a block; 0 where that is not known.
+        Warps of a block; 0 where that is not known.
     """
 
     blocks: int
@@ -65,7 +65,7 @@ class KernelEstimate:
     warps: int = 0
 
     def seconds(self, device: DeviceDescription) -> float:
-        """Seconds of its blocks when nothing else runs: waves, bounded by the bandwidth."""
+        """Return the seconds of its blocks when nothing else runs, bounded by the bandwidth."""
         together = max(1.0, self.share * math.ceil(self.blocks / device.processors))
         return max(self.block_seconds * together, self.bytes / device.bandwidth)
 
@@ -77,47 +77,28 @@ Choose = Callable[[Sequence[KernelEstimate], DeviceDescription], KernelEstimate]
 
 
 def fastest_alone(kernels: Sequence[KernelEstimate], device: DeviceDescription) -> KernelEstimate:
-    """The one that takes least time with the device for itself."""
+    """Return the kernel that takes the least time with the device for itself."""
     return min(kernels, key=lambda kernel: kernel.seconds(device))
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLibrary:
-    """What products are computed with.
-
-    Attributes
-    ----------
-    tiles
-        The tiles that it has kernels of.
-    choose
-        Which kernel it takes.
-    """
+    """A library of kernels for matrix products: the tiles it has, and how it chooses a kernel."""
 
     tiles: tuple[Tile, ...] = _TILES
     choose: Choose = fastest_alone
 
 
-#: A vendor's.
+#: The library of a vendor.
 VENDOR = KernelLibrary()
 
 
 def unit_kernels(
     graph: OpGraph, unit: int, device: DeviceDescription, library: KernelLibrary = VENDOR
 ) -> tuple[KernelEstimate, ...]:
-    """The kernels of a unit, one after another.
+    """Return the kernels of a unit, one after another.
 
-    A library's convolution takes a bias and an activation after it, but nothing before.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    unit
-        A unit's number.
-    device
-        Where they run.
-    library
-        What they are taken from.
+    A library's convolution includes the bias and the activation after it, but nothing before it.
     """
     op = graph.operators[unit]
     output = graph.tensors[op.outputs[0]]
@@ -157,7 +138,7 @@ def unit_kernels(
 def merged_kernel(
     graph: OpGraph, plan: MergePlan, bytes_moved: int, device: DeviceDescription
 ) -> KernelEstimate:
-    """The one kernel of merged convolutions; it writes each output where it belongs."""
+    """Return the kernel of merged convolutions, which writes each output to its own place."""
     op = graph.operators[plan.units[0]]
     batch, _, *extents = graph.tensors[op.outputs[0]].shape
     return fastest_alone(
@@ -183,29 +164,19 @@ def product_forms(
     *,
     winograd: bool = False,
 ) -> list[KernelEstimate]:
-    """The kernels for a matrix product.
+    """Return the kernels that can compute a matrix product of ``rows`` by ``columns`` elements.
 
-    Parameters
-    ----------
-    rows, columns, depth
-        Extents of the result, and multiply-additions an element.
-    bytes_moved
-        Bytes read and written.
-    device
-        Where it runs.
-    tiles
-        What the result is computed in.
-    winograd
-        Whether it is a convolution that Winograd's algorithm can compute.
+    Each element takes ``depth`` multiply-additions. ``winograd`` says whether the product is a
+    convolution that Winograd's algorithm can compute.
     """
     forms = [_tiled(rows, columns, depth, bytes_moved, tile, device) for tile in tiles]
     if rows <= _FEW_ROWS:
-        # The other matrix is streamed, by as many blocks as it takes.
+        # The other matrix is streamed through memory.
         flops = 2 * rows * columns * depth
         forms.append(_streaming(columns * depth, flops, bytes_moved, device))
     if winograd:
         fewer = depth * _WINOGRAD / _WINOGRAD_EFFICIENCY
-        # None has tiles as narrow as the last.
+        # No Winograd kernel has tiles as narrow as the last ones.
         forms += [_tiled(rows, columns, fewer, bytes_moved, tile, device) for tile in _TILES[:-1]]
     return forms
 
@@ -236,7 +207,7 @@ def _tiled(
 def _whole_unit(
     graph: OpGraph, unit: int, device: DeviceDescription, library: KernelLibrary
 ) -> KernelEstimate:
-    """A unit without convolutions as one kernel: a product, or a stream through memory."""
+    """Return the kernel of a unit without convolutions: a product, or a stream through memory."""
     op = graph.operators[unit]
     shape = graph.tensors[op.outputs[0]].shape
     elements = sum(math.prod(graph.tensors[t].shape) for t in op.outputs)
@@ -266,7 +237,7 @@ def _streaming(
 
 @dataclass(frozen=True, slots=True)
 class _Convolution:
-    """One of a unit: the number of its weight among the unit's inputs, its groups and strides."""
+    """A convolution in a unit: the place of its weight among the unit's inputs, groups, strides."""
 
     weight: int
     groups: int

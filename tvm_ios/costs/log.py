@@ -1,4 +1,4 @@
-"""The measurement log: append-only JSON lines that survive a kill and a second writer.
+"""The measurement log: append-only lines of JSON that survive a kill and several writers.
 
 A line (see ``log_lines.py``) is written by one append under a lock, so only the last line can ever
 be incomplete: readers ignore it, the next writer removes it.
@@ -30,36 +30,27 @@ from tvm_ios.costs.log_lines import (
 from tvm_ios.files.atomic import make_folder
 from tvm_ios.files.line_files import cut_unfinished_line
 
-#: So often is a stage measured, once by each run that needs it, before a log is believed.
+#: How often a stage is measured, once by each run that needs it, until the log is trusted.
 MEASUREMENTS = 3
-#: So often where other work on the machine disturbs all of them.
+#: How often it is measured if other work on the machine disturbs all measurements.
 DISTURBED_MEASUREMENTS = 9
 
 
 class MeasurementLog:
     """A log file of one device, shared by any number of processes.
 
-    Parameters
-    ----------
-    path
-        Made, with its folder, by the first append.
-    header
-        What this process measures for.
-
-    Raises
-    ------
-    LogError
-        If the file exists and is no log, or one for another device, target or TVM.
+    The file and its folder are made by the first append. ``header`` says what this process measures
+    for. Raise LogError if the file exists and is no log, or one for another device, target or TVM.
     """
 
     def __init__(self, path: Path, header: LogHeader) -> None:
         self.path = path
         self.header = header
-        #: For each key the samples of each measurement, in seconds: those that other work on the
-        #: machine disturbed only where there are no others.
+        #: For each key the samples of each measurement, in seconds; disturbed measurements are
+        #: kept only while there are no others.
         self.measurements: dict[str, list[tuple[float, ...]]] = {}
         self._disturbed: set[str] = set()
-        #: What this run need not measure: it did, or one that was cut short did before.
+        #: Keys that this run has measured, or an interrupted run before it.
         self._fresh: set[str] = set()
         self._once = False
         self._read = 0
@@ -67,11 +58,12 @@ class MeasurementLog:
         self.refresh()
 
     def wants(self, key: str, times: int = 1) -> bool:
-        """Whether a measurement should be taken now, until there are so many.
+        """Return whether a measurement should be taken now, if ``times`` measurements are enough.
 
-        A run goes on where one was that was cut short. After one that came to its end everything
-        is measured again, up to three times: one time that a machine was busy would otherwise
-        count for ever. What other work disturbed is measured until it is not, up to nine times.
+        A run continues where an interrupted one ended. After a finished run everything is measured
+        again, up to three times: otherwise one measurement on a busy machine would count for ever.
+        Measurements that other work disturbed are repeated until one is undisturbed, up to nine
+        times.
         """
         most = DISTURBED_MEASUREMENTS if key in self._disturbed else MEASUREMENTS
         known = len(self.measurements.get(key, ()))
@@ -79,41 +71,21 @@ class MeasurementLog:
         return not fresh and known < most
 
     def reuse(self) -> None:
-        """Let what was ever measured do: only what was not is measured in this run, and once."""
+        """Accept all earlier measurements: this run measures only missing keys, once each."""
         self._fresh |= self.measurements.keys()
         self._once = True
 
     def end_run(self) -> None:
-        """Say that a run has measured what it needed: the next one measures again.
-
-        Raises
-        ------
-        LogError, OSError
-            As for :meth:`append`.
-        """
+        """Note that a run has measured all it needed, so that the next one measures again."""
         if self._fresh:
             self._append(END_OF_RUN)
 
     def append(self, key: str, samples: Sequence[float], label: str = "") -> None:
-        """Add one measurement, and take in those that others have added.
+        """Append one measurement, in seconds, and read those that other processes have added.
 
-        Parameters
-        ----------
-        key
-            The key of the stage or unit.
-        samples
-            Seconds, at least one; :class:`MachineSamples` say which machine took them, and
-            :class:`DisturbedSamples` that it was busy with other work.
-        label
-            For people.
-
-        Raises
-        ------
-        LogError
-            If there is no sample or one is not a positive finite number, or the file has
-            become one for another device.
-        OSError
-            If it cannot be written.
+        :class:`MachineSamples` say which machine took the samples, :class:`DisturbedSamples` that
+        it was busy with other work. ``label`` is for people. Raise LogError if there is no sample
+        or one is not positive and finite, or if the file has become one for another device.
         """
         self._append(measurement_line(key, samples, label))
 
@@ -130,12 +102,9 @@ class MeasurementLog:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take in the measurements that were added since the last look.
+        """Read the measurements that were added to the file since it was last read.
 
-        Raises
-        ------
-        LogError
-            As for the constructor.
+        Raise LogError as the constructor does.
         """
         if not self.path.exists():
             return
@@ -169,20 +138,14 @@ class MeasurementLog:
 
 
 class ReadOnlyLog(MeasurementLog):
-    """A log that says what it holds; asking for more is an error."""
+    """A log that is only read; asking for a measurement that it lacks is an error."""
 
     def wants(self, key: str, times: int = 1) -> bool:
-        """Whether the log lacks it altogether."""
+        """Return whether the log has no measurement of a key."""
         return key not in self.measurements
 
     def append(self, key: str, samples: Sequence[float], label: str = "") -> None:
-        """Refuse a measurement: what was asked for is not in the log.
-
-        Raises
-        ------
-        LogError
-            Always.
-        """
+        """Raise LogError: the measurement that is asked for is not in the log."""
         raise LogError(
             f"the log {self.path} has no measurement of {label}: measure the model with "
             "--cost measured and this policy"
@@ -190,7 +153,7 @@ class ReadOnlyLog(MeasurementLog):
 
 
 def quietest(measurements: Sequence[Sequence[float]]) -> float:
-    """Seconds by several measurements: the least median, because other work only adds time."""
+    """Return the least median of several measurements, because other work only adds time."""
     return min(map(statistics.median, measurements))
 
 
@@ -202,7 +165,7 @@ def _complete_lines(data: bytes) -> Iterator[bytes]:
 
 def _write(handle: int, data: dict[str, Any]) -> None:
     line = (json.dumps(data) + "\n").encode()
-    # Never in two writes: a kill between them would leave what looks like another's line.
+    # Never in two writes: a kill between them would leave a part of a line.
     if os.write(handle, line) != len(line):
         raise OSError(errno.ENOSPC, "the disk is full", "the measurement log")
 

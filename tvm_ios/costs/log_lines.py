@@ -1,7 +1,7 @@
-"""The lines of a measurement log: its header, and one measurement each.
+"""The lines of a measurement log: its header, and its measurements.
 
-The first line says for what device, target and TVM version the log is; every other line is one
-measurement with its raw samples, or says that a run came to its end.
+The first line names the device, target and TVM version of the log; every other line is one
+measurement with its raw samples, or says that a run has finished.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tvm_ios.files.json_text import JsonError, json_object
 
 _FORMAT = "tvm-ios log"
 _VERSION = 1
-#: The line of a run that measured what it needed.
+#: The line that ends a run that has measured all it needed.
 END_OF_RUN = {"run": "ended"}
 
 
@@ -26,16 +26,9 @@ class LogError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class LogHeader:
-    """What a log's measurements hold for.
+    """The device, the compiler's target and the TVM version that a log's measurements hold for.
 
-    Attributes
-    ----------
-    device
-        The machine, e.g. a processor's name and the lanes.
-    target
-        The compiler's target.
-    tvm
-        The version of TVM.
+    ``device`` is, for example, a processor's name and the lanes.
     """
 
     device: str
@@ -44,19 +37,11 @@ class LogHeader:
 
 
 class DisturbedSamples(list[float]):
-    """Seconds, taken while other work on the machine kept threads from running."""
+    """Samples, in seconds, taken while other work on the machine kept threads from running."""
 
 
 class MachineSamples(list[float]):
-    """Seconds, and which machine took them where a device is several.
-
-    Parameters
-    ----------
-    seconds
-        The samples.
-    machine
-        Its name, which log lines have.
-    """
+    """Samples, in seconds, with the name of the machine that took them, of several in a device."""
 
     def __init__(self, seconds: Iterable[float], machine: str) -> None:
         super().__init__(seconds)
@@ -70,13 +55,13 @@ class Record:
     Attributes
     ----------
     key
-        The stage key (or unit key) that it is of.
+        The key of the stage or unit that was measured.
     samples
-        Seconds, as they came.
+        Seconds, in the order of the runs.
     label
-        What it is, for people.
+        A description for people.
     machine
-        Which machine took it where a device is several.
+        The name of the machine that took it, if a device is several machines.
     disturbed
         Whether other work kept threads from running.
     """
@@ -89,17 +74,14 @@ class Record:
 
 
 def header_line(header: LogHeader) -> dict[str, Any]:
-    """The first line of a log."""
+    """Return the first line of a log."""
     return {"format": _FORMAT, "version": _VERSION, **asdict(header)}
 
 
 def measurement_line(key: str, samples: Sequence[float], label: str) -> dict[str, Any]:
-    """The line of one measurement.
+    """Return the line of one measurement.
 
-    Raises
-    ------
-    LogError
-        If there is no sample or one is not a positive finite number.
+    Raise LogError if there is no sample or one is not a positive finite number.
     """
     if not samples or not all(0 < s < float("inf") for s in samples):
         raise LogError(f"the samples of {label or key!r} are not all positive seconds")
@@ -112,13 +94,7 @@ def measurement_line(key: str, samples: Sequence[float], label: str) -> dict[str
 
 
 def read_header(path: Path) -> LogHeader:
-    """The header of a log.
-
-    Raises
-    ------
-    LogError
-        If the file cannot be read or is no log.
-    """
+    """Return the header of a log file. Raise LogError if it cannot be read or is no log."""
     try:
         with path.open("rb") as stream:
             line = stream.readline()
@@ -136,7 +112,7 @@ def _header(data: dict[str, Any], path: Path) -> LogHeader:
 
 
 def check_header(data: dict[str, Any], ours: LogHeader, path: Path) -> None:
-    """Refuse the header of a log that was made for something else."""
+    """Raise LogError if the header of a log differs from ours."""
     theirs = _header(data, path)
     for key, our_value in asdict(ours).items():
         their_value = getattr(theirs, key)
@@ -148,7 +124,7 @@ def check_header(data: dict[str, Any], ours: LogHeader, path: Path) -> None:
 
 
 def read_record(data: dict[str, Any], where: str) -> Record:
-    """The measurement of a line; ``where`` is the line, for people."""
+    """Return the measurement of a line; ``where`` describes the line in errors."""
     try:
         samples = tuple(float(s) for s in data["samples"])
         if samples and all(0 < s < float("inf") for s in samples):
@@ -165,7 +141,7 @@ def read_record(data: dict[str, Any], where: str) -> Record:
 
 
 def parse_line(line: bytes, where: str) -> dict[str, Any]:
-    """The data of a line; ``where`` is the line, for people."""
+    """Return the JSON object of a line; ``where`` describes the line in errors."""
     try:
         return json_object(line)
     except JsonError as error:

@@ -1,4 +1,4 @@
-"""How much work a merged convolution is: every kernel grown to the common window."""
+"""The work of merged convolutions, whose kernels are padded to a common window."""
 
 from __future__ import annotations
 
@@ -12,16 +12,10 @@ from tvm_ios.graph.op_graph import OpGraph
 
 @dataclass(frozen=True, slots=True)
 class MergedWork:
-    """The work of a merged convolution that writes its outputs apart.
+    """The work of a merged convolution that writes its outputs to separate tensors.
 
-    Attributes
-    ----------
-    flops
-        Floating-point operations, zeros of the padded kernels included.
-    bytes
-        Read once and written once: the shared input, stacked weights and outputs.
-    output_elements
-        Elements of all outputs.
+    ``flops`` include the zeros of padded kernels. ``bytes`` count the shared input, the stacked
+    weights and the outputs once each. ``output_elements`` are those of all outputs.
     """
 
     flops: int
@@ -30,15 +24,7 @@ class MergedWork:
 
 
 def merged_work(graph: OpGraph, units: Sequence[int]) -> MergedWork | None:
-    """The work of merging some units; None if they cannot be merged.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    units
-        Unit numbers, two or more.
-    """
+    """Return the work of two or more units merged into one, or None if they cannot be merged."""
     plan = plan_merge(graph, units)
     if plan is None:
         return None

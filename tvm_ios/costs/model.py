@@ -1,4 +1,4 @@
-"""What a cost model is."""
+"""The interface of cost models."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from tvm_ios.schedule.stage import Stage
 
 @runtime_checkable
 class CostModel(Protocol):
-    """Tells how long a stage takes on a device."""
+    """A model that predicts how long a stage takes on a device."""
 
     @property
     def name(self) -> str:
-        """How people ask for it, e.g. ``"measured"`` or ``"v100"``."""
+        """The name by which users choose it, e.g. ``"measured"`` or ``"v100"``."""
         ...
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
-        """Seconds that a stage takes, barrier included; ``inf`` if it cannot run."""
+        """Return the seconds that a stage takes, barrier included; ``inf`` if it cannot run."""
         ...
 
 
 @runtime_checkable
 class BatchCostModel(CostModel, Protocol):
-    """A cost model that tells many stages' latencies faster than one by one."""
+    """A cost model that computes many stages' latencies at once, faster than one by one."""
 
     def stage_latencies(self, graph: OpGraph, stages: Sequence[Stage]) -> npt.NDArray[np.float64]:
-        """What :meth:`CostModel.stage_latency` says of each stage."""
+        """Return the seconds of each stage, as :meth:`CostModel.stage_latency` does for one."""
         ...
 
 
 def stage_latencies(
     cost: CostModel, graph: OpGraph, stages: Sequence[Stage]
 ) -> npt.NDArray[np.float64]:
-    """Seconds of some stages, at once if the model can."""
+    """Return the seconds of several stages, computed at once if the model can."""
     if isinstance(cost, BatchCostModel):
         return cost.stage_latencies(graph, stages)
     return np.array([cost.stage_latency(graph, stage) for stage in stages], np.float64)

@@ -1,4 +1,4 @@
-"""Costs that people name: a device's, or those of a cost model of another package."""
+"""Costs by name: those of a device, or of a cost model that another package adds."""
 
 from __future__ import annotations
 
@@ -12,29 +12,21 @@ from tvm_ios.extensions import extensions, load_extension
 #: The entry points of other packages' cost models.
 GROUP = "tvm_ios.costs"
 
-#: Costs that are measured on this machine, which takes a module: :func:`costs_named` has none.
+#: The name of costs measured on this machine. Measuring needs a module, so :func:`costs_named`
+#: does not accept it.
 MEASURED = "measured"
 
 
 def cost_names() -> tuple[str, ...]:
-    """All costs that have a name."""
+    """Return the names of all costs."""
     return tuple(dict.fromkeys((MEASURED, *device_names(), *extensions(GROUP))))
 
 
 def costs_named(name: str) -> Costs:
-    """The costs of a device, or of a cost model that another package adds.
+    """Return the costs of a device, or of a cost model that another package adds.
 
-    Parameters
-    ----------
-    name
-        One of :func:`cost_names` but ``measured``, or the path of a device's ``.json`` file.
-
-    Raises
-    ------
-    DeviceError
-        If there is no such device.
-    ExtensionError
-        If the package that adds it is broken.
+    ``name`` is one of :func:`cost_names` but ``measured``, or the path of a device's ``.json``
+    file. Raise DeviceError if there is no such device, ExtensionError if the package is broken.
     """
     if name in extensions(GROUP) and name not in device_names():
         return costs_of_model(load_extension(GROUP, name, CostModel))

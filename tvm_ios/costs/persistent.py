@@ -1,4 +1,4 @@
-"""Kernels as rKernels of a described device, and their rTasks as those of one persistent kernel."""
+"""Estimated kernels as rKernels, and their rTasks in one persistent kernel of a device."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _VEUS_OF_MULTIPROCESSOR = 2
 
 
 def veus(device: DeviceDescription) -> int:
-    """On how many virtual execution units rTasks are placed."""
+    """Return the number of virtual execution units (vEUs) of a device that rTasks are placed on."""
     return device.processors * _veus_of_processor(device)
 
 
 def rkernel(name: str, kernels: Sequence[KernelEstimate], device: DeviceDescription) -> RKernel:
-    """A way to compute a unit: the blocks of its kernels are rTasks, its kernels phases.
+    """Return the rKernel whose phases are the kernels of a unit and whose rTasks are their blocks.
 
     An rTask takes as long as it does when all vEUs of its processor are busy.
     """
@@ -41,22 +41,11 @@ def persistent_launches(
     *,
     barriers: bool = False,
 ) -> list[Launch]:
-    """What runs in one persistent kernel, as launches that cost no launch.
+    """Return the kernels of units in one persistent kernel, as launches without launch overhead.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    waves
-        Units in the order of Append, in one wave or several; what they read that is in none was
-        computed before.
-    kernels
-        For each unit its kernels.
-    device
-        Where they run.
-    barriers
-        Whether a wave begins when all of the wave before has ended. By default a unit's rTasks
-        wait for what they read alone.
+    ``waves`` hold units in the order of Append; units in none of them were computed before. With
+    ``barriers`` a wave begins when all of the wave before has ended; by default a unit's rTasks
+    wait only for what they read.
     """
     launches: list[Launch] = []
     last: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Stage latencies that were measured before, read from a log."""
+"""Stage latencies that were measured before and are read from a log."""
 
 from __future__ import annotations
 
@@ -11,19 +11,12 @@ from tvm_ios.schedule.stage import Stage
 
 
 class RecordedCost:
-    """The latency of a stage by the quietest of its measurements.
+    """A cost model that returns the quietest of the recorded measurements of a stage.
 
-    A stage that the log does not hold cannot be used: its latency is infinite, so a search
-    finds the best schedule of recorded stages.
-
-    Parameters
-    ----------
-    measurements
-        For each stage key the samples of each measurement in seconds, e.g.
-        :attr:`tvm_ios.costs.log.MeasurementLog.measurements`; read anew at every call, so that it
-        may grow.
-    stage_key
-        Gives a stage's key.
+    A stage without a measurement has infinite latency, so a search finds the best schedule of
+    recorded stages. ``measurements`` map stage keys to the samples, in seconds, of each
+    measurement, e.g. :attr:`tvm_ios.costs.log.MeasurementLog.measurements`; they are read anew at
+    every call and may grow.
     """
 
     name = "recorded"
@@ -37,6 +30,6 @@ class RecordedCost:
         self._stage_key = stage_key
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
-        """Seconds, barrier included; ``inf`` if the stage was never measured."""
+        """Return the seconds, barrier included; ``inf`` if the stage was never measured."""
         measurements = self._measurements.get(self._stage_key(graph, stage))
         return quietest(measurements) if measurements else math.inf

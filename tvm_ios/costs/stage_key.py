@@ -1,4 +1,4 @@
-"""What two stages share if one measurement serves both."""
+"""Keys of stages: stages with equal keys need only one measurement."""
 
 from __future__ import annotations
 
@@ -13,22 +13,14 @@ from tvm_ios.schedule.stage import Stage
 def stage_key(
     graph: OpGraph, stage: Stage, unit_key: Callable[[OpGraph, int], str], conditions: str
 ) -> str:
-    """A hash of a stage's strategy, units, wiring and the conditions of the measurement.
+    """Return a hash of a stage's strategy, units, wiring and the conditions of measurement.
 
-    Wiring says which units read each other's outputs or the same tensors; where tensors come
-    from outside the stage does not matter. The order of the groups matters only where their
-    units differ in nothing but their wiring: such stages may be measured twice.
+    Wiring says which units read each other's outputs or the same tensors; where tensors come from
+    outside the stage does not matter. The order of the groups matters only where their units differ
+    in nothing but their wiring: such stages may be measured twice.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    stage
-        Any stage of it.
-    unit_key
-        Names the code of a unit, e.g. by its kernels.
-    conditions
-        Whatever else a latency depends on: lanes, warm or flushed caches.
+    ``unit_key`` names the code of a unit, e.g. by its kernels. ``conditions`` are whatever else a
+    latency depends on: lanes, warm or flushed caches.
     """
     keyed = sorted(([unit_key(graph, unit) for unit in group], group) for group in stage.groups)
     seen: dict[int, int] = {}
@@ -39,7 +31,7 @@ def stage_key(
             for op in (graph.operators[unit] for unit in group)
         ]
         groups.append([keys, wires])
-    # Groups do not wait for each other, streams do: there the order of launches counts too.
+    # Streams, unlike groups, wait for each other: there the order of launches counts too.
     place = {unit: number for number, unit in enumerate(u for _, group in keyed for u in group)}
     launched = [[place[unit] for unit in stage.order]] if stage.order else []
     text = json.dumps([stage.strategy.value, groups, conditions, *launched])

@@ -1,9 +1,10 @@
-"""When the units of a schedule run, by what is known of their times: for pictures and reports.
+"""Spans of time in which the units of a schedule run, for pictures and reports.
 
 A device that is described simulates its stages (:meth:`AnalyticCost.stage_spans`). A schedule that
 was measured has the latencies of its stages and of its units alone on 1, 2, ... lanes: units are
-then laid on the lanes that lowering gives them, and the spans of a stage are stretched alike until
-the last one ends with it. What is neither has only its units' work, which takes its place.
+laid on the lanes that lowering gives them, and the spans of a stage are stretched by one factor so
+that its last unit ends with it. Of other schedules only the units' work is known, and the spans
+show this instead of time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 
 class Basis(StrEnum):
-    """What the widths of spans rest on."""
+    """The data that the widths of spans come from."""
 
     SIMULATED = "simulated"
     MEASURED = "measured stages, units in proportion"
@@ -34,16 +35,10 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnitSpan:
-    """When some units run; times are seconds, or work where no times are known.
+    """The time in which a unit, or several that one merged operator computes, runs on some rows.
 
-    Attributes
-    ----------
-    units
-        One unit, or those that one merged operator computes.
-    first_row, last_row
-        The lanes or streams that it runs on.
-    begin, end
-        From the begin of the schedule on.
+    Rows are lanes or streams. Times are seconds from the begin of the schedule, or work (FLOPs and
+    bytes) where no times are known.
     """
 
     units: tuple[int, ...]
@@ -55,20 +50,9 @@ class UnitSpan:
 
 @dataclass(frozen=True)
 class ScheduleSpans:
-    """When all units of a schedule run.
+    """The spans of all units of a schedule, stage by stage, and when each stage ends.
 
-    Attributes
-    ----------
-    spans
-        Stage by stage.
-    ends
-        When each stage ends.
-    rows
-        How many lanes or streams there are.
-    row_name
-        What a row is: a lane or a stream.
-    basis
-        What the widths rest on.
+    ``rows`` is the number of lanes or streams, and ``row_name`` says which of the two a row is.
     """
 
     spans: tuple[UnitSpan, ...]
@@ -80,28 +64,20 @@ class ScheduleSpans:
 
 @runtime_checkable
 class SimulatingModel(CostModel, Protocol):
-    """A cost model that knows when in a stage its units run."""
+    """A cost model that simulates when the units of a stage run."""
 
     def stage_spans(self, graph: OpGraph, stage: Stage) -> Sequence[tuple[int, float, float]]:
-        """Units with the begin and end of their kernels, in seconds from the stage's begin."""
+        """Return units with the begin and end of their kernels, in seconds from stage begin."""
         ...
 
 
 def schedule_spans(
     graph: OpGraph, schedule: Schedule, model: CostModel | None = None, lanes: int | None = None
 ) -> ScheduleSpans:
-    """Lay out a schedule in time.
+    """Return when each unit of a schedule runs.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    schedule
-        A schedule of it.
-    model
-        The costs that it was found by, if they can simulate.
-    lanes
-        How many lanes it is for, where it does not say that itself.
+    ``model`` is the cost model that the schedule was found by; it is used if it can simulate.
+    ``lanes`` is the number of lanes, where the schedule does not say it.
     """
     if schedule.latencies and isinstance(model, SimulatingModel):
         staged = [_simulated(graph, stage, model) for stage in schedule.stages]
@@ -125,20 +101,11 @@ def schedule_spans(
 def placed_spans(
     predecessors: Sequence[int], placement: Placement, alone: Mapping[int, float], lanes: int
 ) -> list[UnitSpan]:
-    """rTasks of a co-scheduled stage where they were placed, simulated; rows are lanes (vEUs).
+    """Return the spans of a co-scheduled stage's rTasks on their lanes (vEUs), by simulation.
 
-    A unit's rTasks take alike, together what it takes alone.
-
-    Parameters
-    ----------
-    predecessors
-        For each unit of the graph the bit set of those that it reads from.
-    placement
-        Where the rTasks run.
-    alone
-        For each unit of the stage its seconds, or its work.
-    lanes
-        How many there are.
+    The rTasks of a unit take the same time each, and together what the unit takes ``alone``, in
+    seconds or work. ``predecessors`` holds for each unit of the graph the bit set of units that it
+    reads from.
     """
     tasks: dict[int, dict[int, int]] = {}
     for share in placement:
@@ -163,7 +130,7 @@ def _one_after_another(
         moved += [
             UnitSpan(s.units, s.first_row, s.last_row, at + s.begin, at + s.end) for s in spans
         ]
-        # What cannot run has no end; the picture goes on behind it.
+        # A stage that cannot run has infinite length; the next one starts at the same time.
         at += length if isfinite(length) else 0.0
         ends.append(at)
     rows = 1 + max((span.last_row for span in moved), default=0)
@@ -180,7 +147,7 @@ def _simulated(graph: OpGraph, stage: Stage, model: SimulatingModel) -> list[Uni
     for unit, begin, end in sorted(model.stage_spans(graph, stage), key=lambda span: span[1]):
         row = of_group[unit]
         if stage.strategy is Strategy.CO_SCHEDULE:
-            # One persistent kernel has no streams: what runs at once stands in different rows.
+            # One persistent kernel has no streams: units that run at once get different rows.
             row = next((r for r, until in enumerate(free) if until <= begin), len(free))
             free[row : row + 1] = [end]
         spans.append(UnitSpan((unit,), row, row, begin, end))
@@ -190,7 +157,7 @@ def _simulated(graph: OpGraph, stage: Stage, model: SimulatingModel) -> list[Uni
 def _on_lanes(
     graph: OpGraph, schedule: Schedule, position: int, lanes: int, timed: bool
 ) -> list[UnitSpan]:
-    """A stage as if nothing but its units took time."""
+    """Return the spans of a stage on lanes, as if nothing but its units took time."""
     stage = schedule.stages[position]
     if stage.strategy is Strategy.MERGE:
         work = sum(_seconds(graph, schedule, unit, lanes, timed) for unit in stage.units)
@@ -217,7 +184,7 @@ def _on_lanes(
 
 
 def _stretched(spans: Sequence[UnitSpan], seconds: float) -> list[UnitSpan]:
-    """The same spans, the last of which ends after some seconds."""
+    """Return spans scaled so that the last one ends after the given seconds."""
     longest = max((span.end for span in spans), default=0.0)
     factor = seconds / longest if longest and isfinite(seconds) else 0.0
     return [
@@ -237,7 +204,7 @@ def _times_all(schedule: Schedule) -> bool:
 
 
 def _lanes(schedule: Schedule) -> int:
-    """The lanes that a schedule was made for; where it does not say, a row a group."""
+    """Return the lanes that a schedule was made for; if unknown, the most groups of a stage."""
     measured = (len(seconds) for seconds in schedule.unit_latencies.values())
     placed = (share.lane + 1 for shares in schedule.placements.values() for share in shares)
     groups = (len(stage.groups) for stage in schedule.stages)

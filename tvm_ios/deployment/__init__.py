@@ -1,6 +1,6 @@
-"""Deployments: what a folder of programs of one model says of each, and which one is taken.
+"""Deployments: the registry of a folder of programs of one model, and the choice of one of them.
 
 - entry: a program of a deployment, as its registry describes it
 - registry: all entries, in ``deployment.json``
-- choice: which entry a machine takes for given shapes, and why not another
+- choice: which entry a machine runs for given shapes, and why not another
 """

@@ -1,6 +1,6 @@
-"""Which program of a deployment a machine takes for given shapes, and why not another.
+"""Choose the program of a deployment that a machine runs for given shapes, or say why none fits.
 
-The same rule stands in ``runtime_ext/native``, for C++.
+``runtime_ext/native`` has the same rule for C++.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a machine can run.
+    """The features and limits by which a machine can run entries.
 
     Attributes
     ----------
@@ -40,16 +40,12 @@ class Machine:
 
 
 def choose(entries: Sequence[Entry], machine: Machine, shapes: Shapes) -> Entry:
-    """The entry that a machine takes for these shapes of all inputs.
+    """Return the entry that a machine runs for these shapes of all inputs.
 
-    Of those that fit the ones of the smallest batch, of these the ones of the highest
+    Of those that fit, the ones of the smallest batch, of these the ones of the highest
     instruction-set level (a GPU before any CPU). If all of these were measured on one machine, the
-    fastest; else the one of the most lanes, then the fastest.
-
-    Raises
-    ------
-    DeploymentError
-        If none fits; names what there is.
+    fastest; else the one of the most lanes, then the fastest. Raise DeploymentError, which names
+    the entries, if none fits.
     """
     fitting = [e for e in entries if misfit(e, machine, shapes) is None]
     if not fitting:
@@ -64,12 +60,9 @@ def choose(entries: Sequence[Entry], machine: Machine, shapes: Shapes) -> Entry:
 
 
 def choose_smallest(entries: Sequence[Entry], machine: Machine) -> Entry:
-    """The entry that a machine takes for the smallest batch of those that it can run.
+    """Return the entry that a machine runs for the smallest batch of those that it can run.
 
-    Raises
-    ------
-    DeploymentError
-        If none fits; names what there is.
+    Raise DeploymentError, which names the entries, if none fits.
     """
     here = [entry for entry in entries if misfit(entry, machine) is None]
     smallest = min(here or entries, key=lambda entry: entry.batch or 0)
@@ -77,19 +70,19 @@ def choose_smallest(entries: Sequence[Entry], machine: Machine) -> Entry:
 
 
 def misfit(entry: Entry, machine: Machine, shapes: Shapes | None = None) -> str | None:
-    """Why a machine cannot take an entry for these shapes, or for its own; None if it can."""
+    """Return why a machine cannot run an entry for these shapes, or at all; None if it can."""
     return _machine_misfit(entry, machine) or (
         None if shapes is None else _shape_misfit(entry, shapes)
     )
 
 
 def is_padded(entry: Entry, shapes: Shapes) -> bool:
-    """Whether an entry that fits has more rows than these shapes."""
+    """Return whether an entry that fits has more rows than these shapes."""
     return entry.shapes != dict(shapes)
 
 
 def reason(entry: Entry, taken: Entry) -> str:
-    """Why another entry that fits is taken before this one."""
+    """Return why another entry that fits is chosen before this one."""
     faster = _latency(taken) < _latency(entry)
     differences = [
         ("has a smaller batch", entry.batch != taken.batch),
@@ -103,7 +96,7 @@ def reason(entry: Entry, taken: Entry) -> str:
 
 
 def served_shapes(entries: Sequence[Entry]) -> list[str]:
-    """The shapes that entries serve, in words, each once."""
+    """Return the shapes that entries serve, in words, each once."""
     texts = (
         f"{', '.join(map(str, e.inputs))}{' or fewer rows' * (e.padding and (e.batch or 1) > 1)}"
         for e in sorted(entries, key=lambda e: [port.shape for port in e.inputs])
@@ -112,7 +105,7 @@ def served_shapes(entries: Sequence[Entry]) -> list[str]:
 
 
 def _class(entry: Entry) -> tuple[float, int]:
-    """Less for what is taken first, whatever its lanes and its latency."""
+    """Return a sort key by batch and instruction-set level; the least is chosen first."""
     return math.inf if entry.batch is None else entry.batch, -_level(entry.arch)
 
 
@@ -121,7 +114,7 @@ def _latency(entry: Entry) -> float:
 
 
 def _level(arch: str) -> int:
-    """Higher for what is taken first: GPUs, then levels of x86-64."""
+    """Return a rank of an architecture: highest for GPUs, then for the newest x86-64 levels."""
     number = re.search(r"\d+$", arch.rstrip("af"))
     if number is None:
         return 0

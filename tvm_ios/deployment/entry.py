@@ -17,14 +17,7 @@ _LANES = re.compile(r", [0-9]+ lanes\Z")
 class TensorType:
     """An input or output of a model.
 
-    Attributes
-    ----------
-    name
-        The model's name for it.
-    shape
-        Its extents; -1 for one of an output that only the data tell.
-    dtype
-        NumPy's name of its type.
+    An extent of an output that depends on the data is -1; ``dtype`` is NumPy's name of the type.
     """
 
     name: str
@@ -36,14 +29,14 @@ class TensorType:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> TensorType:
-        """Read what ``dataclasses.asdict`` gives; raises as :meth:`Entry.from_json`."""
+        """Read the data of ``dataclasses.asdict``; raises as :meth:`Entry.from_json`."""
         shape = tuple(-1 if extent == -1 else natural(extent) for extent in data["shape"])
         return TensorType(str(data["name"]), shape, str(data["dtype"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the registry of a deployment says of one program.
+    """A program of a deployment, as its registry describes it.
 
     Attributes
     ----------
@@ -63,7 +56,7 @@ class Entry:
         Whether it may be given fewer rows than its batch, because every row of the outputs depends
         on that row of the inputs alone.
     policy
-        Whose schedule it runs.
+        The policy that made its schedule.
     latency_ms
         Milliseconds of a run, median; None if it was not measured.
     device
@@ -73,7 +66,7 @@ class Entry:
     bytes
         Of its files, shared ones included.
     notes
-        What is to be known of it, a sentence each.
+        Remarks for its users, a sentence each.
     """
 
     id: str
@@ -93,12 +86,12 @@ class Entry:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it runs on a GPU."""
+        """Whether the program runs on a GPU."""
         return self.arch.startswith("sm_")
 
     @property
     def machine(self) -> str | None:
-        """Which kind of machine it was measured on, but for the lanes; None if it was not."""
+        """The kind of machine that it was measured on, without its lanes; None if not measured."""
         if self.latency_ms is None or self.device is None:
             return None
         return _LANES.sub("", self.device)
@@ -109,21 +102,19 @@ class Entry:
         return {port.name: port.shape for port in self.inputs}
 
     def of_same_use(self, other: Entry) -> bool:
-        """Whether one takes the other's place: for the same shapes, kind of machine and lanes."""
+        """Return whether two entries are for the same inputs, kind of machine and lanes."""
         return (self.arch, self.lanes, self.inputs) == (other.arch, other.lanes, other.inputs)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as :meth:`from_json` reads it."""
+        """Return plain data, as :meth:`from_json` reads it."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Entry:
-        """Read what :meth:`to_json` gives; other keys are left out.
+        """Read the data of :meth:`to_json`; other keys are ignored.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError, AttributeError
-            If something is missing or misstated.
+        Raise KeyError, TypeError, ValueError or AttributeError if something is missing or
+        misstated.
         """
         name, latency, batch = str(data["id"]), data["latency_ms"], data["batch"]
         if name in ("", ".", "..") or "/" in name or "\0" in name:
@@ -150,11 +141,11 @@ class Entry:
 
 
 def batch_of(inputs: Sequence[TensorType]) -> int | None:
-    """The leading extent that all inputs have; None where they differ, or one has no extents."""
+    """Return the leading extent that all inputs have; None if they differ, or one is a scalar."""
     leading = {port.shape[:1] for port in inputs}
     return leading.pop()[0] if len(leading) == 1 and () not in leading else None
 
 
 def with_batch(ports: Sequence[TensorType], batch: int) -> tuple[TensorType, ...]:
-    """The same tensors with another leading extent."""
+    """Return the same tensors with another leading extent."""
     return tuple(replace(port, shape=(batch, *port.shape[1:])) for port in ports)

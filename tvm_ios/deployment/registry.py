@@ -1,8 +1,7 @@
-"""The registry of a deployment: which programs of which model its folder holds.
+"""The registry of a deployment: the model, and the programs that the folder has.
 
 ``deployment.json`` is one JSON object whose last key, ``sha256``, is the checksum of all bytes
-before it. It is written last and renamed into place, so that whoever reads it finds all files that
-it speaks of.
+before it. It is written last and renamed into place, so that all files that it names exist.
 """
 
 from __future__ import annotations
@@ -25,21 +24,14 @@ _SUM_KEY = b'"sha256": "'
 
 
 class DeploymentError(UserError):
-    """A deployment that cannot be read, written or used: one sentence with the reason."""
+    """A deployment cannot be read, written or used: one sentence with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """What a deployment holds.
+    """The content of a deployment: the model's name, its digest ``identity``, and the entries.
 
-    Attributes
-    ----------
-    model
-        The model's name.
-    identity
-        The digest of the model, by which another one is refused.
-    entries
-        Its programs.
+    A model of another digest is refused.
     """
 
     model: str
@@ -47,27 +39,24 @@ class Registry:
     entries: tuple[Entry, ...] = ()
 
     def having(self, entry: Entry) -> Registry:
-        """With one more entry, in the place of what had the same use."""
+        """Return the registry with one more entry, which replaces one for the same use."""
         others = tuple(e for e in self.entries if e.id != entry.id and not e.of_same_use(entry))
         return replace(self, entries=(*others, entry))
 
     def without(self, ids: set[str]) -> Registry:
-        """Without some entries."""
+        """Return the registry without the entries of these names."""
         return replace(self, entries=tuple(e for e in self.entries if e.id not in ids))
 
 
 def is_deployment(folder: Path) -> bool:
-    """Whether a path is a folder with a registry."""
+    """Return whether a path is a folder with a registry."""
     return (folder / REGISTRY).is_file()
 
 
 def read_registry(folder: Path) -> Registry:
     """Read the registry of a deployment.
 
-    Raises
-    ------
-    DeploymentError
-        If there is none, or it is damaged or of another version.
+    Raise DeploymentError if there is none, or it is damaged or of another version.
     """
     path = folder / REGISTRY
     try:
@@ -102,13 +91,7 @@ def read_registry(folder: Path) -> Registry:
 
 
 def write_registry(folder: Path, registry: Registry) -> None:
-    """Write the registry of a deployment, in one step.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
+    """Write the registry of a deployment, in one step; raise OSError if it cannot be written."""
     data = {
         "format": _FORMAT,
         "version": _VERSION,

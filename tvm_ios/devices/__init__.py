@@ -3,5 +3,5 @@
 - device: processors and GPUs, from ``device_data/``
 - memory_hierarchy: accelerators with buffers of several levels, from ``hierarchy_data/``
 - figure_files: reads the files of both
-- occupancy: how many thread blocks of a kernel a GPU holds at once
+- occupancy: the number of thread blocks of a kernel that a GPU holds at once
 """

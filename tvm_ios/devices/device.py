@@ -1,4 +1,4 @@
-"""Devices as a few figures, each with its source: what bounds operators and thread blocks."""
+"""Devices described by a few figures, each with its source, from which costs are estimated."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ _FILES = FigureFiles(
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
-    """How many thread blocks a streaming multiprocessor of a GPU holds at once.
+    """The limits of a GPU's streaming multiprocessor on the thread blocks that it holds at once.
 
     Attributes
     ----------
     arch
-        What code is compiled for, such as ``"sm_90"``.
+        The architecture that code is compiled for, such as ``"sm_90"``.
     threads, blocks, registers, shared_bytes
-        What all blocks on a multiprocessor may have together.
+        Limits of all blocks on a multiprocessor together.
     block_shared_bytes
         The most shared memory that one block can ask for.
     reserved_shared_bytes
         Shared memory that each block takes beside what it asks for.
     source
-        Where the figures are from.
+        The source of the figures.
     """
 
     arch: str
@@ -70,7 +70,7 @@ class Multiprocessor:
 
 @dataclass(frozen=True, slots=True)
 class DeviceDescription:
-    """What bounds an operator on a device.
+    """The figures that bound the speed of operators on a device.
 
     Attributes
     ----------
@@ -94,8 +94,7 @@ class DeviceDescription:
     launch_overhead
         Seconds from the end of a kernel to the begin of the next one on its stream.
     kernel_overhead, library_overhead
-        Seconds in which a kernel's blocks get under way, and those that a library's convolution
-        takes more.
+        Seconds until a kernel's blocks run, and additional ones of a library's convolution.
     wait_overhead
         Seconds from the end of a tile to the begin of one that waits for it in the same kernel.
     stage_overhead
@@ -126,7 +125,7 @@ class DeviceDescription:
     multiprocessor: Multiprocessor | None = None
 
     def arithmetic_share(self, threads: float) -> float:
-        """The part of a processor's arithmetic that a block of so many threads can use."""
+        """Return the part of a processor's arithmetic that a block of this many threads can use."""
         return min(1.0, math.ceil(threads / WARP) / self.saturating_warps)
 
 
@@ -164,34 +163,28 @@ def load_device(name: str) -> DeviceDescription:
 
 
 def device_names() -> tuple[str, ...]:
-    """The devices that come with the package, and those that other packages add."""
+    """Return the names of the devices of this package, and of those that other packages add."""
     return tuple(dict.fromkeys((*_FILES.names(), *extensions(GROUP))))
 
 
 def device_text(name: str) -> str:
-    """The file of a device that comes with the package."""
+    """Return the text of the file of a device of this package."""
     return _FILES.text(name)
 
 
 def largest_gpu(arch: str) -> DeviceDescription | None:
-    """The GPU with the most multiprocessors of those described that have an architecture.
+    """Return the described GPU of an architecture that has the most multiprocessors, or None.
 
-    Parameters
-    ----------
-    arch
-        Such as ``"sm_90"``, or ``"sm_90a"`` with its own instructions.
+    The architecture is such as ``"sm_90"``, or ``"sm_90a"`` with its own instructions.
     """
     matching = (device for device_arch, device in _gpus() if device_arch == arch.removesuffix("a"))
     return max(matching, key=lambda device: device.processors, default=None)
 
 
 def described_gpu(arch: str) -> str:
-    """The name of the largest described GPU of an architecture such as ``sm_90``.
+    """Return the name of the largest described GPU of an architecture such as ``sm_90``.
 
-    Raises
-    ------
-    DeviceError
-        If none is described.
+    Raise DeviceError if none is described.
     """
     device = largest_gpu(arch)
     if device is None:
@@ -200,7 +193,7 @@ def described_gpu(arch: str) -> str:
 
 
 def described_archs() -> tuple[str, ...]:
-    """The architectures of the GPUs that come with the package."""
+    """Return the architectures of the GPUs of this package, sorted."""
     return tuple(sorted({arch for arch, _ in _gpus()}))
 
 

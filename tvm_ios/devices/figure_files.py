@@ -1,4 +1,4 @@
-"""Files that describe devices by figures, each with its unit and where it is from."""
+"""Files that describe devices by figures, each with its unit and its source."""
 
 from __future__ import annotations
 
@@ -14,23 +14,14 @@ from tvm_ios.files.json_text import JsonError, json_object
 
 
 class DeviceError(UserError):
-    """A device that is unknown or misdescribed, with one sentence that says which."""
+    """A device is unknown or its description wrong: one sentence that says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class FigureFile:
-    """What a file says.
+    """The content of a file: its figures and their sources.
 
-    Attributes
-    ----------
-    name, description
-        For people.
-    values
-        The figures; counts and bytes are whole.
-    sources
-        For each figure where it is from.
-    data
-        All of the file.
+    Counts and bytes are integers; ``data`` is all of the file's JSON.
     """
 
     name: str
@@ -42,16 +33,9 @@ class FigureFile:
 
 @dataclass(frozen=True, slots=True)
 class FigureFiles:
-    """All files of one kind: those of the package, and users' own.
+    """All files of one kind, such as ``"device"``, after which their format is called.
 
-    Attributes
-    ----------
-    kind
-        Such as ``"device"``; the files' format is called after it.
-    folder
-        The folder of the package's files.
-    units
-        For each figure its unit; none for a count.
+    The package's files lie in ``folder``; ``units`` has the unit of each figure, empty for a count.
     """
 
     kind: str
@@ -59,7 +43,7 @@ class FigureFiles:
     units: Mapping[str, str]
 
     def names(self) -> tuple[str, ...]:
-        """What comes with the package."""
+        """Return the names of the package's files."""
         names = (
             file.name
             for file in resources.files("tvm_ios").joinpath("devices", self.folder).iterdir()
@@ -67,18 +51,15 @@ class FigureFiles:
         return tuple(sorted(n.removesuffix(".json") for n in names if n.endswith(".json")))
 
     def text(self, name: str) -> str:
-        """The file of one of the names."""
+        """Return the text of the package's file of this name."""
         return (
             resources.files("tvm_ios").joinpath("devices", self.folder, f"{name}.json").read_text()
         )
 
     def load(self, name: str) -> FigureFile:
-        """Read one of the names, or a file of the same form by its path.
+        """Read the package's file of a name, or a file of the same form by its path.
 
-        Raises
-        ------
-        DeviceError
-            If there is none, or it lacks or misstates a figure.
+        Raise DeviceError if there is none, or it lacks or misstates a figure.
         """
         if name.endswith(".json"):
             path = Path(name)

@@ -28,7 +28,7 @@ _FILES = FigureFiles(
 
 @dataclass(frozen=True, slots=True)
 class MemoryHierarchy:
-    """The abstraction of figure 1 of the GraphTurbo paper.
+    """An accelerator as in figure 1 of the GraphTurbo paper: clusters of cores with buffers.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class MemoryHierarchy:
     peak_flops
         Floating-point operations a second of the device, in convolutions and matrix products.
     vector_flops
-        And in all other operators.
+        Floating-point operations a second in all other operators.
     kernel_overhead
         Seconds to start a kernel on a cluster.
     sources
@@ -77,22 +77,14 @@ class MemoryHierarchy:
 
 
 def load_hierarchy(name: str) -> MemoryHierarchy:
-    """Read a hierarchy that comes with the package, or a file of the same form.
+    """Read a hierarchy of the package by its name, or a ``.json`` file of the same form.
 
-    Parameters
-    ----------
-    name
-        One of :func:`hierarchy_names`, or the path of a ``.json`` file.
-
-    Raises
-    ------
-    DeviceError
-        If there is none, or its file lacks or misstates a figure.
+    Raise DeviceError if there is none, or its file lacks or misstates a figure.
     """
     file = _FILES.load(name)
     return MemoryHierarchy(file.name, file.description, **file.values, sources=file.sources)
 
 
 def hierarchy_names() -> tuple[str, ...]:
-    """The hierarchies that come with the package."""
+    """Return the names of the package's hierarchies."""
     return _FILES.names()

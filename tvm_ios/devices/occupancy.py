@@ -1,4 +1,4 @@
-"""How many thread blocks of a kernel a GPU holds at once: how many vEUs it can be."""
+"""The number of thread blocks of a kernel that a GPU holds at once, and so of its vEUs."""
 
 from __future__ import annotations
 
@@ -15,22 +15,12 @@ _SCHEDULERS = 4
 
 
 class OccupancyError(UserError):
-    """A kernel whose blocks a device cannot hold, in one sentence."""
+    """A device cannot hold a kernel's blocks: one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a thread block takes.
-
-    Attributes
-    ----------
-    threads
-        How many threads a block has.
-    registers
-        How many registers a thread takes.
-    shared_bytes
-        The bytes of shared memory that a block takes.
-    """
+    """The resources of a thread block: threads, registers a thread, bytes of shared memory."""
 
     threads: int
     registers: int
@@ -38,7 +28,10 @@ class Footprint:
 
 
 def resident_blocks(footprint: Footprint, multiprocessor: Multiprocessor) -> int:
-    """Blocks that a multiprocessor holds at once (CUDA C++ Programming Guide, occupancy)."""
+    """Return the blocks that a multiprocessor holds at once.
+
+    See the CUDA C++ Programming Guide on occupancy.
+    """
     if footprint.shared_bytes > multiprocessor.block_shared_bytes:
         return 0
     warps = -(-footprint.threads // WARP)
@@ -60,23 +53,10 @@ def resident_blocks(footprint: Footprint, multiprocessor: Multiprocessor) -> int
 def require_resident(
     name: str, blocks: int, footprint: Footprint, device: DeviceDescription
 ) -> None:
-    """Refuse a persistent kernel of which not all blocks can run at once: some would never begin.
+    """Require that all blocks of a persistent kernel run at once, because others would never begin.
 
-    Parameters
-    ----------
-    name
-        The kernel's name, for the error.
-    blocks
-        How many blocks its grid has.
-    footprint
-        What each takes.
-    device
-        Where it is to run; nothing else may occupy it for good.
-
-    Raises
-    ------
-    OccupancyError
-        If the device holds fewer blocks, or says nothing of how many it holds.
+    ``name`` is for the error; nothing else may occupy the device for good. Raise OccupancyError if
+    the device holds fewer blocks, or its limits are unknown.
     """
     resident = device.processors * resident_blocks(footprint, multiprocessor_of(device))
     if blocks > resident:
@@ -88,13 +68,7 @@ def require_resident(
 
 
 def multiprocessor_of(device: DeviceDescription) -> Multiprocessor:
-    """The multiprocessor of a GPU.
-
-    Raises
-    ------
-    OccupancyError
-        If the device is none.
-    """
+    """Return the limits of a GPU's multiprocessor; raise OccupancyError if the device is no GPU."""
     if device.multiprocessor is None:
         raise OccupancyError(
             f"the device {device.name!r} has no 'multiprocessor' in its file: name a GPU's"

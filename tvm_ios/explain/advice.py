@@ -1,4 +1,4 @@
-"""What would make a block faster, in a sentence chosen by the numbers."""
+"""Advice on how to make a block faster: one sentence, chosen by the measured numbers."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _about_kernels(region: Region, peaks: Peaks, lanes: int, tunable: Collection
 
 
 def _how(units: Collection[int], tunable: Collection[int]) -> str:
-    """How to come to faster kernels of some units."""
+    """Return the end of a sentence: whether tuning can make the kernels of some units faster."""
     if any(unit in tunable for unit in units):
         return ": `tvm-ios tune`"
     return ", and of these units none can be tuned"

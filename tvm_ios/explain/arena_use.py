@@ -13,17 +13,10 @@ from tvm_ios.program.program import Program
 
 
 def arena_use(work: Work, run: Timeline) -> tuple[tuple[float, int], ...]:
-    """The bytes in use over a run, as steps: seconds, and the bytes from then on.
+    """Return the bytes of the arena in use over a run, as steps: (second, bytes from then on).
 
-    A buffer is in use from the begin of the first launch that has it to the end of the last one;
-    what is part of another counts as that one. It begins and ends with 0 bytes.
-
-    Parameters
-    ----------
-    work
-        The program's tasks.
-    run
-        A run of it.
+    A buffer is in use from the begin of its first launch to the end of its last one. The use of a
+    part counts as use of the whole buffer. The first and the last step have 0 bytes.
     """
     program = work.program
     planned = frozenset(planned_buffers(program))
@@ -52,6 +45,6 @@ def arena_use(work: Work, run: Timeline) -> tuple[tuple[float, int], ...]:
 
 
 def least_arena(program: Program) -> int:
-    """Bytes that no arena of a program is smaller than, whatever the plan."""
+    """Return a lower bound, in bytes, on the arena of a program under any memory plan."""
     times = lifetimes(program)
     return int(times.sizes[list(heaviest_antichain(times))].sum())

@@ -1,4 +1,4 @@
-"""What bounds each block of a program: lower bounds on its time, and what it took."""
+"""The time that each block of a program took, and lower bounds on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvm_ios.program.memory_plan import MemoryPlan
 
 
 class Bound(StrEnum):
-    """What a block cannot be faster than."""
+    """Kinds of lower bounds on the time of a block."""
 
     #: The longest chain of kernels that need each other's results, as they ran.
     CRITICAL_PATH = "critical path"
@@ -32,16 +32,10 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """What the machine can do at most with the program's lanes.
+    """The peak rates of the machine with the program's lanes.
 
-    Attributes
-    ----------
-    flops
-        Floating-point operations a second.
-    bandwidth
-        Bytes a second from and to memory.
-    cache
-        Bytes that can stay near the cores from one run to the next.
+    ``flops`` are floating-point operations per second, ``bandwidth`` bytes per second from and to
+    memory, ``cache`` the bytes that the caches keep from one run to the next.
     """
 
     flops: float
@@ -51,33 +45,29 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Region:
-    """A block of the program, or all of it; each number is a median over runs.
+    """The times and bounds of a block of the program, or of all of it; medians over runs.
 
     Attributes
     ----------
-    units
-        Numbers of its units.
     seconds
-        What it took: the time in which it was what the program did
+        The time in which the region was running, or was what the program waited for
         (:meth:`tvm_ios.explain.timeline.Timeline.instants`).
     bounds
         Lower bounds, in seconds. With the same kernels on the same lanes no schedule beats the
         critical path and the work over lanes. With the same operators and tensors no kernels
         beat the arithmetic and the memory traffic; these two are left out where they are zero,
-        cannot be told, or contradict what was seen.
+        unknown, or above the measured time.
     path
         The units of the longest chain, in one of the runs.
     busy, waiting, launching
-        Shares of its lanes' time: running its kernels, waiting for data, launching. What is
-        missing to one went to kernels of other blocks.
-    launches
-        How many.
+        Shares of its lanes' time: running its kernels, waiting for data, launching. The rest of
+        the time went to kernels of other blocks.
     flops
         Floating-point operations; None if the executable does not say.
     nbytes
-        Bytes that its kernels read and write, each tensor once a kernel.
+        Bytes that its kernels read and write, each tensor once per kernel.
     memory_bytes
-        Those of them that the caches have lost (:func:`memory_traffic`).
+        Those of them that are no longer in the caches (:func:`memory_traffic`).
     """
 
     units: tuple[int, ...]
@@ -99,12 +89,12 @@ class Region:
 
     @property
     def ratio(self) -> float:
-        """What was seen over the largest lower bound; at least one."""
+        """The measured time over the largest lower bound; at least 1."""
         largest = self.bounds[self.bound]
         return self.seconds / largest if largest else 1.0
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
-        """Plain data, with times in milliseconds; ``names`` has the name of each unit."""
+        """Return the region as plain data, with times in ms; ``names`` has a name for each unit."""
         return {
             "units": [names[unit] for unit in self.units],
             "ms": self.seconds * 1e3,
@@ -125,7 +115,7 @@ class Region:
 
 
 def split_blocks(work: Work) -> tuple[tuple[int, ...], ...]:
-    """The units of each block of a program, cut where searches cut."""
+    """Return the units of each block of a program, cut at the same places as by searches."""
     return tuple(tuple(bits(block)) for block in cut_blocks(work.unit_graph))
 
 
@@ -204,9 +194,9 @@ def measure_region(
 def critical_path(
     work: Work, tasks: Collection[int], run: Timeline
 ) -> tuple[float, tuple[int, ...]]:
-    """The longest chain of tasks that need each other: its seconds and its units, in order.
+    """Return the longest chain of dependent tasks: its seconds, and its units in order.
 
-    A task takes the time in which at least one lane works on it.
+    The time of a task is the time in which at least one lane works on it.
     """
     when = {(step.lane, step.place): (step.begin, step.end) for step in run.steps}
     longest: dict[int, tuple[float, int]] = {}

@@ -1,4 +1,4 @@
-"""The code that takes most of the time, and how near it comes to what the machine can do."""
+"""The kernels that take most of the time, and the rates that they reach."""
 
 from __future__ import annotations
 
@@ -41,28 +41,21 @@ class HotUnits:
 
     @property
     def flops_per_second(self) -> float | None:
-        """Floating-point operations a second of all lanes together."""
+        """Floating-point operations per second of all lanes together; None if unknown."""
         return None if self.flops is None or not self.seconds else self.flops / self.seconds
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes a second, from the caches or from memory."""
+        """Bytes read and written per second, from the caches or from memory."""
         return self.nbytes / self.seconds if self.seconds else 0.0
 
 
 def hot_units(
     work: Work, runs: Sequence[Timeline], flops: Sequence[int] | None
 ) -> tuple[HotUnits, ...]:
-    """Where the kernel time goes, longest first; units of equal code count as one.
+    """Return the units by kernel time, longest first; units with equal kernels form one entry.
 
-    Parameters
-    ----------
-    work
-        The program's tasks.
-    runs
-        The timelines of at least one run.
-    flops
-        The floating-point operations of each unit, or None if they are not known.
+    ``flops`` has the floating-point operations of each unit, or is None if they are unknown.
     """
     kernels: dict[int, list[str]] = defaultdict(list)
     nbytes: dict[int, int] = defaultdict(int)

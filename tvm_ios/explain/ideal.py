@@ -1,9 +1,9 @@
-"""What schedules of given kernels can come to on a number of lanes, from times on one lane.
+"""Lower bounds for any schedule of given kernels on several lanes, from their times on one lane.
 
-No schedule beats these bounds as long as a kernel's work costs on several lanes at least what it
-costs on one. Caches break that: each core brings one of its own, so that data which one core's
-cache cannot hold may fit those of two. Of ``lstm_tc``, whose weights are read again in every step,
-the kernels take 8 % less of two lanes than of one, and schedules stay 8 % below the bound
+The bounds hold as long as a kernel's work costs on several lanes at least as much as on one.
+Caches break that: each core brings one of its own, so that data which one core's cache cannot hold
+may fit into those of two. The kernels of ``lstm_tc``, whose weights are read again in every step,
+take 8 % less time on two lanes than on one, and schedules stay 8 % below the bound
 (``benchmarks/results/vdevice.json``).
 """
 
@@ -18,7 +18,7 @@ from tvm_ios.program.program import Launch, Program
 
 
 class OneLaneError(ValueError):
-    """A program that was not lowered to one lane, where a launch runs all tiles of a phase."""
+    """A program that was not lowered to one lane, or times that do not fit its launches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +39,15 @@ class Ideal:
 
     @property
     def seconds(self) -> float:
-        """The larger one."""
+        """The larger of the two bounds."""
         return max(self.critical_path, self.work_over_lanes)
 
 
 def ideal(work: Work, seconds: Sequence[float], lanes: int) -> Ideal:
-    """The bounds for a number of lanes, from the kernels' times on one.
+    """Return the bounds for ``lanes`` lanes from the times of the tasks on one lane.
 
-    Parameters
-    ----------
-    work
-        The tasks of the program lowered to one lane.
-    seconds
-        For each task its seconds there; :func:`one_lane_seconds`.
-    lanes
-        The number of lanes that the bounds are for.
-
-    Raises
-    ------
-    OneLaneError
-        If the program has several lanes.
+    ``work`` is of the program lowered to one lane, ``seconds`` has the time of each of its tasks
+    (:func:`one_lane_seconds`). Raise OneLaneError if the program has several lanes.
     """
     launches = _launches(work.program)
     longest: list[float] = []
@@ -70,19 +59,10 @@ def ideal(work: Work, seconds: Sequence[float], lanes: int) -> Ideal:
 
 
 def one_lane_seconds(work: Work, runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """For each task the median over runs of its seconds.
+    """Return for each task of a program of one lane the median over runs of its seconds.
 
-    Parameters
-    ----------
-    work
-        The tasks of the program lowered to one lane.
-    runs
-        For each run the seconds of every launch, in the lane's order.
-
-    Raises
-    ------
-    OneLaneError
-        If the program has several lanes, or a run other launches than it.
+    Each run has the seconds of every launch, in the lane's order. Raise OneLaneError if the program
+    has several lanes, or a run another number of launches.
     """
     count = len(_launches(work.program))
     if not runs or any(len(run) != count for run in runs):

@@ -9,7 +9,7 @@ Interval = tuple[float, float]
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same instants as disjoint intervals, in order; empty ones are left out."""
+    """Return the same instants as disjoint intervals, in order, without empty ones."""
     joined: list[Interval] = []
     for begin, end in sorted(intervals):
         if end <= begin:
@@ -22,19 +22,19 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def length(disjoint: Iterable[Interval]) -> float:
-    """Seconds of disjoint intervals."""
+    """Return the total seconds of disjoint intervals."""
     return sum(end - begin for begin, end in disjoint)
 
 
 def gaps(disjoint: Sequence[Interval], end: float) -> list[Interval]:
-    """What some disjoint intervals, in order, leave of the time from 0 to ``end``."""
+    """Return the gaps that disjoint intervals, in order, leave between time 0 and ``end``."""
     starts = [0.0, *(interval[1] for interval in disjoint)]
     ends = [*(interval[0] for interval in disjoint), end]
     return union(zip(starts, ends, strict=True))
 
 
 def common(one: Sequence[Interval], other: Sequence[Interval]) -> float:
-    """Seconds that lie in both of two lists of disjoint intervals, each in order."""
+    """Return the seconds that lie in both of two lists of disjoint intervals, each in order."""
     total = 0.0
     i = j = 0
     while i < len(one) and j < len(other):

@@ -1,4 +1,4 @@
-"""Which bytes of a program come from memory because the caches have lost them."""
+"""The bytes of a program that come from memory because they are no longer in the caches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def memory_traffic(work: Work, cache: int, plan: MemoryPlan | None = None) -> tu
 
 
 def _memory(work: Work, plan: MemoryPlan | None) -> tuple[list[range], list[int]]:
-    """For each buffer its pieces of memory, and the bytes of each piece."""
+    """Return for each buffer its pieces of memory, and the bytes of each piece."""
     buffers = work.program.buffers
     memory, sizes = list(regions_of(buffers)), list(region_bytes(buffers))
     if plan is not None:

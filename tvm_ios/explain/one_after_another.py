@@ -1,4 +1,4 @@
-"""The program that a schedule has to beat: the same kernels, one unit after another."""
+"""The baseline of a schedule: the same kernels, one unit after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program does, as tasks and the data that they need of each other."""
+"""The tasks of a program, and the data dependences between them."""
 
 from __future__ import annotations
 
@@ -42,33 +42,25 @@ class Task:
 
     @property
     def buffers(self) -> tuple[int, ...]:
-        """The distinct buffers that it reads or writes."""
+        """The distinct buffers that the task reads or writes."""
         return tuple(dict.fromkeys(self.arguments))
 
 
 @dataclass(frozen=True)
 class Work:
-    """A program's tasks, in an order that the waits allow.
-
-    Attributes
-    ----------
-    program
-        Whose tasks they are.
-    tasks
-        Each after those that it needs.
-    """
+    """A program and its tasks, each task after those that it needs."""
 
     program: Program
     tasks: tuple[Task, ...]
 
     @cached_property
     def buffer_bytes(self) -> tuple[int, ...]:
-        """The size of each buffer of the program; of a part, without the rest of its whole."""
+        """The bytes of each buffer of the program; of a part, only its own."""
         sizes = region_bytes(self.program.buffers)
         return tuple(sum(sizes[r] for r in regions) for regions in regions_of(self.program.buffers))
 
     def nbytes(self, task: int) -> int:
-        """Bytes of the buffers that a task reads or writes, each once."""
+        """Return the bytes of the buffers that a task reads or writes, each counted once."""
         return sum(self.buffer_bytes[buffer] for buffer in self.tasks[task].buffers)
 
     @cached_property
@@ -142,7 +134,7 @@ class Work:
 class _Joined:
     """A buffer that was written part by part and is read as a whole.
 
-    ``last`` is the last unit that wrote a part, ``reader`` the first that read the buffer.
+    ``last`` is the last unit that wrote a part, ``reader`` the first unit that reads the buffer.
     """
 
     buffer: int
@@ -152,17 +144,17 @@ class _Joined:
 
 
 def _joined_by(unit: int, joined: Sequence[_Joined]) -> _Joined | None:
-    """The buffer that a unit without launches stands for: of several the first that is read.
+    """Return the joined buffer that a unit without launches stands for, or None.
 
-    A program does not say it. Units are numbered in the order in which data flows, so if every
-    unit takes the first one it can, all get one.
+    The program does not say it. Of several candidates it is the one that is read first: units are
+    numbered in the order in which data flows, so that in this way all units get one.
     """
     candidates = [join for join in joined if join.last < unit < join.reader]
     return min(candidates, key=lambda join: join.reader, default=None)
 
 
 def find_work(program: Program) -> Work:
-    """Group a program's launches into tasks.
+    """Group a program's launches into tasks, and find their dependences.
 
     A program does not say which arguments a kernel writes. But every tensor has one producer,
     so the first unit that uses its buffer writes it and all others read it; and the phases of a
@@ -196,7 +188,7 @@ def find_work(program: Program) -> Work:
 
 
 class _Draft:
-    """A task whose launches are being found."""
+    """A task under construction, to which launches are still added."""
 
     def __init__(self, first: Launch) -> None:
         self.first = first

@@ -1,4 +1,4 @@
-"""Where the time of one run went: kernels, waits for data, launches."""
+"""The time of one run, divided into kernels, waits for data, and launching."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_ios.program.program import Program, Wait
 
 
 class TimedLaunch(Protocol):
-    """When a launch ran: what :meth:`runtime_ext.execution.session.Session.profile` returns.
+    """The times of a launch, as :meth:`runtime_ext.execution.session.Session.profile` returns them.
 
     ``launch`` is its place in its lane, waits not counted; times are seconds since the run began.
     """
@@ -67,27 +67,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Timeline:
-    """One run.
-
-    Attributes
-    ----------
-    steps
-        All launches, lane by lane, in order.
-    lanes
-        How many lanes there are.
-    """
+    """The launches of one run, lane by lane in order, and the number of lanes."""
 
     steps: tuple[Step, ...]
     lanes: int
 
     @cached_property
     def seconds(self) -> float:
-        """From the start of the run to the end of the last launch."""
+        """Seconds from the start of the run to the end of the last launch."""
         return max((step.end for step in self.steps), default=0.0)
 
     @cached_property
     def held_up(self) -> float:
-        """Seconds, summed over the lanes, that kernels stood still while the system ran others."""
+        """Seconds, summed over the lanes, in which kernels stood still as the system ran others."""
         return sum(step.held_up for step in self.steps)
 
     def instants(self, units: Collection[int]) -> list[Interval]:
@@ -101,12 +93,12 @@ class Timeline:
         )
 
     def busy(self, units: Collection[int]) -> float:
-        """Seconds that kernels of some units ran, summed over the lanes."""
+        """Return the seconds in which kernels of some units ran, summed over the lanes."""
         return sum(end - begin for begin, end in self._running(units))
 
     @cached_property
     def waiting(self) -> tuple[list[Interval], ...]:
-        """For each lane when it waited for data, or had nothing left to do."""
+        """For each lane the intervals in which it waited for data, or had nothing left to do."""
         waits: list[list[Interval]] = [[] for _ in range(self.lanes)]
         last = [0.0] * self.lanes
         for step in self.steps:
@@ -130,7 +122,7 @@ class Timeline:
 
     @cached_property
     def _pauses(self) -> list[tuple[int, Interval]]:
-        """When no lane ran a kernel, with the unit whose kernel came next."""
+        """The intervals in which no lane ran a kernel, each with the unit that began next."""
         starts = sorted((step.begin, step.unit) for step in self.steps)
         running = union((step.begin, step.end) for step in self.steps)
         pauses: list[tuple[int, Interval]] = []
@@ -143,20 +135,15 @@ class Timeline:
 
 
 def quietest(runs: Sequence[Timeline], seconds: Callable[[Timeline], float]) -> list[Timeline]:
-    """The fastest tenth of some runs, or three: what else a machine does only ever adds time."""
+    """Return the fastest tenth of some runs, but at least three, by ``seconds``.
+
+    Other work on the machine only ever adds time, so the fastest runs are the least disturbed.
+    """
     return sorted(runs, key=seconds)[: max(3, len(runs) // 10)]
 
 
 def read_timeline(program: Program, spans: Iterable[TimedLaunch]) -> Timeline:
-    """Account for the time between the launches of a run.
-
-    Parameters
-    ----------
-    program
-        What ran.
-    spans
-        One for each of its launches.
-    """
+    """Return the timeline of a run of a program, from the times of each of its launches."""
     ran = {(span.lane, span.launch): span for span in spans}
     steps: list[Step] = []
     for lane, items in enumerate(program.lanes):

@@ -1,4 +1,4 @@
-"""How long each unit of a program takes."""
+"""The time that each unit of a program takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which launch let another lane go on."""
+"""The waits between lanes in a run, and the idle time that each caused."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Awaited:
 
 
 def awaited_launches(program: Program, run: Timeline) -> tuple[Awaited, ...]:
-    """The waits of a program that a launch follows, lane by lane, with what each cost in a run.
+    """Return the waits of a program that a launch follows, lane by lane, with their costs in a run.
 
-    Waits for no launch, and for a lane's own launches, say nothing and are left out.
+    Waits for no launch, and for a lane's own launches, are left out.
     """
     steps = {(step.lane, step.place): step for step in run.steps}
     result: list[Awaited] = []

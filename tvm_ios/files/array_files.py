@@ -1,4 +1,4 @@
-"""Arrays in files: ``.npz`` and ``.npy``, and those of safetensors, which are only written."""
+"""Read arrays from ``.npz`` and ``.npy`` files; write ``.npz`` and safetensors files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,10 @@ class ArrayFileError(UserError):
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """All arrays of an ``.npz`` file.
+    """Return all arrays of an ``.npz`` file, by name.
 
-    Raises
-    ------
-    ArrayFileError
-        If the file is none, is damaged, or holds pickled objects, which are never loaded.
-    OSError
-        If the file cannot be opened.
+    Raise ArrayFileError if it is damaged, of another format, or holds pickled objects, which are
+    never loaded.
     """
     arrays = _read(path)
     if isinstance(arrays, np.ndarray):
@@ -38,22 +34,11 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 
 def read_named_arrays(files: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
-    """The arrays of some files.
+    """Return the arrays of several files, by name.
 
-    Parameters
-    ----------
-    files
-        Each an ``.npz`` file, or an ``.npy`` file as ``NAME=FILE``; without a name where there is
-        one only.
-    names
-        The names that are asked for.
-
-    Raises
-    ------
-    ArrayFileError
-        As :func:`read_arrays`; or if an array has no name.
-    OSError
-        If a file cannot be opened.
+    A file is an ``.npz`` file, or an ``.npy`` file given as ``NAME=FILE``; the name may be left out
+    if ``names``, those that the caller needs, holds only one. Raise ArrayFileError if an array has
+    no name, or as :func:`read_arrays`.
     """
     arrays: dict[str, Array] = {}
     for file in files:
@@ -95,12 +80,9 @@ def _read(path: Path) -> Array | dict[str, Array]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write an ``.npz`` file; unlike :func:`numpy.savez` with any names, and under this one.
+    """Write an ``.npz`` file atomically.
 
-    Raises
-    ------
-    OSError
-        If it cannot be written; nothing is left behind.
+    Unlike :func:`numpy.savez` it takes arrays of any name, and adds no suffix to the path.
     """
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
@@ -113,7 +95,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
 def save_tensors(
     arrays: Mapping[str, Array], path: Path, facts: Mapping[str, str] | None = None
 ) -> None:
-    """Write a new safetensors file, which others may read as far as the umask allows."""
+    """Write a new safetensors file with the access rights that the umask gives."""
     from safetensors.numpy import (
         save_file,  # pyright: ignore[reportUnknownVariableType]
     )

@@ -1,4 +1,4 @@
-"""Files that survive a kill: written in a folder of their own, synced, renamed."""
+"""Write files and make temporary folders so that a killed process leaves nothing half written."""
 
 from __future__ import annotations
 
@@ -16,14 +16,9 @@ _LOCK = ".tvm-ios-temporary"
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file's content, or leave it as it was.
+    """Replace a file's content, or leave it as it was and raise OSError.
 
-    What a link names is replaced, not the link; pipes and devices are written to.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be written or the disk is full; nothing is left behind.
+    A link's target is replaced, not the link; pipes and devices are written to directly.
     """
     if _is_special(path):
         try:
@@ -47,13 +42,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Find out before long work whether :func:`write_atomically` could write here.
-
-    Raises
-    ------
-    OSError
-        If it could not.
-    """
+    """Require that :func:`write_atomically` can write to a path, or raise OSError."""
     if _is_special(path):
         # Opening a pipe would wait for its reader.
         if not os.access(path, os.W_OK):
@@ -68,12 +57,12 @@ def require_writable(path: Path) -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether it is a pipe or a device, such as /dev/null, which must not be replaced."""
+    """Return whether a path is a pipe or device, such as /dev/null, and must not be replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _named(path: Path) -> Path:
-    """What a link names in the end, which may be missing; any other path as it stands."""
+    """Return the final target of a link, which may be missing; any other path unchanged."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
@@ -87,19 +76,10 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def temporary_folder(parent: Path | None = None, prefix: str = "tvm-ios-") -> Generator[Path]:
-    """A folder that goes at the end; what a killed process left of its own goes at the start.
+    """Make a folder that is removed at the end of the ``with`` block.
 
-    Parameters
-    ----------
-    parent
-        Where; the system's temporary folder by default.
-    prefix
-        What its name begins with. Folders with this prefix whose makers are dead are removed.
-
-    Raises
-    ------
-    OSError
-        If it cannot be made.
+    It is made in the system's temporary folder unless a parent is given. Folders with the same
+    prefix whose processes were killed are removed first.
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
     _sweep(parent, prefix)
@@ -139,5 +119,5 @@ def _sweep(parent: Path, prefix: str) -> None:
 
 
 def _literal(text: str) -> str:
-    """A glob pattern that only this text fits."""
+    """Return a glob pattern that matches only this text."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in text)

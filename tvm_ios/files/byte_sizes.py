@@ -10,16 +10,13 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class ByteSizeError(UserError):
-    """A text that is no size in bytes."""
+    """A text that is not a size in bytes."""
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of ``"800000"``, ``"512K"``, ``"1.5M"`` or ``"2GiB"``; K is 1024.
+    """Return the bytes of ``"800000"``, ``"512K"``, ``"1.5M"`` or ``"2GiB"``; K is 1024.
 
-    Raises
-    ------
-    ByteSizeError
-        If the text is none of these, or the size is not above zero.
+    Raise ByteSizeError if the text is none of these, or the size is below one byte.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:I?B)?", text.strip().upper())
     size = 0 if match is None else int(float(match[1]) * _UNITS[match[2]])
@@ -29,12 +26,12 @@ def parse_bytes(text: str) -> int:
 
 
 def size_text(nbytes: int) -> str:
-    """A size in MiB, or in KiB where it is less than one, such as ``"8.54 MiB"``."""
+    """Return a size in MiB, or in KiB below one MiB, such as ``"8.54 MiB"``."""
     mib = nbytes / 2**20
     return f"{mib:.2f} MiB" if mib >= 1 else f"{kib(nbytes)} KiB"
 
 
 def kib(nbytes: int) -> str:
-    """A size in KiB for a table, such as ``"3,943"``; small ones with a decimal."""
+    """Return a size in KiB for a table, such as ``"3,943"``; with one decimal below 100."""
     size = nbytes / 1024
     return f"{size:,.0f}" if size >= 100 else f"{size:.1f}"

@@ -1,4 +1,4 @@
-"""What tells files of other content apart."""
+"""Digests of files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal; raises OSError."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

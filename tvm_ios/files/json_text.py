@@ -1,4 +1,4 @@
-"""JSON from anyone: whatever is wrong with it is one kind of error."""
+"""Parse untrusted JSON; every fault of the text raises JsonError."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from typing import Any, cast
 
 
 class JsonError(ValueError):
-    """Text that is not one JSON object; says what is wrong."""
+    """An error in JSON text: it is malformed, or does not hold what is expected."""
 
 
 def json_object(text: bytes | str) -> dict[str, Any]:
     """Parse one JSON object.
 
-    Raises
-    ------
-    JsonError
-        If the text is not UTF-8, no JSON, nested too deep, or something else than an object.
+    Raise JsonError if the text is not UTF-8, not JSON, nested too deep, or not an object.
     """
     try:
         data = json.loads(text)
@@ -31,12 +28,9 @@ def json_object(text: bytes | str) -> dict[str, Any]:
 
 
 def natural(data: Any) -> int:
-    """A number that counts something.
+    """Return a value of parsed JSON that must be a count.
 
-    Raises
-    ------
-    JsonError
-        If it is no integer, or below zero, or too large for 64 bits.
+    Raise JsonError unless it is an integer of at least zero and below 2**62.
     """
     if isinstance(data, bool) or not isinstance(data, int) or not 0 <= data < 1 << 62:
         raise JsonError(f"{str(data)[:40]!r} where a count should be")
@@ -44,7 +38,7 @@ def natural(data: Any) -> int:
 
 
 def naturals(data: Any) -> tuple[int, ...]:
-    """Several of them; raises as :func:`natural`, and TypeError if the data is no list."""
+    """Return a list of counts as a tuple; raise TypeError if the data is no list."""
     if not isinstance(data, (list, tuple)):
         raise TypeError(f"{str(data)[:40]!r} where a list should be")
     return tuple(map(natural, cast(list[Any], data)))

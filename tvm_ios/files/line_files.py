@@ -1,4 +1,4 @@
-"""Files of lines that only grow: one writer at a time, mended after a kill."""
+"""Append-only text files with one writer at a time, repaired after a kill."""
 
 from __future__ import annotations
 
@@ -11,19 +11,9 @@ from pathlib import Path
 
 @contextmanager
 def only_writer(path: Path, taken: Exception) -> Generator[int]:
-    """A descriptor that adds to a file, made if there is none, and locks it while it is open.
+    """Open a file for appending, made if missing, and hold an exclusive lock on it.
 
-    Parameters
-    ----------
-    path
-        Where the file is.
-    taken
-        Raised if another process is its writer.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
+    Yield the file descriptor; raise ``taken`` if another process holds the lock.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     try:
@@ -37,7 +27,7 @@ def only_writer(path: Path, taken: Exception) -> Generator[int]:
 
 
 def cut_unfinished_line(handle: int) -> bool:
-    """Remove an incomplete last line, which a killed writer left; whether there was one."""
+    """Remove an incomplete last line, which a killed writer left; return whether there was one."""
     size = os.fstat(handle).st_size
     if not size or os.pread(handle, 1, size - 1) == b"\n":
         return False

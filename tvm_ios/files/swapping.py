@@ -1,4 +1,4 @@
-"""A folder that takes another's place in one step."""
+"""Replace a folder by another in one step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ _RENAME_EXCHANGE = 2
 
 
 def swap_in(folder: Path, path: Path, aside: Path) -> None:
-    """Move a folder to a path; what was there is then at the folder's former path, or aside."""
+    """Move a folder to a path.
+
+    What was at the path is afterwards at the folder's former path, or at ``aside`` if the system
+    cannot exchange two names.
+    """
     try:
         os.rename(folder, path)
     except OSError as error:
@@ -31,9 +35,9 @@ def swap_in(folder: Path, path: Path, aside: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two names in one step, so that a kill loses neither; False if it is not supported.
+    """Exchange two names in one step, so that a kill loses neither.
 
-    Python has no function for it, and not every file system supports it.
+    Return False if the system or the file system does not support it.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "renameat2"):

@@ -24,34 +24,26 @@ _NARROW = 8
 def cut_blocks(
     graph: OpGraph, max_block: int = 40, *, branches_as_one: bool = False
 ) -> tuple[int, ...]:
-    """Bit sets of unit numbers, in order; all before a block is closed under predecessors.
+    """Return the blocks of a graph as bit sets of units, in order of execution.
 
-    A boundary between blocks is a set of units closed under predecessors. Where a graph of several
-    components is no block by itself, they follow each other, each cut by itself. A graph is cut
-    wherever all that follows reads one unit and nothing before it, which costs nothing: no schedule
-    could run anything of what follows earlier. Runs of blocks of one unit become one block. What
-    is still larger than ``max_block``, or has more than :data:`MAX_STATES` sets of units that are
-    closed under predecessors, is cut after units that join several others, with all that
-    these depend on, where two tensors cross (NASNet, whose cells read the two cells before them),
-    then three, and so on up to eight; each time at the nested boundaries with the smallest sum of
-    squared block sizes, where each cut must gain more than ``max_block``. What has no narrow place
-    (an unrolled recurrent network of many layers) is cut between levels, the units that are as
-    far from the start, which keeps what can run side by side together.
+    A boundary between blocks is a set of units closed under predecessors. A graph of several
+    components that is too large for one block has its components cut one after another. A graph is
+    cut wherever all that follows reads one unit and nothing before it, which costs nothing: no
+    schedule could run anything of what follows earlier. Runs of blocks of one unit become one
+    block.
 
-    Parameters
-    ----------
-    graph
-        A graph of units, or of operators.
-    max_block
-        The most units in a block.
-    branches_as_one
-        Whether equal branches (:mod:`tvm_ios.graph.equal_branches`) count as one branch, and sets
-        that differ only by which of them they hold as one set; in blocks of up to 63 units.
+    A block that is still larger than ``max_block``, or has more than :data:`MAX_STATES` sets of
+    units that are closed under predecessors, is cut after units that join several others, with all
+    that these depend on: first where two tensors cross (NASNet, whose cells read the two cells
+    before them), then three, and so on up to eight. Each time the nested boundaries with the
+    smallest sum of squared block sizes are taken, where each cut must gain more than ``max_block``.
+    A graph without narrow places (an unrolled recurrent network of many layers) is cut between
+    levels, the units that are as far from the start, which keeps what can run side by side
+    together.
 
-    Raises
-    ------
-    ValueError
-        If ``max_block`` is not positive.
+    With ``branches_as_one``, equal branches (:mod:`tvm_ios.graph.equal_branches`) count as one
+    branch, and sets that differ only by which of them they hold as one set, in blocks of up to 63
+    units. Raise ValueError if ``max_block`` is not positive.
     """
     if max_block < 1:
         raise ValueError(f"max_block must be positive, not {max_block}")
@@ -76,9 +68,9 @@ def cut_blocks(
 
 
 class _Boundaries:
-    """The candidate boundaries of a part of a graph, and how many of its tensors cross them.
+    """The candidate boundaries of a part of a graph, with the tensors that cross each.
 
-    What is before the part, which it reads nothing of, is below all of them.
+    Units before the part, which it does not read, are below all boundaries.
     """
 
     def __init__(self, graph: OpGraph, branches_as_one: bool, before: int, part: int) -> None:
@@ -96,7 +88,7 @@ class _Boundaries:
         self._at_joins = set(itertools.compress(self._ideals, joins))
 
     def _makers(self, below: int) -> Iterator[int | None]:
-        """The makers of the tensors that cross; None is an input of the graph."""
+        """Yield the producers of the tensors that cross; None for an input of the graph."""
         return (
             maker
             for maker, readers in self._readers
@@ -104,14 +96,14 @@ class _Boundaries:
         )
 
     def crossing(self, below: int) -> int:
-        """Tensors made inside the set, or inputs of the graph, that are read outside it.
+        """Count the tensors made inside the set, or graph inputs, that are read outside it.
 
-        There is no need to count further than to what is not narrow.
+        Counting stops as soon as the boundary is not narrow.
         """
         return sum(1 for _ in itertools.islice(self._makers(below), _NARROW + 1))
 
     def joints(self) -> list[int]:
-        """Nested sets of which what follows reads but the last unit, smallest first."""
+        """Return nested sets whose last unit is all that the rest reads, smallest first."""
         of_inputs = 0
         for maker, readers in self._readers:
             of_inputs |= readers if maker is None else 0
@@ -130,11 +122,11 @@ class _Boundaries:
         )
 
     def between(self, below: int, above: int) -> list[int]:
-        """Candidates that lie strictly between two boundaries, smallest first."""
+        """Return the candidates strictly between two boundaries, smallest first."""
         return _by_size({(mask | below) & above for mask in self._at_joins} - {below, above})
 
     def fits(self, below: int, above: int, size: int) -> bool:
-        """Whether what lies between two boundaries is a block that can be searched."""
+        """Return whether the units between two boundaries are a block that can be searched."""
         units = list(bits(above & ~below))
         place = {unit: position for position, unit in enumerate(units)}
         local = [
@@ -154,7 +146,7 @@ class _Boundaries:
         )
 
     def levels(self, below: int, above: int, size: int) -> list[int]:
-        """Boundaries between levels, few; a level that is too large is cut into equal parts."""
+        """Return few boundaries between levels; too large levels are cut into equal parts."""
         # So many units of which none depends on another have no more states than allowed.
         most = min(size, MAX_STATES.bit_length() - 1)
         cuts = [below]
@@ -173,7 +165,7 @@ class _Boundaries:
         return cuts[1:]
 
     def _levels(self, below: int, above: int) -> list[int]:
-        """The units between two boundaries by the longest path to them from the first."""
+        """Return the units between two boundaries, by their longest path from the first."""
         depth: dict[int, int] = {}
         levels: list[int] = []
         for unit in bits(above & ~below):
@@ -197,7 +189,7 @@ def _by_size(masks: set[int]) -> list[int]:
 
 
 def _join_chains(segments: list[tuple[int, int]], max_block: int) -> list[tuple[int, int]]:
-    """Let neighbours of one unit each be one block: there is nothing to run side by side."""
+    """Join neighbouring blocks of one unit each: nothing in them can run side by side."""
     joined: list[tuple[int, int]] = []
     chain = False
     for below, above in segments:
@@ -213,7 +205,7 @@ def _join_chains(segments: list[tuple[int, int]], max_block: int) -> list[tuple[
 def _refine(
     boundaries: _Boundaries, below: int, above: int, crossing: int, max_block: int
 ) -> list[int]:
-    """Nested boundaries from one to the other, no block larger than allowed."""
+    """Return nested boundaries from ``below`` to ``above`` with no block larger than allowed."""
     if boundaries.fits(below, above, max_block):
         return [below, above]
     candidates = {mask: boundaries.crossing(mask) for mask in boundaries.between(below, above)}
@@ -229,7 +221,7 @@ def _refine(
 
 
 def _cheapest_chain(nested: list[int], price: int) -> list[int]:
-    """The chain from the first set to the last with the least squared steps plus their price."""
+    """Return the chain of sets with the least sum of squared steps plus a price for each step."""
     best: list[tuple[int, int]] = [(0, -1)]
     for i in range(1, len(nested)):
         options = [

@@ -23,30 +23,22 @@ class BranchSymmetry:
     """The permutations of units that let equal branches change places.
 
     Of the sets that these turn into each other one *represents* the others: in it the branches are
-    sorted by which of their units it holds, those that hold most first.
-
-    Attributes
-    ----------
-    classes
-        Branches that may change places, in the numbers of a block; disjoint, or one within a
-        branch of another: the inner ones come first.
+    sorted by which of their units it holds, those that hold most first. ``classes`` are branches
+    that may change places, in the numbers of a block; disjoint, or one within a branch of another:
+    the inner ones come first.
     """
 
     classes: tuple[Branches, ...]
 
     def representatives(self, sets: Masks) -> Masks:
-        """For each set the one that represents it."""
+        """Return the representative of each set."""
         return _in_chunks(self._sorted, sets)
 
     def representatives_within(self, sets: Masks, parts: Masks) -> Masks:
-        """Parts of sets, after the permutations that sort them and leave the sets as they are.
+        """Return the representative of each part of a set.
 
-        Parameters
-        ----------
-        sets
-            Representatives.
-        parts
-            A part of each.
+        ``sets`` are representatives, ``parts`` has a part of each. Only permutations count that
+        leave the set as it is.
         """
         return _in_chunks(self._sorted_within, sets, parts)
 
@@ -63,17 +55,10 @@ class BranchSymmetry:
         return parts
 
     def ordered(self, pieces: Iterable[int]) -> list[int | BranchPair]:
-        """Small sets of units such that those within a branch follow each other, branch by branch.
+        """Order bit sets so that those within a branch follow each other, branch by branch.
 
-        Parameters
-        ----------
-        pieces
-            Bit sets.
-
-        Returns
-        -------
-        list of int or BranchPair
-            The pieces; and two equal branches where nothing that follows meets either.
+        The result also has a :class:`BranchPair` after the last piece that meets either of two
+        equal branches.
         """
         return self._ordered(list(pieces), [*range(len(self.classes))])
 
@@ -94,15 +79,7 @@ class BranchSymmetry:
         return [*left, *steps]
 
     def moved(self, original: int, part: int) -> int:
-        """A part of a representative as the part of one of the sets that it represents.
-
-        Parameters
-        ----------
-        original
-            The set.
-        part
-            A part of the one that represents it.
-        """
+        """Map a part of the representative of ``original`` to the same part of ``original``."""
         source = {unit: unit for unit in itertools.chain(*itertools.chain(*self.classes))}
         held = original
         for branches in self.classes:
@@ -125,7 +102,7 @@ class BranchSymmetry:
 
 
 def symmetry_of(units: Sequence[int], classes: Sequence[Branches]) -> BranchSymmetry | None:
-    """The symmetry of equal branches of a block of some units; None where there are none."""
+    """Return the symmetry of equal branches of a block's units; None if it has none."""
     place = {unit: number for number, unit in enumerate(units)}
     local = tuple(tuple(tuple(place[u] for u in b) for b in c) for c in classes)
     return BranchSymmetry(local) if local else None
@@ -133,26 +110,15 @@ def symmetry_of(units: Sequence[int], classes: Sequence[Branches]) -> BranchSymm
 
 @dataclass(frozen=True)
 class BranchPair:
-    """Two neighbouring branches of one class.
-
-    Attributes
-    ----------
-    sorter
-        The class.
-    second
-        The number of the second of the two.
-    """
+    """Two neighbouring branches of one class; ``second`` is the number of the second one."""
 
     sorter: _Sorter
     second: int
 
     def is_sorted(self, sets: Masks, parts: Masks) -> Masks:
-        """Whether the two stand in parts of representatives as they do in those that represent.
+        """Return whether the two branches are in the representative's order in each part.
 
-        Parameters
-        ----------
-        sets, parts
-            As of :meth:`BranchSymmetry.representatives_within`.
+        Parameters are as for :meth:`BranchSymmetry.representatives_within`.
         """
         each = self.sorter
         before, after = (
@@ -163,7 +129,7 @@ class BranchPair:
 
 
 class _Sorter:
-    """The branches of one class: which of its units each holds, as a number."""
+    """The branches of one class, with their units that a set holds encoded as numbers."""
 
     def __init__(self, branches: Branches) -> None:
         self.length = len(branches[0])
@@ -187,7 +153,7 @@ class _Sorter:
         ]
 
     def code(self, sets: Masks, branch: int) -> Masks:
-        """Which units of a branch each set holds, by their places."""
+        """Return, for each set, which units of a branch it holds, as bits by their places."""
         units = self.branches[branch]
         (_, ones), *others = self._runs
         code = (sets >> units[0]) & ones
@@ -196,11 +162,11 @@ class _Sorter:
         return code.astype(self._type, copy=False)
 
     def codes(self, sets: Masks) -> Masks:
-        """The same of all branches, one a row."""
+        """Return the codes of all branches, one a row."""
         return np.stack([self.code(sets, branch) for branch in range(len(self.branches))])
 
     def scattered(self, sets: Masks, codes: Masks) -> Masks:
-        """Sets that hold of each branch what its code says, and of other units what they do."""
+        """Return the sets with the units of each branch replaced by those of its code."""
         result = sets & ~np.asarray(self.mask, sets.dtype)
         for units, code in zip(self.branches, codes, strict=True):
             for place, ones in self._runs:
@@ -209,7 +175,7 @@ class _Sorter:
 
 
 def _in_chunks(function: Callable[..., Masks], *sets: Masks) -> Masks:
-    """A function of long arrays, applied to as much of them at once as stays in the cache."""
+    """Apply a function to long arrays, in chunks that stay in the cache."""
     if len(sets[0]) <= _CHUNK:
         return function(*sets)
     begins = range(0, len(sets[0]), _CHUNK)
@@ -217,7 +183,7 @@ def _in_chunks(function: Callable[..., Masks], *sets: Masks) -> Masks:
 
 
 def _distinct(sets: Masks) -> Masks:
-    """Distinct sets by value; of these few millions sorting is faster than hashing."""
+    """Return the distinct sets, sorted; for few millions sorting is faster than hashing."""
     ordered = np.sort(sets)
     return ordered[np.concatenate([ordered[:1] >= 0, ordered[1:] != ordered[:-1]])]
 
@@ -225,26 +191,10 @@ def _distinct(sets: Masks) -> Masks:
 def representative_down_sets(
     predecessors: Sequence[int], symmetry: BranchSymmetry, most: int
 ) -> Masks:
-    """Enumerate down-sets, of those that a symmetry turns into each other one.
+    """Enumerate one representative of each class of equivalent down-sets.
 
-    Parameters
-    ----------
-    predecessors
-        For each unit the bit set of the units it reads from, in topological order.
-    symmetry
-        Of the same units.
-    most
-        How many sets there may be.
-
-    Returns
-    -------
-    Masks
-        Representatives by size and then by value; the empty set first, all units last.
-
-    Raises
-    ------
-    SearchError
-        If there are more sets than allowed.
+    ``predecessors`` are bit sets, in topological order. The result is sorted by size and then by
+    value. Raise SearchError if there are more than ``most`` sets.
     """
     # Each down-set is a smaller one and a unit; so is its representative, as permutations that
     # keep the edges turn down-sets into down-sets.

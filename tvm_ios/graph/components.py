@@ -1,4 +1,4 @@
-"""The parts of a graph that have nothing to do with each other."""
+"""The connected components of a graph."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from tvm_ios.graph.op_graph import OpGraph
 
 
 def components(graph: OpGraph) -> tuple[int, ...]:
-    """Bit sets of operators, none of which reads what one of another set makes.
+    """Return the connected components of a graph, as bit sets of operators.
 
-    Inputs and constants that several read do not connect them. The set of the first operator comes
-    first.
+    Inputs and constants that several read do not connect them. The component of the first operator
+    comes first.
     """
     found: list[int] = []
     for number in range(len(graph)):

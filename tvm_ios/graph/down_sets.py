@@ -22,22 +22,9 @@ MOST_STATES = 4_000_000
 def down_sets(predecessors: Sequence[int], most: int = MOST_STATES) -> Masks:
     """Enumerate the sets of units that hold, with a unit, all that it depends on.
 
-    Parameters
-    ----------
-    predecessors
-        For each unit the bit set of the units it reads from, in topological order.
-    most
-        How many sets there may be.
-
-    Returns
-    -------
-    Masks
-        The sets by size and then by value; the empty set first, all units last.
-
-    Raises
-    ------
-    SearchError
-        If the numbering is not topological or there are more sets than allowed.
+    ``predecessors`` are bit sets, in topological order. The result is sorted by size and then by
+    value: the empty set first, all units last. Raise SearchError if the numbering is not
+    topological or there are more than ``most`` sets.
     """
     sets: Masks = np.zeros(1, dtype=word_type(len(predecessors)))
     for unit, before in enumerate(predecessors):
@@ -54,18 +41,18 @@ def down_sets(predecessors: Sequence[int], most: int = MOST_STATES) -> Masks:
 
 
 def word_type(units: int) -> type[Any]:
-    """The element type that holds a bit set of so many units."""
+    """Return the element type that holds a bit set of so many units."""
     return np.uint64 if units <= WORD_UNITS else np.object_
 
 
 def sizes_of(masks: Masks) -> npt.NDArray[np.int64]:
-    """The number of members of each bit set."""
+    """Return the number of members of each bit set."""
     if not hasattr(np, "bitwise_count"):  # NumPy 1, which TVM with Relay needs
         return np.fromiter((int(mask).bit_count() for mask in masks), np.int64, masks.size)
     return np.asarray(np.bitwise_count(masks)).astype(np.int64)
 
 
 def positions(sets: Masks, members: Masks) -> npt.NDArray[np.int64]:
-    """Where bit sets stand in an array of distinct ones that holds them all."""
+    """Return the indices of ``members`` in an array of distinct bit sets that has them all."""
     order = np.argsort(sets)
     return order[np.searchsorted(sets, members, sorter=order)]

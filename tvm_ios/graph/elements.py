@@ -1,4 +1,4 @@
-"""What an operator graph is made of: tensors and operators."""
+"""The elements of an operator graph: tensors and operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DTYPE_BYTES = {
 
 
 class GraphError(UserError):
-    """A graph that breaks a rule, with one sentence that names what and where."""
+    """A graph breaks a rule; the message names the rule and the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,7 @@ class Operator:
 
 
 def known_dtype(dtype: Any) -> str:
-    """The type of a tensor as it stands in a file.
-
-    Raises
-    ------
-    GraphError
-        If it is none of those that tensors have.
-    """
+    """Return the type of a tensor as read from a file; raise GraphError if it is unknown."""
     if dtype not in _DTYPE_BYTES:
         raise GraphError(f"{dtype!r} is no type of a tensor: use {', '.join(_DTYPE_BYTES)}")
     return dtype

@@ -1,11 +1,10 @@
-"""Which branches of a block are equal: they compute the same and are wired alike.
+"""Find the equal branches of a block: those that compute the same and are wired alike.
 
 Nodes are units and the tensors that they read and write, so two branches that read different
 results of one split are equal, and two that share a tensor with different units are not. A node's
-*colour* says what it is and, after refinement, what surrounds it. A node whose colour no other has
-stays where it is under every permutation that keeps the graph; what is left falls into components,
-and those of which one maps onto another are equal branches. Within one branch the same is done
-again.
+*colour* says what it is and, after refinement, what surrounds it. A node with a unique colour stays
+where it is under every permutation that keeps the graph; the others fall into components, and
+isomorphic components are equal branches. Within one branch the same is done again.
 """
 
 from __future__ import annotations
@@ -24,26 +23,15 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 def equal_branches(graph: OpGraph, block: int, done: int) -> tuple[Branches, ...]:
-    """The equal branches of a block.
+    """Return the equal branches of a block.
 
     Exchanging two branches of one tuple, place by place, keeps what every unit computes, which
     types its tensors have, which units and outside tensors are wired to each other, and which
     tensors are needed after the block. The order in which a unit names its inputs does not count.
-    What is found is sound, not complete: equal branches that are wired to each other are missed.
+    The search is sound, not complete: equal branches that are wired to each other are missed.
 
-    Parameters
-    ----------
-    graph
-        A graph of units.
-    block
-        The bit set of some of them.
-    done
-        The bit set of the units that run before.
-
-    Returns
-    -------
-    tuple of Branches
-        Disjoint, or one within a branch of another; the inner ones come first.
+    ``block`` is a bit set of units, ``done`` that of the units that run before. The tuples are
+    disjoint, or one within a branch of another; the inner ones come first.
     """
     if block.bit_count() < 2:
         return ()
@@ -53,17 +41,11 @@ def equal_branches(graph: OpGraph, block: int, done: int) -> tuple[Branches, ...
 
 @dataclass(frozen=True)
 class _Wiring:
-    """The units of a block, and after them the tensors at which they meet.
+    """The units of a block as nodes, and after them the tensors at which they meet.
 
-    Attributes
-    ----------
-    units
-        The graph's number of each unit; nodes of higher numbers are tensors.
-    labels
-        For each node what it is by itself.
-    neighbours
-        For each node its neighbours, each as often as they are joined, from unit to tensor: 0
-        where it reads, 1 where it writes.
+    ``units`` has the graph's number of each unit; nodes of higher numbers are tensors. ``labels``
+    say what each node is by itself. ``neighbours`` count how often (node, direction) is joined to a
+    node: direction 0 if the unit reads the tensor, 1 if it writes it.
     """
 
     units: tuple[int, ...]
@@ -103,7 +85,7 @@ def _label(graph: OpGraph, tensor: int, later: int) -> Hashable:
 def _branches(
     wiring: _Wiring, nodes: Collection[int], colours: Sequence[int]
 ) -> Iterator[Branches]:
-    """The equal branches among some nodes, whose colours say how they are joined to others."""
+    """Yield the equal branches among some nodes, whose colours include their outside wiring."""
     colours = _refined(wiring, nodes, colours)
     cells = _grouped(nodes, colours)
     fixed = {cell[0] for cell in cells.values() if len(cell) == 1}
@@ -130,7 +112,7 @@ def _equal_parts(
     *,
     nested: bool = True,
 ) -> Iterator[Branches]:
-    """The equal ones of some parts that are not joined, and those within each."""
+    """Yield the equal ones among unconnected parts, and the equal branches within each."""
     for alike in _grouped_parts(parts, colours).values():
         while alike:
             first, *others = alike
@@ -158,7 +140,7 @@ def _moved(wiring: _Wiring, inner: Branches, mapped: Mapping[int, int]) -> Branc
 
 
 def _refined(wiring: _Wiring, nodes: Collection[int], colours: Sequence[int]) -> Sequence[int]:
-    """Colours that also say what surrounds a node, as far as it can be told among these nodes."""
+    """Refine colours by those of the neighbours among these nodes, until nothing changes."""
     inside = set(nodes)
     colours = list(colours)
     count = 0
@@ -185,7 +167,7 @@ def _refined(wiring: _Wiring, nodes: Collection[int], colours: Sequence[int]) ->
 def _isomorphism(
     wiring: _Wiring, first: Sequence[int], other: Sequence[int], colours: Sequence[int]
 ) -> dict[int, int] | None:
-    """A map of one part onto another that keeps all wiring, inside and to the nodes around."""
+    """Return a map of one part onto another that keeps all wiring; None if none is found."""
     cells = _grouped(first, colours)
     start = min(first, key=lambda node: (len(cells[colours[node]]), node))
     for image in other:
@@ -213,7 +195,7 @@ def _grown(
     other: Collection[int],
     colours: Sequence[int],
 ) -> dict[int, int]:
-    """A map that grows from one pair, neighbour by neighbour of one colour."""
+    """Grow a map from one pair of nodes, matching neighbours of equal colour."""
     mapped, used, frontier = {start: image}, {image}, [start]
     for node in frontier:
         free = [pair for pair in wiring.neighbours[mapped[node]] if pair[0] in other]
@@ -231,7 +213,7 @@ def _grown(
 
 
 def _components(wiring: _Wiring, nodes: Iterable[int]) -> list[list[int]]:
-    """Nodes that are joined, by the smallest of each component."""
+    """Return the connected components of some nodes."""
     left = dict.fromkeys(nodes)
     components: list[list[int]] = []
     while left:
@@ -263,6 +245,6 @@ def _grouped_parts(
 
 
 def _numbered(things: Iterable[_Key]) -> tuple[int, ...]:
-    """For each thing a number that equal ones share."""
+    """Return a number for each thing, the same for equal ones."""
     numbers: dict[_Key, int] = {}
     return tuple(numbers.setdefault(thing, len(numbers)) for thing in things)

@@ -16,17 +16,11 @@ def fingerprint(
     inputs: Sequence[int],
     outputs: Sequence[int],
 ) -> str:
-    """Hash kinds, attributes, types and edges; names and order are decoration.
+    """Return the hash of kinds, attributes, types and edges; names and order do not count.
 
     Each operator is hashed from its kind, its attributes and its inputs' hashes, and again from
     this and from all that reads it, because two equal operators may have different readers. The
     graph is the sorted multiset of the second hashes; constants count by their types.
-
-    Parameters
-    ----------
-    operators, tensors, inputs, outputs
-        Of an :class:`~tvm_ios.graph.op_graph.OpGraph`: operators in topological order, and the
-        numbers of the graph's own inputs and outputs among the tensors.
     """
     above = _hash_by_inputs(operators, tensors, inputs)
     below = [""] * len(operators)

@@ -1,4 +1,4 @@
-"""The shapes of a model's inputs: what it declares and what the user fixes, made numbers."""
+"""Resolve the shapes of a model's inputs from what it declares and what the user gives."""
 
 from __future__ import annotations
 
@@ -26,16 +26,13 @@ _NO_BATCH = re.compile(
 
 
 class InputShapeError(UserError):
-    """Shapes that are missing, or that the inputs of the model cannot have."""
+    """Input shapes are missing, or the model's inputs cannot have them."""
 
 
 def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Read ``input:1,3,224,224``; what stands before the last colon is the input's name.
+    """Parse texts such as ``input:1,3,224,224``; the name stands before the last colon.
 
-    Raises
-    ------
-    InputShapeError
-        If one is not of this form, or names an input again.
+    Raise InputShapeError if one has another form, or names an input again.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for text in texts:
@@ -57,22 +54,13 @@ def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
 def resolve_shapes(
     declared: Mapping[str, Sequence[Extent] | None], fixed: Mapping[str, Sequence[int]]
 ) -> dict[str, tuple[int, ...]]:
-    """The static shape of every input; a name of a dimension is one number wherever it stands.
+    """Return the static shape of every input; equal names of dimensions get one number.
 
-    An extent of 0 is one, unless the user gives another: some exporters write it for unknown ones.
-
-    Parameters
-    ----------
-    declared
-        For each input its dimensions; None if the model does not even say how many.
-    fixed
-        For some inputs the shape that they are to have.
-
-    Raises
-    ------
-    InputShapeError
-        If an input is unknown, the number of dimensions differs, a given number contradicts the
-        model or another one, or a dimension is still open; the last says what to give.
+    ``declared`` has the dimensions of each input, None if the model does not say how many.
+    ``fixed`` has the shapes that the user gives. An extent of 0 is kept unless the user gives
+    another, although some exporters write it for unknown ones. Raise InputShapeError if an input is
+    unknown, the number of dimensions differs, a given number contradicts the model or another one,
+    or a dimension is still open; the message then says what to give.
     """
     declared = {
         name: None if extents is None else list(map(_as_meant, extents))
@@ -144,7 +132,7 @@ def assumed_batch(
 
 
 def _begins_with_batch(extents: Sequence[Extent]) -> bool:
-    """Whether the first dimension is open and may be a batch: of rows of something."""
+    """Return whether the first dimension is open and may be a batch."""
     first = extents[0]
     if isinstance(first, int):
         return False
@@ -154,7 +142,7 @@ def _begins_with_batch(extents: Sequence[Extent]) -> bool:
 
 
 def _as_meant(extent: Extent) -> Extent:
-    """None for what only says that an extent is unknown."""
+    """Return the extent, or None if it only says that it is unknown."""
     if isinstance(extent, str):
         return None if _UNKNOWN.fullmatch(extent) else extent
     return None if extent is None or extent < 0 else extent

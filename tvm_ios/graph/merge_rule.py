@@ -1,7 +1,7 @@
-"""Which convolutions can be merged into one, and where each kernel lies in the common window.
+"""Decide which convolutions can be merged into one, and plan their common window.
 
-IOS, section 3.1: smaller kernels are padded with zeros to fit the larger ones and stacked, so
-that one convolution computes all outputs and a split recovers them.
+IOS, section 3.1: smaller kernels are padded with zeros to fit the larger ones and stacked, so that
+one convolution computes all outputs and a split recovers them.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class MergePlan:
 
 
 def mergeable(graph: OpGraph, units: Sequence[int]) -> bool:
-    """Whether :func:`plan_merge` finds a merged convolution."""
+    """Return whether :func:`plan_merge` finds a merged convolution."""
     return plan_merge(graph, units) is not None
 
 
 def plan_merge(graph: OpGraph, units: Sequence[int]) -> MergePlan | None:
-    """The merged convolution of two or more units of a graph, or None.
+    """Return the merged convolution of two or more units of a graph, or None.
 
     Every unit must be one convolution (groups = 1, constant weights) with at most a bias and an
     activation. All must read the same tensor with equal stride, dilation and output extents; all
@@ -119,10 +119,10 @@ class _Window:
 def _window(
     in_extent: int, out_extent: int, stride: int, dilation: int, kernels: list[tuple[int, int]]
 ) -> _Window | None:
-    """The smallest window along one axis for kernels given as (leading pad, taps).
+    """Return the smallest window along one axis for kernels given as (leading pad, taps).
 
-    Output ``y`` of a kernel reads input ``y * stride - pad + tap * dilation``, so two kernels
-    line up only if their pads are equal modulo the dilation.
+    Output ``y`` of a kernel reads input ``y * stride - pad + tap * dilation``, so two kernels line
+    up only if their pads are equal modulo the dilation; otherwise return None.
     """
     leading = max(pad for pad, _ in kernels)
     if any((leading - pad) % dilation for pad, _ in kernels):
@@ -150,7 +150,7 @@ def _is_plain_convolution(graph: OpGraph, unit: int) -> bool:
 
 
 def _types(graph: OpGraph, op: Operator) -> tuple[str, str, str]:
-    """The element types of a convolution's data, kernel and result."""
+    """Return the element types of a convolution's data, kernel and result."""
     data, kernel, result = (graph.tensors[t].dtype for t in (*op.inputs[:2], op.outputs[0]))
     return data, kernel, result
 

@@ -11,16 +11,10 @@ from tvm_ios.graph.merge_rule import MergePlan
 
 
 def merged_weights(plan: MergePlan, weights: Sequence[Sequence[Array]]) -> tuple[Array, Array]:
-    """The kernel (O, I, kh, kw) and the bias (1, O, 1, 1) of the merged convolution.
+    """Return the kernel (O, I, kh, kw) and bias (1, O, 1, 1) of a merged convolution.
 
-    The bias is of the type of the results.
-
-    Parameters
-    ----------
-    plan
-        Where each kernel lies.
-    weights
-        For each unit its kernel (O, I, kh, kw), and its bias if it has one.
+    ``weights`` has for each unit its kernel, and its bias if it has one. The bias has the type of
+    the results.
     """
     stacked = np.concatenate(
         [
@@ -36,7 +30,7 @@ def merged_weights(plan: MergePlan, weights: Sequence[Sequence[Array]]) -> tuple
 
 
 def _place(kernel: Array, window: tuple[int, int], offset: tuple[int, int]) -> Array:
-    """The kernel at its offset in a window of zeros."""
+    """Return the kernel at its offset in a window of zeros."""
     placed = np.zeros((*kernel.shape[:2], *window), kernel.dtype)
     (top, left), (height, width) = offset, kernel.shape[2:]
     placed[:, :, top : top + height, left : left + width] = kernel

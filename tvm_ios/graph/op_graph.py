@@ -1,10 +1,10 @@
-"""The operator graph: the one picture of a model that every scheduler reads.
+"""The operator graph: the representation of a model that every scheduler reads.
 
-An :class:`OpGraph` is an immutable directed acyclic graph of operators and tensors. It is
-made from an ONNX file without TVM (:mod:`tvm_ios.onnx.graph`) or from a TVM module
-(:mod:`relay_passes`), and grouping its operators into *units* (:mod:`tvm_ios.graph.units`) gives an
-:class:`OpGraph` again. Operators are numbered in topological order, so a set of operators is
-a Python ``int`` used as a bit set.
+An :class:`OpGraph` is an immutable directed acyclic graph of operators and tensors. It is made from
+an ONNX file without TVM (:mod:`tvm_ios.onnx.graph`) or from a TVM module (:mod:`relay_passes`), and
+grouping its operators into *units* (:mod:`tvm_ios.graph.units`) gives an :class:`OpGraph` again.
+Operators are numbered in topological order, so a set of operators is a Python ``int`` used as a bit
+set.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvm_ios.graph.fingerprint import fingerprint
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The members of a bit set, smallest first."""
+    """Yield the members of a bit set, smallest first."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -29,7 +29,7 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def mask_of(members: Iterable[int]) -> int:
-    """The bit set of some operator numbers."""
+    """Return the bit set of some operator numbers."""
     mask = 0
     for member in members:
         mask |= 1 << member
@@ -37,7 +37,7 @@ def mask_of(members: Iterable[int]) -> int:
 
 
 def successors_of(predecessors: Sequence[int]) -> tuple[int, ...]:
-    """For each node the bit set of those that read from it, from the bit sets that it reads."""
+    """Return, for each node, the bit set of those that read from it."""
     successors = [0] * len(predecessors)
     for node, before in enumerate(predecessors):
         for source in bits(before):
@@ -46,14 +46,10 @@ def successors_of(predecessors: Sequence[int]) -> tuple[int, ...]:
 
 
 def closures(neighbours: Sequence[int], order: Iterable[int]) -> tuple[int, ...]:
-    """For each node the bit set of all that can be reached from it, itself excluded.
+    """Return, for each node, the bit set of all nodes that can be reached from it, without itself.
 
-    Parameters
-    ----------
-    neighbours
-        For each node the bit set of its neighbours, such as its predecessors.
-    order
-        All nodes, each after its neighbours.
+    ``neighbours`` are bit sets, such as those of predecessors; ``order`` has each node after its
+    neighbours.
     """
     closed = [0] * len(neighbours)
     for node in order:
@@ -163,17 +159,17 @@ class OpGraph:
         return shapes[0][0] if shapes and shapes[0] else 1
 
     def operator_bytes(self, index: int) -> int:
-        """Bytes an operator reads and writes when nothing is cached, weights included."""
+        """Return the bytes that an operator reads and writes uncached, weights included."""
         op = self.operators[index]
         return sum(self.tensors[t].nbytes for t in (*dict.fromkeys(op.inputs), *op.outputs))
 
     @cached_property
     def fingerprint(self) -> str:
-        """Canonical hash of kinds, attributes, shapes and edges; names and order are decoration."""
+        """Canonical hash of kinds, attributes, shapes and edges, without names and order."""
         return fingerprint(self.operators, self.tensors, self.inputs, self.outputs)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, the inverse of :meth:`from_json`."""
+        """Return plain data, the inverse of :meth:`from_json`."""
         return {
             "format": "tvm-ios graph",
             "version": 1,
@@ -197,7 +193,7 @@ class OpGraph:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> OpGraph:
-        """Read what :meth:`to_json` wrote.
+        """Read the data that :meth:`to_json` wrote.
 
         Raises
         ------

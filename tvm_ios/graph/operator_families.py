@@ -1,4 +1,4 @@
-"""Families of operators, which pictures give a colour each."""
+"""Families of operators, each with a colour in pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvm_ios.graph.operators import ELEMENT_WISE, POOLS
 
 
 class Family(StrEnum):
-    """What kind of work a unit does, by the heaviest of its operators."""
+    """The kind of work of a unit, by the heaviest of its operators."""
 
     CONVOLUTION = "convolution"
     PRODUCT = "matrix product"
@@ -36,6 +36,6 @@ _BY_WEIGHT = (
 
 
 def family_of(kind: str) -> Family:
-    """The family of a unit's kind, such as ``conv2d+bias_add+relu``; of no kind ``OTHER``."""
+    """Return the family of a unit's kind, such as ``conv2d+bias_add+relu``."""
     families = {_OF_KIND.get(operator, Family.OTHER) for operator in kind.split("+")}
     return next(family for family in _BY_WEIGHT if family in families)

@@ -96,14 +96,9 @@ def operator_flops(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
 ) -> int:
-    """Floating-point operations of one operator; a multiply-add is two, a move is none.
+    """Return the floating-point operations of an operator; a multiply-add counts as two.
 
-    Parameters
-    ----------
-    kind, attrs
-        As in the table above.
-    inputs, outputs
-        The tensors that it reads and writes.
+    ``kind`` and ``attrs`` are as in the table above. Data movement counts as none.
     """
     elements = sum(math.prod(tensor.shape) for tensor in outputs)
     if kind in _MOVES:
@@ -129,7 +124,7 @@ def operator_flops(
 
 
 def is_bias(data: Sequence[int], row: Sequence[int]) -> bool:
-    """Whether adding a constant of one shape to data of another is a ``bias_add``."""
+    """Return whether adding a constant of shape ``row`` to data of another is a ``bias_add``."""
     if len(data) < 2 or len(row) > len(data):
         return False
     axis = 1 if len(data) == 4 else len(data) - 1
@@ -138,7 +133,7 @@ def is_bias(data: Sequence[int], row: Sequence[int]) -> bool:
 
 
 def is_depthwise(graph: OpGraph, op: Operator) -> bool:
-    """Whether a convolution reads one channel for each that it makes."""
+    """Return whether an operator is a depthwise convolution with one output per channel."""
     if op.kind != "conv2d":
         return False
     weight = graph.tensors[op.inputs[1]].shape
@@ -146,7 +141,7 @@ def is_depthwise(graph: OpGraph, op: Operator) -> bool:
 
 
 def is_pointwise(graph: OpGraph, op: Operator) -> bool:
-    """Whether a convolution has a 1x1 kernel and no groups."""
+    """Return whether an operator is a convolution with a 1x1 kernel and no groups."""
     return (
         op.kind == "conv2d"
         and op.attrs["group"] == 1

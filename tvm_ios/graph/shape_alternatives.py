@@ -12,15 +12,11 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def alternative_shapes(texts: Iterable[str]) -> list[dict[str, tuple[int, ...]]]:
-    """All combinations of the shapes that inputs are given; one empty one where none is.
+    """Return all combinations of the shapes given for inputs; one empty one if none is given.
 
-    Braces are read as a shell reads them, which may have done so before: then an input is named
-    several times.
-
-    Raises
-    ------
-    InputShapeError
-        If one is not of the form ``input:1,3,224,224``, or is there twice.
+    Braces are expanded as a shell does, which may have done so before: then an input is named
+    several times. Raise InputShapeError if a text is not of the form ``input:1,3,224,224``, or is
+    given twice.
     """
     of_input: dict[str, dict[tuple[int, ...], None]] = {}
     for text in texts:

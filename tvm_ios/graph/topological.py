@@ -8,16 +8,10 @@ from collections.abc import Set as AbstractSet
 
 
 def topological_order(sources: Sequence[AbstractSet[int]], rank: Sequence[int]) -> list[int]:
-    """Nodes in topological order; of those that are ready the one of the least rank is next.
+    """Return nodes in topological order; of the ready ones, the one of least rank is next.
 
-    Nodes on a cycle, and all that depends on one, are left out.
-
-    Parameters
-    ----------
-    sources
-        For each node those that it reads from.
-    rank
-        For each node its rank.
+    ``sources`` has for each node those that it reads from. Nodes on a cycle, and all that depends
+    on one, are left out.
     """
     readers: list[list[int]] = [[] for _ in sources]
     for node, before in enumerate(sources):

@@ -1,4 +1,4 @@
-"""Operators on their way into units: which have been put together, and how they hang together."""
+"""The partition of operators into units while it is being formed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tvm_ios.graph.op_graph import OpGraph
 
 
 class Partition:
-    """Which operators have been put together so far, and how they hang together."""
+    """The operators of a graph and the units that they have been joined into so far."""
 
     def __init__(self, graph: OpGraph) -> None:
         self.graph = graph
         self._members = [[op] for op in range(len(graph))]
 
     def op(self, number: int) -> Operator:
-        """An operator by its number."""
+        """Return an operator by its number."""
         return self.graph.operators[number]
 
     def members(self, op: int) -> list[int]:
-        """The operators of an operator's unit, ascending."""
+        """Return the operators of an operator's unit, ascending."""
         return self._members[op]
 
     def join(self, *ops: int) -> None:
-        """Put the units of these operators together."""
+        """Merge the units of these operators into one."""
         units = {id(unit): unit for unit in (self._members[op] for op in ops)}
         # The largest takes the others in: a chain of joins takes no longer than its operators.
         joined, *others = sorted(units.values(), key=len, reverse=True)
@@ -35,15 +35,15 @@ class Partition:
             self._members[member] = joined
 
     def alone(self, op: int) -> bool:
-        """Whether an operator is a unit of its own so far."""
+        """Return whether an operator is a unit of its own so far."""
         return len(self._members[op]) == 1
 
     def groups(self) -> list[list[int]]:
-        """All units, by their first operators."""
+        """Return all units, by their first operators."""
         return [unit for op, unit in enumerate(self._members) if unit[0] == op]
 
     def reader(self, op: int, kinds: frozenset[str] | None = None) -> int | None:
-        """The only reader of an operator's only result, if it is of one of the kinds."""
+        """Return the only reader of an operator's only result, if its kind is in ``kinds``."""
         if len(self.op(op).outputs) != 1:
             return None
         (result,) = self.op(op).outputs
@@ -60,7 +60,7 @@ class Partition:
         return maker
 
     def sources(self, op: int) -> list[int | None]:
-        """The makers of an operator's inputs that are no constants; None is a graph input."""
+        """Return the producers of an operator's non-constant inputs; None is a graph input."""
         tensors = dict.fromkeys(self.op(op).inputs)
         return [
             self.graph.producer[tensor]
@@ -69,7 +69,7 @@ class Partition:
         ]
 
     def is_sum(self, op: int) -> bool:
-        """Whether an operator adds two values that are no constants."""
+        """Return whether an operator adds two values that are no constants."""
         return self.op(op).kind == "add" and len(self.sources(op)) == 2
 
     def join_sums(self, op: int, reader: int) -> None:
@@ -81,7 +81,7 @@ class Partition:
 
 
 def is_acyclic(graph: OpGraph, groups: Sequence[Sequence[int]]) -> bool:
-    """Whether no group depends on itself through others."""
+    """Return whether no group depends on itself through others."""
     owner = {op: number for number, group in enumerate(groups) for op in group}
     sources = {
         number: {

@@ -1,4 +1,4 @@
-"""What a unit takes that comes before its convolution, pooling or dense layer."""
+"""Operators that a unit takes from before its convolution, pooling, dense layer or sum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VIEWS = frozenset({"slice", "reshape"})
 
 
 def take_prologues(partition: Partition) -> None:
-    """A convolution takes the activation that only it reads; any window takes its padding."""
+    """Join to convolutions the activation, and to any window the padding, that only they read."""
     for op in range(len(partition.graph)):
         if partition.op(op).kind not in _WINDOWED or partition.members(op)[0] != op:
             continue
@@ -27,9 +27,9 @@ def take_prologues(partition: Partition) -> None:
 
 
 def take_scales(partition: Partition) -> None:
-    """A sum takes the products of rounded values with numbers that it alone reads.
+    """Join to a sum the products of rounded values and numbers that only the sum reads.
 
-    So what is rounded, and is read as it is by convolutions, is stored only so.
+    So a rounded value that convolutions read as it is is stored only in this form.
     """
     for op in range(len(partition.graph)):
         if not partition.is_sum(op):
@@ -43,7 +43,7 @@ def take_scales(partition: Partition) -> None:
 
 
 def _is_rounded(partition: Partition, tensor: int) -> bool:
-    """Whether a tensor is of rounded values within limits, perhaps joined or pooled."""
+    """Return whether a tensor has rounded, clipped values, perhaps concatenated or pooled."""
     makers = [partition.graph.producer[tensor]]
     while makers:
         op = makers.pop()
@@ -60,7 +60,7 @@ def _is_rounded(partition: Partition, tensor: int) -> bool:
 
 
 def take_views(partition: Partition) -> None:
-    """A dense layer reads a slice of what others read too without a copy."""
+    """Join to a dense layer the slices and views that it alone reads, so nothing is copied."""
     for op in range(len(partition.graph)):
         if partition.op(op).kind == "dense" and partition.members(op)[0] == op:
             view = partition.maker(op, _VIEWS)
@@ -73,7 +73,7 @@ def take_views(partition: Partition) -> None:
 
 
 def activation_read_by(partition: Partition, op: int) -> int | None:
-    """The activation that only an operator reads; the limits of what is rounded stay with that."""
+    """Return the activation that only an operator reads; None if it clips rounded values."""
     activation = partition.maker(op, ACTIVATIONS)
     if activation is None or partition.maker(activation, _ROUND) is not None:
         return None
@@ -81,7 +81,7 @@ def activation_read_by(partition: Partition, op: int) -> int | None:
 
 
 def _path_adjustment(partition: Partition, op: int) -> list[int]:
-    """Activation, shift and average pooling before a 1x1 convolution (NASNet)."""
+    """Return the activation, shift and average pooling before a 1x1 convolution (NASNet)."""
     pool = partition.maker(op, frozenset({"avg_pool2d"}))
     if pool is None or not is_pointwise(partition.graph, partition.op(op)):
         return []
@@ -97,7 +97,7 @@ def _path_adjustment(partition: Partition, op: int) -> list[int]:
 
 
 def _activation_before(partition: Partition, op: int) -> list[int]:
-    """The activation, with a batch norm before it that no convolution could take (DenseNet)."""
+    """Return the activation, and a batch norm before it that no convolution took (DenseNet)."""
     activation = activation_read_by(partition, op)
     if activation is None or not partition.alone(activation):
         return []

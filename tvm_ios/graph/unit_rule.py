@@ -81,7 +81,7 @@ _CLIP = frozenset({"clip"})
 
 
 def _separable_convolutions(partition: Partition) -> None:
-    """A depthwise convolution and the 1x1 convolution that alone reads it, activated before."""
+    """Join depthwise and 1x1 convolutions, with the activation before them."""
     graph = partition.graph
     for op in range(len(graph)):
         if not is_pointwise(graph, graph.operators[op]):
@@ -104,7 +104,7 @@ def _separable_convolutions(partition: Partition) -> None:
 
 
 def _exits(partition: Partition) -> None:
-    """A concatenation takes the concatenations and sums that only it reads."""
+    """Join to a concatenation the concatenations and sums that only it reads."""
     for op in range(len(partition.graph)):
         if partition.op(op).kind != "concat":
             continue
@@ -118,7 +118,7 @@ def _exits(partition: Partition) -> None:
 
 
 def _epilogues(partition: Partition) -> None:
-    """A convolution or dense layer takes its bias and its activation."""
+    """Join to a convolution or dense layer its bias and its activation."""
     for op in range(len(partition.graph)):
         if partition.op(op).kind not in ANCHORS:
             continue
@@ -142,7 +142,7 @@ def _take_activation(partition: Partition, op: int) -> None:
 
 
 def _gate(partition: Partition, op: int) -> list[int]:
-    """The operators of ``x * f(x)`` (swish, hard swish), where nothing else reads x or f(x)."""
+    """Return the operators of ``x * f(x)`` (swish, hard swish) if nothing else reads x or f(x)."""
     (result,) = partition.op(op).outputs
     readers = partition.graph.consumers[result]
     if len(readers) != 2 or result in partition.graph.outputs:
@@ -163,7 +163,7 @@ def _gate(partition: Partition, op: int) -> list[int]:
 
 
 def _sums(partition: Partition) -> None:
-    """A residual sum belongs to the later convolution before it; other sums stay together."""
+    """Join a residual sum to the later convolution before it; keep other sums together."""
     for op in range(len(partition.graph)):
         if not partition.is_sum(op) or not partition.alone(op):
             continue
@@ -189,7 +189,7 @@ def _sums(partition: Partition) -> None:
 
 
 def _latest(partition: Partition, ops: Sequence[int]) -> int:
-    """Of what a sum adds the deepest, whatever the numbers; of equals the second input."""
+    """Return the deepest of a sum's operands; of equally deep ones the second input."""
     return max(ops[::-1], key=lambda op: partition.graph.depth[op])
 
 
@@ -198,16 +198,16 @@ def _shape(partition: Partition, op: int) -> tuple[int, ...]:
 
 
 def _is_bare_product(partition: Partition, op: int) -> bool:
-    """Whether an operator ends a unit of one convolution or dense layer without activation."""
+    """Return whether an operator ends a unit of a convolution or dense layer, unactivated."""
     members = partition.members(op)
     kinds = [partition.op(member).kind for member in members]
     return members[-1] == op and kinds[0] in ANCHORS and set(kinds[1:]) <= {"bias_add"}
 
 
 def _cells(partition: Partition) -> None:
-    """A dense layer takes the split of its result and what is computed from the parts alone.
+    """Join to a dense layer the split of its result and what only depends on the parts.
 
-    What other values go into the cell must not depend on the split.
+    Other values that go into the cell must not depend on the split.
     """
     graph, ancestors = partition.graph, partition.graph.ancestors
     for split in range(len(graph)):
@@ -239,7 +239,7 @@ def _cells(partition: Partition) -> None:
 
 
 def _cheap_followers(partition: Partition) -> None:
-    """Cheap operators join what makes their only input but numbers, if nothing else reads it."""
+    """Join cheap operators to the only producer of their non-scalar input, if unshared."""
     for op in range(len(partition.graph)):
         sources = _without_numbers(partition, op)
         if partition.op(op).kind in _CHEAP and partition.alone(op) and len(sources) == 1:
@@ -249,7 +249,7 @@ def _cheap_followers(partition: Partition) -> None:
 
 
 def _rounded_sums(partition: Partition) -> None:
-    """A sum of products of rounded values belongs to the later convolution that makes one."""
+    """Join a sum of products of rounded values to the later convolution that makes one."""
     for op in range(len(partition.graph)):
         if not partition.is_sum(op):
             continue
@@ -270,7 +270,7 @@ def _rounded_sums(partition: Partition) -> None:
 
 
 def _without_numbers(partition: Partition, op: int) -> list[int | None]:
-    """The makers of what an operator reads; where it makes more than one element, of tensors."""
+    """Return the producers of an operator's inputs, without scalars if its result is larger."""
     graph = partition.graph
     if len(partition.sources(op)) == 1 or math.prod(_shape(partition, op)) == 1:
         return partition.sources(op)

@@ -1,4 +1,4 @@
-"""Group operators into units: what a schedule moves, and what fuses inside and never across."""
+"""Group operators into units: the smallest parts of a schedule, inside which operators fuse."""
 
 from __future__ import annotations
 
@@ -17,34 +17,24 @@ UnitRule = Callable[[OpGraph], Sequence[Sequence[int]]]
 
 
 def form_units(graph: OpGraph, rule: UnitRule = default_rule) -> OpGraph:
-    """The graph of units of a graph of operators.
+    """Return the graph of units of a graph of operators, grouped by ``rule``.
 
     A unit's ``members`` are numbers of operators in ``graph``, each after those it reads from, in
-    an order that follows from the wiring and not from the numbers, so that a model's units have
-    one fingerprint however its operators were numbered. Its tensors are those
-    at its boundary: inputs are what it reads from outside, data first, then its constants, each
-    in order of first use; outputs are what is read outside or is an output of the graph. Units
-    are numbered in topological order, as close as that allows to the order in which a depth-first
-    walk from the outputs reaches their last operators: importers number operators differently,
-    but a schedule that was made from one must fit the other.
+    an order that follows from the wiring and not from the numbers, so that a model's units have one
+    fingerprint however its operators were numbered. Its tensors are those at its boundary: inputs
+    are what it reads from outside, data first, then its constants, each in order of first use;
+    outputs are what is read outside or is an output of the graph. Units are numbered in topological
+    order, as close as that allows to the order in which a depth-first walk from the outputs reaches
+    their last operators: importers number operators differently, but a schedule that was made from
+    one must fit the other.
 
     Attributes of a unit: those of its operator if it has one; those of its convolution or dense
     layer with ``out_channels``, ``activation`` (a kind, or ``"none"``), ``kernel`` (of a
-    convolution) and the activation's own (``activation_min``, ...) if it is one followed by at
-    most a bias and an activation; else ``body``, a nested tuple of its operators' kinds,
-    attributes and wiring.
+    convolution) and the activation's own (``activation_min``, ...) if it is one followed by at most
+    a bias and an activation; else ``body``, a nested tuple of its operators' kinds, attributes and
+    wiring.
 
-    Parameters
-    ----------
-    graph
-        The graph of operators.
-    rule
-        Says which operators belong together; by default that of the IOS paper.
-
-    Raises
-    ------
-    GraphError
-        If the rule's groups are not a partition, or two of them depend on each other.
+    Raise GraphError if the rule's groups are not a partition, or two of them depend on each other.
     """
     groups = [tuple(sorted(group)) for group in rule(graph)]
     owner = _owners(graph, groups)
@@ -104,7 +94,7 @@ def _owners(graph: OpGraph, groups: Sequence[tuple[int, ...]]) -> list[int]:
 def _topological(
     graph: OpGraph, groups: Sequence[tuple[int, ...]], owner: Sequence[int]
 ) -> list[int]:
-    """The groups in an order in which each comes after those it reads from."""
+    """Return the groups in an order in which each comes after those it reads from."""
     before: list[set[int]] = [set() for _ in groups]
     for op, mask in enumerate(graph.predecessors):
         for source in bits(mask):
@@ -129,7 +119,7 @@ def _topological(
 def _boundary(
     graph: OpGraph, members: Sequence[int], owner: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """The tensors that a unit reads (data, then constants) and makes for others."""
+    """Return the tensors that a unit reads (data, then constants) and makes for others."""
     outputs = [t for i in members for t in graph.operators[i].outputs]
     inside = set(outputs)
     read = dict.fromkeys(t for i in members for t in graph.operators[i].inputs if t not in inside)
@@ -144,7 +134,7 @@ def _boundary(
 
 
 def _by_wiring(graph: OpGraph, group: Sequence[int]) -> tuple[int, ...]:
-    """Operators in the order in which the last ones need them, first inputs first."""
+    """Return operators in the order in which the last ones need them, first inputs first."""
     inside = set(group)
     order: dict[int, None] = {}
     exits = [op for op in group if not any(r in inside for r in bits(graph.successors[op]))]
@@ -166,7 +156,7 @@ def _by_wiring(graph: OpGraph, group: Sequence[int]) -> tuple[int, ...]:
 
 
 def _anchor(graph: OpGraph, members: Sequence[int]) -> int:
-    """The operator that a unit is named after: its last one with most of the work."""
+    """Return the operator that a unit is named after: its last one with most of the work."""
     for kinds in (ANCHORS, {"concat"}, POOLS):
         anchors = [i for i in members if graph.operators[i].kind in kinds]
         if anchors:
@@ -196,7 +186,7 @@ def _attributes(
 
 
 def _is_plain_chain(operators: Sequence[Operator]) -> bool:
-    """Whether these are an anchor, perhaps a bias, perhaps an activation, each on the last."""
+    """Return whether operators are a chain of an anchor and at most a bias and an activation."""
     allowed = [{"bias_add"}, ACTIVATIONS]
     for before, op in itertools.pairwise(operators):
         while allowed and op.kind not in allowed[0]:
@@ -208,7 +198,7 @@ def _is_plain_chain(operators: Sequence[Operator]) -> bool:
 
 
 def _body(operators: Sequence[Operator], read: Sequence[int], written: Sequence[int]) -> AttrValue:
-    """Kinds, attributes and wiring; a wire is (0, input) or (1 + member, output)."""
+    """Return kinds, attributes and wiring; a wire is (0, input) or (1 + member, output)."""
     wires: dict[int, AttrValue] = {tensor: (0, i) for i, tensor in enumerate(read)}
     for position, op in enumerate(operators):
         wires |= {tensor: (1 + position, i) for i, tensor in enumerate(op.outputs)}

@@ -1,4 +1,4 @@
-"""Which elements of its inputs an operator needs for some elements of an output."""
+"""Access rules of operators: the elements of inputs needed for some elements of an output."""
 
 from __future__ import annotations
 
@@ -18,21 +18,10 @@ Needs = tuple[Box | None, ...]
 
 
 def needed(graph: OpGraph, op: int, position: int, box: Box) -> Needs:
-    """The smallest box of each input that is sure to decide a box of an output.
+    """Return the smallest box of each input that is sure to determine a box of an output.
 
-    Parameters
-    ----------
-    graph, op
-        The operator; of a kind that is unknown here everything needs everything.
-    position
-        The place of the output among the operator's.
-    box
-        Elements of this output.
-
-    Returns
-    -------
-    tuple of Box or None
-        For each input; None for one that is not read. Nothing outside is read.
+    ``position`` is the place of the output among the operator's. The result is None for an input
+    that is not read. Operators of unknown kinds need all of every input.
     """
     operator = graph.operators[op]
     shapes = [graph.tensors[tensor].shape for tensor in operator.inputs]
@@ -52,7 +41,7 @@ def _integer(op: Operator, name: str) -> int:
 
 
 def _broadcast(box: Box, shape: tuple[int, ...]) -> Box:
-    """What of an input is needed whose axes stand against the last ones of the result."""
+    """Return the box needed of an input whose axes are aligned with the last ones of the result."""
     last = box[len(box) - len(shape) :]
     return tuple((0, 1) if n == 1 else part for n, part in zip(shape, last, strict=True))
 
@@ -62,7 +51,7 @@ def _element_wise(op: Operator, shapes: Shapes, results: Shapes, position: int, 
 
 
 def _first_aligned(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
-    """The first input like the result, but whole along the axes that are reduced over."""
+    """Return the result's box for the first input, but whole along axes that are reduced over."""
     reduced = (
         _integers(op, "axes")
         if "axes" in op.attrs
@@ -84,12 +73,12 @@ def _window(out: Range, extent: int, kernel: int, stride: int, pad: int, dilatio
     begin = out[0] * stride - pad
     end = (out[1] - 1) * stride - pad + (kernel - 1) * dilation + 1
     begin, end = max(0, begin), min(extent, end)
-    # A window of nothing but padding still names a row, so that boxes are never empty.
+    # A window of padding alone still gets one row, so that boxes are never empty.
     return (begin, end) if begin < end else (min(begin, extent - 1), min(begin, extent - 1) + 1)
 
 
 def _channels(out: Range, outputs: int, read: int, groups: int) -> Range:
-    """Input channels of the groups that some output channels lie in."""
+    """Return the input channels of the groups that some output channels lie in."""
     outputs_each, inputs_each = outputs // groups, read // groups
     return out[0] // outputs_each * inputs_each, ((out[1] - 1) // outputs_each + 1) * inputs_each
 
@@ -197,7 +186,7 @@ def _pad(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box)
 
 
 def _reshape(op: Operator, shapes: Shapes, results: Shapes, position: int, box: Box) -> Needs:
-    """Axes that both shapes have, and runs of axes that are joined or cut, one by one."""
+    """Return the box needed, by axes of both shapes, or by runs of axes that are joined or cut."""
     source, target = shapes[0], results[0]
     needs: list[Range] = []
     i = j = 0
@@ -214,7 +203,7 @@ def _reshape(op: Operator, shapes: Shapes, results: Shapes, position: int, box: 
 
 
 def _rows(source: tuple[int, ...], target: tuple[int, ...], box: Box) -> list[Range]:
-    """The box of one run: from its first to its last element in memory."""
+    """Return the box of one run: from its first to its last element in memory."""
     first = last = 0
     for extent, (begin, end) in zip(target, box, strict=True):
         first, last = first * extent + begin, last * extent + end - 1
@@ -284,7 +273,7 @@ _RULES: dict[str, _Rule] = {
 
 
 def flops_of(graph: OpGraph, op: int, position: int, box: Box) -> float:
-    """Floating-point operations for some elements of an output."""
+    """Return the floating-point operations for some elements of an output."""
     operator = graph.operators[op]
     shape = graph.tensors[operator.outputs[position]].shape
     return operator.flops * volume(box) / math.prod(shape)

@@ -1,4 +1,4 @@
-"""Whether a model treats every row of its batch alone."""
+"""A proof that a model computes every row of its batch independently of the others."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from tvm_ios.graphturbo.box import Box, hull, whole
 
 
 def treats_rows_alone(graph: OpGraph) -> bool:
-    """Whether each row of every output depends on the same row of the inputs alone.
+    """Return whether each row of every output depends only on the same row of the inputs.
 
     Then rows that nobody reads may hold anything, and a smaller batch can be computed among them.
-    It is proven row by row, from the outputs back to the inputs, by what each operator needs; of an
-    operator that is not known everything needs everything, so that False proves nothing.
-
-    Parameters
-    ----------
-    graph
-        Operators, not units. The leading axis of inputs and outputs is the batch.
+    It is proven row by row, from the outputs back to the inputs, by the access rules of the
+    operators. An unknown operator is taken to need all of its inputs, so False proves nothing.
+    ``graph`` is one of operators, not units, with the batch as the leading axis of inputs and
+    outputs.
     """
     inputs = [t for t in graph.inputs if not graph.tensors[t].constant]
     batches = {graph.tensors[t].shape[:1] for t in (*inputs, *graph.outputs)}

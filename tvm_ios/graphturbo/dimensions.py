@@ -1,4 +1,4 @@
-"""Which axes of tensors are one loop dimension: what splits when another axis is split."""
+"""Loop dimensions: axes of different tensors that are split together."""
 
 from __future__ import annotations
 
@@ -12,15 +12,10 @@ from tvm_ios.graphturbo.box import whole
 
 @dataclass(frozen=True)
 class Dimensions:
-    """The loop dimensions of a graph, ``match_dim`` of the paper's Algorithm 1.
+    """The loop dimensions of a graph of operators, ``match_dim`` of the paper's Algorithm 1.
 
-    Two axes belong to one dimension if half of one axis of an operator's result needs only a
-    part of the other axis of its input, or a chain of operators connects them so.
-
-    Attributes
-    ----------
-    graph
-        The graph of operators.
+    Two axes belong to one dimension if half of one axis of an operator's result needs only a part
+    of the other axis of its input, or a chain of operators connects them so.
     """
 
     graph: OpGraph
@@ -29,7 +24,7 @@ class Dimensions:
     )
 
     def matching_axis(self, dimension: int, tensor: int) -> int | None:
-        """The axis of a tensor along a dimension; None if there is none, or more than one."""
+        """Return the axis of a tensor along a dimension; None unless there is exactly one."""
         key = (dimension, tensor)
         if key not in self._axes:
             axes = [a for a, d in enumerate(self.of(tensor)) if d == dimension]
@@ -37,7 +32,7 @@ class Dimensions:
         return self._axes[key]
 
     def of(self, tensor: int) -> tuple[int, ...]:
-        """The dimension of each axis of a tensor."""
+        """Return the dimension of each axis of a tensor."""
         return self._of[tensor]
 
     @cached_property
@@ -65,7 +60,7 @@ class Dimensions:
         )
 
     def _links(self, op: int, position: int) -> list[tuple[int, tuple[int, int]]]:
-        """Pairs of an axis of a result and (tensor, axis) of an input that it narrows."""
+        """Return pairs of an axis of a result and (tensor, axis) of an input that depends on it."""
         graph = self.graph
         operator = graph.operators[op]
         shape = graph.tensors[operator.outputs[position]].shape

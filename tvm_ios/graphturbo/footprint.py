@@ -1,4 +1,4 @@
-"""What a part of a sub-graph reads, makes and computes, and the bytes that it lives in."""
+"""The boxes, FLOPs and peak memory of a part of a sub-graph."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class PartialWork:
     Attributes
     ----------
     boxes
-        What of each tensor is read or made, by tensor; inputs of the sub-graph included.
+        For each tensor the elements that are read or made; inputs of the sub-graph included.
     peak
         Bytes of the tensors that are live at once, in the order of the layers: inputs from the
         start to their last reader, outputs to the end. Weights are not counted: a small buffer of
         fixed size serves them layer by layer (section 2.2).
     flops
-        Floating-point operations; of elements in several parts in each of them.
+        Floating-point operations; elements in several parts are counted in each of them.
     """
 
     boxes: Mapping[int, Box]
@@ -33,17 +33,7 @@ class PartialWork:
 
 
 def part_of(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> PartialWork:
-    """Work back from outputs to inputs.
-
-    Parameters
-    ----------
-    layers
-        The layers of the graph.
-    subgraph
-        Bit set of layers.
-    owned
-        For each output of the sub-graph the elements that this part is to make.
-    """
+    """Return the work for some elements of a sub-graph's outputs, traced back to its inputs."""
     boxes = dict(owned)
     flops = 0.0
     computed: list[int] = []
@@ -60,13 +50,7 @@ def part_of(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> PartialW
 
 
 def tensor_boxes(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> dict[int, Box]:
-    """What of every tensor a part reads or makes, those inside layers included.
-
-    Parameters
-    ----------
-    layers, subgraph, owned
-        As of :func:`part_of`.
-    """
+    """Return the box of every tensor that a part reads or makes, those inside layers included."""
     boxes = dict(owned)
     for layer in reversed(list(bits(subgraph))):
         written = {t: boxes[t] for t in layers.outputs[layer] if t in boxes}
@@ -77,13 +61,13 @@ def tensor_boxes(layers: Layers, subgraph: int, owned: Mapping[int, Box]) -> dic
 
 
 def whole_part(layers: Layers, subgraph: int) -> PartialWork:
-    """All of a sub-graph at once."""
+    """Return the work of a whole sub-graph at once."""
     shapes = layers.graph.tensors
     return part_of(layers, subgraph, {t: whole(shapes[t].shape) for t in exits(layers, subgraph)})
 
 
 def exits(layers: Layers, subgraph: int) -> tuple[int, ...]:
-    """The tensors that a sub-graph makes for others, or for the graph's user."""
+    """Return the tensors that a sub-graph makes for others, or as outputs of the graph."""
     return tuple(
         t
         for layer in bits(subgraph)
@@ -93,7 +77,7 @@ def exits(layers: Layers, subgraph: int) -> tuple[int, ...]:
 
 
 def entries(layers: Layers, subgraph: int) -> tuple[int, ...]:
-    """The tensors that a sub-graph reads from outside, constants excluded."""
+    """Return the tensors that a sub-graph reads from outside, constants excluded."""
     read = (t for layer in bits(subgraph) for t in layers.inputs[layer])
     return tuple(
         dict.fromkeys(t for t in read if (m := layers.maker(t)) is None or not subgraph >> m & 1)
@@ -101,20 +85,15 @@ def entries(layers: Layers, subgraph: int) -> tuple[int, ...]:
 
 
 def nbytes(layers: Layers, tensor: int, box: Box) -> int:
-    """Bytes of some elements of a tensor."""
+    """Return the bytes of some elements of a tensor."""
     described = layers.graph.tensors[tensor]
     return volume(box) * described.nbytes // max(1, volume(whole(described.shape)))
 
 
 def live_bytes(lives: Iterable[tuple[int, int, int]], steps: int) -> list[int]:
-    """For each step the bytes that are live in it.
+    """Return for each step the bytes that are live in it.
 
-    Parameters
-    ----------
-    lives
-        Of each tensor the first and the last step that it is live in, and its bytes.
-    steps
-        How many there are.
+    ``lives`` holds for each tensor the first and the last step that it is live in, and its bytes.
     """
     change = [0] * (steps + 1)
     for first, last, size in lives:
@@ -132,7 +111,7 @@ def _peak(
     for step, layer in enumerate(order):
         for tensor in layers.inputs[layer]:
             if tensor in boxes:
-                # What nothing made before was there from the start.
+                # A tensor that no layer has made is an input, live from the start.
                 first.setdefault(tensor, 0)
                 last[tensor] = max(last.get(tensor, 0), step)
         for tensor in layers.outputs[layer]:

@@ -1,4 +1,4 @@
-"""Grow sub-graphs while their split still uses the local buffer well (Algorithm 2)."""
+"""Growth of sub-graphs while their split still uses the local buffer well (Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ from tvm_ios.graph.op_graph import bits
 from tvm_ios.graphturbo.footprint import entries, exits
 from tvm_ios.graphturbo.split_info import Split, Splitter
 
-#: The factor of what cannot be split.
+#: The factor of sub-graphs that cannot be split.
 _NEVER = (True, math.inf)
 _UP_SAMPLING = frozenset({"resize2d", "conv2d_transpose"})
 
 
 @dataclass(frozen=True, slots=True)
 class SubGraph:
-    """A coarse sub-graph.
+    """A coarse sub-graph: the bit set of its layers, and its split into instances.
 
-    Attributes
-    ----------
-    layers
-        Bit set.
-    split
-        Into its instances; None if even its smallest parts do not fit the local buffer.
+    ``split`` is None if even the smallest parts do not fit the local buffer.
     """
 
     layers: int
@@ -39,12 +34,8 @@ class SubGraph:
 def group(splitter: Splitter) -> tuple[SubGraph, ...]:
     """Partition a graph into coarse sub-graphs, in topological order (Algorithm 2).
 
-    Straight, diamond and branch patterns are merged, round by round, until none is allowed.
-
-    Parameters
-    ----------
-    splitter
-        Knows the layers, which are the first sub-graphs, and the local buffer.
+    The layers are the first sub-graphs. Straight, diamond and branch patterns are merged, round by
+    round, until no merge is allowed.
     """
     grouping = _Grouping(splitter)
     while True:
@@ -66,7 +57,7 @@ class _Grouping:
         self.masks = set(self._owner)
 
     def in_order(self) -> list[int]:
-        """The sub-graphs, each after those that it reads from."""
+        """Return the sub-graphs, each after those that it reads from."""
         order: list[int] = []
         left = sorted(self.masks, key=lambda mask: mask & -mask)
         done = 0
@@ -82,14 +73,14 @@ class _Grouping:
         return order
 
     def merge_straight(self) -> None:
-        """SG1 is the only producer of SG2, which is its only consumer (figure 4a)."""
+        """Merge pairs of which each is the other's only producer or consumer (figure 4a)."""
         for second in self._present():
             producers = self._producers(second)
             if len(producers) == 1 and self._consumers(producers[0]) == [second]:
                 self._merge_pair(producers[0], second)
 
     def merge_branches(self) -> None:
-        """One exit with several paths to it takes a producer that feeds only it (figure 4c)."""
+        """Merge into a sub-graph with several producers those that feed only it (figure 4c)."""
         for exit_ in self._present():
             producers = self._producers(exit_)
             if len(producers) < 2:
@@ -99,7 +90,7 @@ class _Grouping:
                     exit_ = self._merge_pair(producer, exit_)
 
     def merge_diamonds(self) -> None:
-        """All between one entry and one exit goes with the exit (figure 4b, rule (ii))."""
+        """Merge all between one entry and one exit into the exit (figure 4b, rule (ii))."""
         for exit_ in self._present():
             parts = self._diamond(exit_)
             if parts is None:
@@ -109,9 +100,9 @@ class _Grouping:
                 self._replace(parts, merged)
 
     def _present(self) -> Iterator[int]:
-        """The sub-graphs in order, without those that have been merged since."""
+        """Yield the sub-graphs in order, without those that have been merged since."""
         for mask in self.in_order():
-            # A sub-graph that has grown is looked at again as what it has become.
+            # A sub-graph that has grown since is yielded in its present form.
             if mask in self.masks:
                 yield mask
             elif (grown := self._owner[mask.bit_length() - 1]) in self.masks and (
@@ -120,11 +111,11 @@ class _Grouping:
                 yield grown
 
     def _merge_pair(self, first: int, second: int) -> int:
-        """Rule (i); returns the sub-graph that holds the second."""
+        """Merge two sub-graphs if rule (i) allows it; return the one that holds the second."""
         merged = first | second
         low, high = self._factor(first), self._factor(second)
         if self._grows(first, second):
-            # Section 3.6: where tensors grow, it is the producer whose parts must stay large.
+            # Section 3.6: where tensors grow, the parts of the producer must stay large.
             low, high = high, low
         if low <= high and self._factor(merged) <= high and high < _NEVER:
             self._replace([first, second], merged)
@@ -132,12 +123,15 @@ class _Grouping:
         return second
 
     def _factor(self, mask: int) -> tuple[bool, float]:
-        """Whether even the best parts spill, and their number: what fits is not grown to spill."""
+        """Return whether even the best parts spill, and their number, to compare sub-graphs by.
+
+        Sub-graphs that fit are never merged into one that spills.
+        """
         split = self._splitter.best(mask)
         return _NEVER if split is None else (not self._splitter.fits(split), split.factor)
 
     def _grows(self, first: int, second: int) -> bool:
-        """Whether the second enlarges the images that it reads from the first."""
+        """Return whether the second enlarges the images that it reads from the first."""
         layers, graph = self._layers, self._layers.graph
         kinds = {graph.operators[op].kind for n in bits(second) for op in layers.members[n]}
         if not kinds & _UP_SAMPLING:
@@ -147,7 +141,10 @@ class _Grouping:
         return max(pixels[: -len(read)], default=0) > max(pixels[-len(read) :], default=0)
 
     def _diamond(self, exit_: int) -> list[int] | None:
-        """What lies between the nearest single entry and an exit, the exit included."""
+        """Return the sub-graphs between the nearest single entry and an exit, the exit included.
+
+        Return None if there is no such diamond.
+        """
         producers = self._producers(exit_)
         if len(producers) < 2:
             return None

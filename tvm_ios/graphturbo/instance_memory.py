@@ -16,20 +16,12 @@ from tvm_ios.schedule.stage import Stage
 
 
 def schedule_peak(units: OpGraph, schedule: Schedule, operators: OpGraph | None = None) -> int:
-    """Bytes that a schedule needs at its peak, with or without instances.
+    """Return the bytes that a valid schedule needs at its peak, with or without instances.
 
     Counted as by :func:`tvm_ios.ios.stage_memory.stages_peak`: inputs and outputs of the graph, and
     scratch, are not. Pieces that an instance reads lie side by side in one tensor, and nowhere else
-    if only this instance reads them. What one lane alone uses lies in a region of the lane.
-
-    Parameters
-    ----------
-    units
-        The graph of units.
-    schedule
-        Valid, of these units.
-    operators
-        What the units are made of; needed where there are instances.
+    if only this instance reads them. Tensors that only one lane uses lie in a region of the lane.
+    Raise ValueError if there are instances and ``operators``, which the units are made of, is None.
     """
     if schedule.instances is None:
         return stages_peak(units, schedule.stages)
@@ -40,16 +32,11 @@ def schedule_peak(units: OpGraph, schedule: Schedule, operators: OpGraph | None 
 
 
 class _Use(NamedTuple):
-    """When a unit of an instance runs.
+    """The time at which a unit of an instance runs.
 
-    Attributes
-    ----------
-    step
-        Of the whole schedule; all that lanes run by themselves between two meetings is one.
-    lane
-        Which runs it by itself, or None.
-    lane_step
-        Of the units of this lane.
+    ``step`` is that of the whole schedule, where all that lanes run by themselves between two
+    meetings is one step. ``lane`` runs the unit by itself, or is None; ``lane_step`` counts the
+    units of this lane.
     """
 
     step: int
@@ -58,7 +45,7 @@ class _Use(NamedTuple):
 
 
 def _times(planned: Planned, stages: Sequence[Stage]) -> list[dict[int, _Use]]:
-    """For each instance when its units run, in their order."""
+    """Return for each instance when its units run, in their order."""
     instances, layers = planned.instances.instances, planned.instances.layers
     times: list[dict[int, _Use]] = [{} for _ in instances]
     steps, lane_steps = 0, Counter[int]()
@@ -87,7 +74,7 @@ def _times(planned: Planned, stages: Sequence[Stage]) -> list[dict[int, _Use]]:
 
 
 class _Tensors:
-    """What instances make: the bytes of each tensor, and when it is used."""
+    """The tensors that instances make, with their bytes and times of use."""
 
     def __init__(self, planned: Planned, times: Sequence[dict[int, _Use]]) -> None:
         self._instances = planned.instances
@@ -97,7 +84,7 @@ class _Tensors:
         self._uses: dict[Hashable, list[_Use]] = {}
 
     def peak(self) -> int:
-        """Bytes of all that is needed at once: of what lanes share, and of each lane's own."""
+        """Return the peak bytes of the tensors that lanes share, plus those of each lane's own."""
         graph = self._layers.graph
         for number in range(len(self._instances)):
             self._inside(number)
@@ -119,7 +106,7 @@ class _Tensors:
         self._uses.setdefault(key, []).extend(uses)
 
     def _inside(self, number: int) -> None:
-        """What an instance makes for itself, and the pieces that it makes for others."""
+        """Add the tensors that an instance makes for itself, and the pieces for others."""
         instance, times = self._instances.instances[number], self._times[number]
         for tensor, box in instance.work.boxes.items():
             maker = self._layers.maker(tensor)
@@ -134,7 +121,7 @@ class _Tensors:
                 continue
             self._add((tensor, number, "own"), size, uses)
             if tensor in instance.owned and tensor not in self._layers.graph.outputs:
-                # Others get a copy without what they make again.
+                # Others read a copy of the piece, without the overlap that they compute themselves.
                 after = list(times.values())[-1:]
                 uses_of_own = self._uses[tensor, number, "own"]
                 uses_of_own += after
@@ -142,7 +129,7 @@ class _Tensors:
                 self._add((tensor, number), piece, after)
 
     def _between(self, tensor: int) -> None:
-        """What instances read of a tensor that others have made: a piece, or some joined."""
+        """Add the boxes of a tensor that instances read: a piece, or several joined."""
         instances = self._instances
         makers = instances.makers[tensor]
         reads: dict[Hashable, list[int]] = {}

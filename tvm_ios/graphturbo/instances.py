@@ -26,9 +26,9 @@ class Instance:
     part
         Its number among the instances of this sub-graph.
     owned
-        What it makes of each output of the sub-graph; no other instance makes it.
+        The box that it makes of each output of the sub-graph; no other instance makes it.
     needs
-        What it reads of each tensor from outside, inputs of the graph included.
+        The box that it reads of each tensor from outside, inputs of the graph included.
     work
         All elements that it computes, its footprint and FLOPs.
     """
@@ -42,15 +42,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Instances:
-    """All instances of a graph, sub-graph by sub-graph.
-
-    Attributes
-    ----------
-    layers, subgraphs
-        What was split.
-    instances
-        All instances in breadth-first order.
-    """
+    """All instances of a graph's layers, sub-graph by sub-graph, in breadth-first order."""
 
     layers: Layers
     subgraphs: tuple[SubGraph, ...]
@@ -69,7 +61,7 @@ class Instances:
         return {tensor: tuple(numbers) for tensor, numbers in makers.items()}
 
     def sources(self, instance: int, tensor: int) -> tuple[int, ...]:
-        """The instances whose pieces of a tensor an instance reads.
+        """Return the instances whose pieces of a tensor an instance reads.
 
         An edge of the sub-graphs that no element crosses between two instances is redundant.
         """
@@ -96,7 +88,7 @@ class Instances:
 
     @cached_property
     def redundant(self) -> int:
-        """How many dependences of sub-graphs, instance by instance, were eliminated."""
+        """The number of dependences of sub-graphs, instance by instance, that were eliminated."""
         inherited = sum(
             len({maker for tensor in i.needs for maker in self.makers.get(tensor, ())})
             for i in self.instances
@@ -105,7 +97,7 @@ class Instances:
 
     @cached_property
     def as_graph(self) -> OpGraph:
-        """Instances as operators on pieces of tensors, for whoever orders operators.
+        """Instances as operators on pieces of tensors, for functions that order operators.
 
         Inputs of the graph lie in global memory and take no room.
         """
@@ -131,7 +123,7 @@ class Instances:
 
     @cached_property
     def scratch(self) -> Mapping[int, int]:
-        """For each instance the bytes that it takes at its peak beside the pieces it touches."""
+        """For each instance the bytes of its peak beyond the pieces that it reads and makes."""
         graph = self.as_graph
         touched = (
             sum(graph.tensors[t].nbytes for t in (*op.inputs, *op.outputs))
@@ -148,19 +140,11 @@ def split_into_instances(
     subgraphs: Sequence[SubGraph],
     report: Callable[[int, int], bool] = lambda _done, _total: True,
 ) -> Instances:
-    """Split every sub-graph as its :class:`Split` says; one that does not fit is one instance.
+    """Split every sub-graph by its :class:`Split`; one that does not fit is one instance.
 
-    Parameters
-    ----------
-    layers, subgraphs
-        A partition of the layers in topological order, as :func:`tvm_ios.graphturbo.group` makes.
-    report
-        Called with how many instances there are, and of how many; False ends it.
-
-    Raises
-    ------
-    OutOfTimeError
-        If it was ended.
+    The sub-graphs partition the layers in topological order, as :func:`tvm_ios.graphturbo.group`
+    makes them. ``report`` is called with the number of instances made, and of all; if it returns
+    False, OutOfTimeError is raised.
     """
     instances: list[Instance] = []
     total = sum(subgraph.factor for subgraph in subgraphs)

@@ -1,4 +1,4 @@
-"""Instances on the lanes of a CPU: each lane runs whole instances, depth first."""
+"""Placement of instances on the lanes of a CPU: each lane runs whole instances, depth first."""
 
 from __future__ import annotations
 
@@ -11,15 +11,10 @@ from tvm_ios.graphturbo.instances import Instances
 
 @dataclass(frozen=True, slots=True)
 class LanePlace:
-    """Where an instance runs.
+    """The phase in which an instance runs, and its lane, or None where all lanes share it.
 
-    Attributes
-    ----------
-    phase
-        Instances of an even phase run on lanes of their own, those of an odd one on all lanes;
-        phases follow each other.
-    lane
-        The lane that runs it; None where all lanes share it.
+    Instances of an even phase run on lanes of their own, those of an odd one on all lanes; phases
+    follow each other.
     """
 
     phase: int
@@ -27,18 +22,11 @@ class LanePlace:
 
 
 def place_instances(instances: Instances, lanes: int) -> tuple[LanePlace, ...]:
-    """Lanes of instances, so that lanes wait for each other as rarely as possible.
+    """Return the places of instances on lanes that wait for each other as rarely as possible.
 
     An instance runs where those ran that it reads from. Where these ran on several lanes, a new
     phase begins, in which each lane gets a run of neighbours; a sub-graph of fewer instances than
-    lanes is shared by all lanes.
-
-    Parameters
-    ----------
-    instances
-        All instances in topological order.
-    lanes
-        How many there are.
+    lanes is shared by all lanes. Instances must be in topological order.
     """
     places: list[LanePlace] = []
     for number, instance in enumerate(instances.instances):
@@ -56,7 +44,7 @@ def place_instances(instances: Instances, lanes: int) -> tuple[LanePlace, ...]:
 
 
 def place_after(sources: Sequence[LanePlace], lane: int | None) -> LanePlace:
-    """The first place on a lane, or on all, from which no lane waits inside a phase."""
+    """Return the first place on a lane, or on all, from which no lane waits inside a phase."""
     phase = max((source.phase for source in sources), default=0)
     if lane is None:
         return LanePlace(phase | 1, None)

@@ -13,7 +13,7 @@ from tvm_ios.graph.unit_partition import Partition
 from tvm_ios.graphturbo.access import flops_of, needed
 from tvm_ios.graphturbo.box import Box, hull
 
-#: What follows an operator in its layer.
+#: Kinds of operators that join the layer of the operator before them.
 _AUXILIARY = ACTIVATIONS | ARITHMETIC | RESHAPING | {"bias_add", "cast", "erf", "softmax"}
 _PARAMETERS = ANCHORS | {"matmul", "conv"}
 
@@ -23,18 +23,8 @@ class Layers:
     """The layers of a graph, in topological order: the nodes that sub-graphs are made of.
 
     A tensor made and read inside one layer takes no memory: loop fusion keeps it in registers.
-
-    Attributes
-    ----------
-    graph
-        The graph of operators.
-    members
-        For each layer its operators in topological order.
-
-    Raises
-    ------
-    GraphError
-        If a layer stands before one that it reads from.
+    ``members`` holds for each layer its operators in topological order. Raise GraphError if a layer
+    stands before one that it reads from.
     """
 
     graph: OpGraph
@@ -56,7 +46,7 @@ class Layers:
 
     @cached_property
     def owner(self) -> tuple[int, ...]:
-        """For each operator its layer."""
+        """The layer of each operator."""
         owner = [-1] * len(self.graph)
         for number, members in enumerate(self.members):
             for op in members:
@@ -110,7 +100,7 @@ class Layers:
 
     @cached_property
     def weight_bytes(self) -> tuple[int, ...]:
-        """For each layer the bytes of its constants; of a table those of the rows looked up."""
+        """For each layer the bytes of its constants; of a table, those of the rows looked up."""
         return tuple(map(self._weight_bytes, self.members))
 
     def _weight_bytes(self, members: Sequence[int]) -> int:
@@ -126,24 +116,16 @@ class Layers:
         return sum(sizes.values())
 
     def maker(self, tensor: int) -> int | None:
-        """The layer that makes a tensor; None for an input of the graph."""
+        """Return the layer that makes a tensor; None for an input of the graph."""
         op = self.graph.producer[tensor]
         return None if op is None else self.owner[op]
 
     def readers(self, tensor: int) -> int:
-        """The bit set of the layers that read a tensor."""
+        """Return the bit set of the layers that read a tensor."""
         return mask_of(self.owner[op] for op in self.graph.consumers[tensor])
 
     def needs(self, layer: int, written: Mapping[int, Box]) -> tuple[dict[int, Box], float]:
-        """What a layer reads for boxes of its outputs, and its FLOPs for them.
-
-        Parameters
-        ----------
-        layer
-            The layer's number.
-        written
-            Boxes of some of its outputs by tensor.
-        """
+        """Return the boxes that a layer reads for boxes of its outputs, and its FLOPs for them."""
         key = (layer, tuple(sorted(written.items())))
         if key not in self._needs:
             boxes, flops = self.boxes(layer, written)
@@ -152,13 +134,7 @@ class Layers:
         return self._needs[key]
 
     def boxes(self, layer: int, written: Mapping[int, Box]) -> tuple[dict[int, Box], float]:
-        """Like :meth:`needs`, of every tensor that the layer reads or makes, inner ones included.
-
-        Parameters
-        ----------
-        layer, written
-            As of :meth:`needs`.
-        """
+        """Return the same as :meth:`needs`, for all tensors read or made, inner ones included."""
         boxes, flops = dict(written), 0.0
         graph = self.graph
         for op in reversed(self.members[layer]):
@@ -174,24 +150,18 @@ class Layers:
 
 
 def form_layers(graph: OpGraph) -> Layers:
-    """The layers of a graph: straight lines of a parameterised operator and auxiliary ones.
+    """Return the layers of a graph of operators.
 
-    Parameters
-    ----------
-    graph
-        The graph of operators.
+    A layer is a straight line of at most one operator with parameters and auxiliary ones.
     """
     lines = map(tuple, _straight_lines(graph))
     return Layers(graph, tuple(sorted(lines, key=lambda line: line[-1])))
 
 
 def unit_layers(graph: OpGraph, units: OpGraph) -> Layers:
-    """Units as layers, with the units' numbers: on a CPU these are what one kernel or a few make.
+    """Return units as layers with the units' numbers; on CPUs, kernels compute units.
 
-    Parameters
-    ----------
-    graph, units
-        Operators, and the units formed of them.
+    ``graph`` is that of the operators of which the units were formed.
     """
     return Layers(graph, tuple(unit.members for unit in units.operators))
 

@@ -1,4 +1,4 @@
-"""Splits into instances that need less memory: the parts of large tensors are made in turn."""
+"""Splits into instances that need less memory, because parts of large tensors are made in turn."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tvm_ios.memory.exact.optimal import schedule_optimal
 from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.schedule.schedule import Schedule
 
-#: Steps in which the memory that a part may take is lessened, by half in two of them.
+#: The number of steps, each with less memory for a part; two steps halve it.
 _STEPS = 16
-#: How much of their work parts may do again where they overlap; only rows of images do.
+#: Shares of their work that parts may do again where they overlap; only rows of images do.
 _RECOMPUTATION = (0.1, 0.5)
-#: Of the time of an average unit: to start another one.
+#: The time to start a kernel, as a part of the time of an average unit.
 _START = 0.02
 #: Seconds to order the units of one sub-graph.
 _SECONDS = 1.0
@@ -34,17 +34,12 @@ _SECONDS = 1.0
 
 @dataclass(frozen=True)
 class MemorySplit:
-    """A schedule with instances, and what it needs.
+    """A schedule with instances, its peak memory, and an estimate of its time.
 
-    Attributes
-    ----------
-    schedule
-        One unit after another, those of some sub-graphs instance by instance.
-    peak
-        Bytes, as :func:`tvm_ios.graphturbo.instance_memory.schedule_peak` counts them.
-    time
-        About how long it takes, as a multiple of the time without instances: elements that several
-        instances compute, and more kernels to start.
+    Units run one after another, those of some sub-graphs instance by instance. ``peak`` is in
+    bytes, as :func:`tvm_ios.graphturbo.instance_memory.schedule_peak` counts them. ``time`` is a
+    multiple of the time without instances: elements that several instances compute, and more
+    kernels to start.
     """
 
     schedule: Schedule
@@ -70,16 +65,9 @@ class MemorySplit:
 class MemorySplits:
     """Splits of one graph, from few and large instances to many small ones.
 
-    Sub-graphs are those that GraphTurbo would choose for a local buffer of so many bytes
-    (Algorithm 2); of a batch, all that can be split too, into more and more parts.
-
-    Parameters
-    ----------
-    operators, units
-        Operators, and units of them.
-    lanes
-        Of the programs: they run an instance together, or each lane its own ones, which takes more
-        memory.
+    Sub-graphs are those that GraphTurbo would choose for a local buffer of so many bytes (Algorithm
+    2); of a batch, all that can be split too, into more and more parts. ``lanes`` are those of the
+    programs: they run an instance together, or each lane its own ones, which takes more memory.
     """
 
     def __init__(self, operators: OpGraph, units: OpGraph, lanes: int = 1) -> None:
@@ -91,11 +79,11 @@ class MemorySplits:
 
     @property
     def step_count(self) -> int:
-        """How many steps there are."""
+        """The number of steps."""
         return _STEPS
 
     def steps(self) -> Iterator[list[MemorySplit]]:
-        """Step by step, splits that were not there before."""
+        """Yield step by step the splits that were not in earlier steps."""
         batch = self._layers.graph.batch
         peak = whole_part(self._layers, self._units.all_operators).peak
         axes = [(0,), (0, 2), (2,)] if batch > 1 else [(0, 2)]
@@ -139,7 +127,7 @@ class MemorySplits:
         return MemorySplit(replace(schedule, policy="memory"), peak, time)
 
     def _unit_order(self, subgraph: int) -> tuple[int, ...]:
-        """The units of a sub-graph in the order in which they need the least memory."""
+        """Return the units of a sub-graph in the order in which they need the least memory."""
         if subgraph not in self._orders:
             numbers = tuple(bits(subgraph))
             order = schedule_optimal(self._problem(subgraph, numbers), _SECONDS).order

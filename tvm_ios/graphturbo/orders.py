@@ -12,24 +12,16 @@ from tvm_ios.memory.exact.optimal import schedule_optimal
 from tvm_ios.memory.footprint import footprints
 from tvm_ios.memory.problem import memory_problem
 
-#: Seconds that the exact search may take; what it has found by then is an order as well.
+#: Seconds that the exact search may take; it then returns the best order it has found.
 SEARCH_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceOrder:
-    """An order of all instances.
+    """An order of all instances, each after those that it reads from, and its peak in bytes.
 
-    Attributes
-    ----------
-    name
-        How it was found.
-    order
-        Instances by number, each after those that it reads from.
-    peak
-        Bytes: the pieces that are waiting for a reader, and the running instance's own footprint.
-    proven
-        Whether no order has a smaller peak.
+    The peak counts the pieces that wait for a reader, and the running instance's own footprint.
+    ``name`` says how the order was found, and ``proven`` whether no order has a smaller peak.
     """
 
     name: str
@@ -39,7 +31,7 @@ class InstanceOrder:
 
 
 def breadth_first(predecessors: Sequence[int]) -> tuple[int, ...]:
-    """Level by level (figure 7a)."""
+    """Return instances level by level (figure 7a)."""
     waiting = [mask.bit_count() for mask in predecessors]
     order = [i for i, count in enumerate(waiting) if not count]
     readers = _readers(predecessors)
@@ -52,7 +44,7 @@ def breadth_first(predecessors: Sequence[int]) -> tuple[int, ...]:
 
 
 def depth_first(predecessors: Sequence[int]) -> tuple[int, ...]:
-    """Algorithm 3: the last one runs that became ready."""
+    """Return the order in which the instance that became ready last runs next (Algorithm 3)."""
     waiting = [mask.bit_count() for mask in predecessors]
     readers = _readers(predecessors)
     ready = [i for i, count in enumerate(waiting) if not count]
@@ -67,14 +59,9 @@ def depth_first(predecessors: Sequence[int]) -> tuple[int, ...]:
 
 
 def heaviest_first(predecessors: Sequence[int], weights: Sequence[int]) -> tuple[int, ...]:
-    """Of the ready instances the one with the heaviest footprint, later ones first (section 3.6).
+    """Return the order in which the heaviest ready instance runs next (section 3.6).
 
-    Parameters
-    ----------
-    predecessors
-        For each instance the bit set of those that it reads from.
-    weights
-        Bytes of each instance.
+    ``weights`` are the bytes of each instance; of equals the later one runs.
     """
     waiting = [mask.bit_count() for mask in predecessors]
     readers = _readers(predecessors)
@@ -91,14 +78,9 @@ def heaviest_first(predecessors: Sequence[int], weights: Sequence[int]) -> tuple
 
 
 def order_instances(instances: Instances, exact: bool = True) -> tuple[InstanceOrder, ...]:
-    """All orders, the one that takes the least memory first; of equals the depth-first one.
+    """Return all orders, the one that takes the least memory first; of equals the depth-first one.
 
-    Parameters
-    ----------
-    instances
-        What is ordered.
-    exact
-        Search for the least peak too, for :data:`SEARCH_SECONDS` at most.
+    With ``exact``, the least peak is searched for too, for :data:`SEARCH_SECONDS` at most.
     """
     masks = instances.predecessors
     weights = [instance.work.peak for instance in instances.instances]
@@ -123,7 +105,7 @@ def order_instances(instances: Instances, exact: bool = True) -> tuple[InstanceO
 
 
 def order_peak(instances: Instances, order: Sequence[int]) -> int:
-    """Bytes that an order needs at its peak."""
+    """Return the bytes that an order needs at its peak."""
     return footprints(instances.as_graph, order, scratch=instances.scratch).peak
 
 

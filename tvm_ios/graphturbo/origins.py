@@ -1,4 +1,4 @@
-"""Where the operators of a graph come from in which every instance has its own, and their units."""
+"""Origins of the operators of an unrolled graph, in which every instance has its own, and units."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from tvm_ios.graph.unit_partition import Partition
 
 
 class Origin(NamedTuple):
-    """Where an operator, or a unit, of an unrolled graph comes from.
+    """The instance and the unit that an operator, or a unit, of an unrolled graph comes from.
 
     Attributes
     ----------
     instance
-        Which it belongs to; None for what joins the model's outputs.
+        The instance it belongs to; None for operators that join the model's outputs.
     unit
-        The unit of the original graph that it is a part of; None for what cuts and joins pieces.
+        The unit of the original graph that it is a part of; None for operators that cut and join
+        pieces.
     for_others
-        Whether it cuts what others read off what the instance has made.
+        Whether it cuts the piece that others read off the instance's result.
     """
 
     instance: int | None = None
@@ -27,7 +28,7 @@ class Origin(NamedTuple):
     for_others: bool = False
 
     def name(self, number: int, units: OpGraph) -> str:
-        """What people read of the operator of a number; ``units`` is the original graph."""
+        """Return a name for the operator of a number; ``units`` is the original graph."""
         if self.instance is None:
             return f"outputs_{number}"
         if self.unit is not None:
@@ -36,16 +37,11 @@ class Origin(NamedTuple):
 
 
 def unrolled_units(graph: OpGraph, origins: Sequence[Origin]) -> list[list[int]]:
-    """The units of an unrolled graph: those of each instance, and single cuts and concatenations.
+    """Return the units of an unrolled graph: each instance's, and single cuts and concatenations.
 
     A slice that only one unit of an instance reads goes with this unit, which then reads it where
     the piece lies. One that a concatenation reads stays a unit of its own and is written into the
     result: such are the rows at borders, which are few.
-
-    Parameters
-    ----------
-    graph, origins
-        The graph of operators, and where each of them comes from.
     """
     partition = Partition(graph)
     first: dict[tuple[int, int], int] = {}
@@ -64,5 +60,5 @@ def unrolled_units(graph: OpGraph, origins: Sequence[Origin]) -> list[list[int]]
 
 
 def origin_of_unit(members: Sequence[Origin]) -> Origin:
-    """Where a unit comes from, by its operators: it may hold a slice of what it reads."""
+    """Return where a unit comes from, by its operators; these may include a slice of its input."""
     return next((member for member in members if member.unit is not None), members[0])

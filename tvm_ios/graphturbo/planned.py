@@ -1,4 +1,4 @@
-"""Instances as a schedule file has them: written from a partition, and read again."""
+"""Instances in schedule files: written from a partition, and read again."""
 
 from __future__ import annotations
 
@@ -26,18 +26,10 @@ def planned_schedule(
     places: Sequence[LanePlace],
     unit_order: Callable[[int], Iterable[int]] = bits,
 ) -> Schedule:
-    """The schedule that runs split sub-graphs in instances, and all others unit by unit.
+    """Return the schedule that runs split sub-graphs in instances, and all others unit by unit.
 
-    Parameters
-    ----------
-    units
-        The graph of units, which are the layers of the instances.
-    instances
-        What was split.
-    order, places
-        The order of the instances, and the place of each on a lane.
-    unit_order
-        The order of a sub-graph's units, which are given as a bit set.
+    The layers of the instances are units. ``places`` are those of the instances on lanes.
+    ``unit_order`` orders a sub-graph's units, which are given as a bit set.
     """
     members = [tuple(bits(subgraph.layers)) for subgraph in instances.subgraphs]
     regions_of = _regions(units, instances, members)
@@ -84,7 +76,7 @@ def _axes(instances: Instances, subgraph: SubGraph) -> tuple[int, ...]:
 def _regions(
     units: OpGraph, instances: Instances, members: Sequence[Sequence[int]]
 ) -> list[list[int]]:
-    """Sub-graphs in an order with few changes between split ones and others."""
+    """Return sub-graphs in an order with few changes between split ones and others."""
     masks = [subgraph.layers for subgraph in instances.subgraphs]
     reads = [
         mask_of(p for u in numbers for p in bits(units.predecessors[u])) for numbers in members
@@ -108,7 +100,7 @@ def _regions(
 
 @dataclass(frozen=True)
 class Planned:
-    """What a schedule with instances runs, of the operators.
+    """The instances that a schedule runs, of a graph of operators.
 
     Attributes
     ----------
@@ -128,7 +120,7 @@ class Planned:
     regions: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
     def phases(self, instances: Sequence[int]) -> dict[int, int]:
-        """The phase of each instance of a region.
+        """Return the phase of each instance of a region.
 
         In even phases lanes run instances of their own, in odd ones all share one after another;
         phases follow each other.
@@ -141,7 +133,7 @@ class Planned:
         return {instance: place.phase for instance, place in places.items()}
 
     def merged(self, schedule: Schedule) -> list[tuple[int, ...]]:
-        """The units of each stage of the schedule that instances merge."""
+        """Return the units of each stage of the schedule that instances merge."""
         split = mask_of(
             unit for s in self.instances.subgraphs if s.split for unit in bits(s.layers)
         )
@@ -150,19 +142,10 @@ class Planned:
 
 
 def planned_instances(graph: OpGraph, units: OpGraph, schedule: Schedule) -> Planned:
-    """Read what :func:`planned_schedule` wrote, or people did.
+    """Return the instances of a valid schedule that :func:`planned_schedule`, or a person, wrote.
 
-    Parameters
-    ----------
-    graph, units
-        Operators, and units of them.
-    schedule
-        Valid, with instances.
-
-    Raises
-    ------
-    ScheduleError
-        If an instance runs before one that it reads from, or a sub-graph cannot be split so.
+    Raise ScheduleError if an instance runs before one that it reads from, or a sub-graph cannot be
+    split so.
     """
     plan = schedule.instances
     assert plan is not None
@@ -217,7 +200,7 @@ def _subgraph(layers: Layers, split: SplitSubGraph) -> SubGraph:
 def _require_parts(
     layers: Layers, subgraphs: Sequence[SubGraph], names: Mapping[tuple[int, int], str]
 ) -> None:
-    """Refuse what is split along anything but the batch, or rows that can be split."""
+    """Require that sub-graphs are split along the batch, or rows that can be split, or raise."""
     dimensions = Dimensions(layers.graph)
     for number, subgraph in enumerate(subgraphs):
         if subgraph.split is None:

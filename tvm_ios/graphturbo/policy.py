@@ -1,4 +1,4 @@
-"""The policy ``graphturbo``: which units a CPU's lanes run as instances, depth first."""
+"""The choice of units that a CPU's lanes run as instances, depth first, for ``graphturbo``."""
 
 from __future__ import annotations
 
@@ -28,32 +28,17 @@ def choose_instances(
     device: MemoryHierarchy | None = None,
     report: Callable[[int, int], bool] = lambda _done, _total: True,
 ) -> Instances:
-    """Sub-graphs of units, and their instances, each of which lives in the cache of a lane.
+    """Return sub-graphs of units and their instances, each of which fits the cache of a lane.
 
-    Where no part of a batch does, the smallest are taken: a cache holds what it can.
+    Where no part of a batch fits, the smallest are taken: a cache holds what it can.
 
-    Parameters
-    ----------
-    graph, units
-        Operators, and units of them.
-    lanes
-        How many lanes there are.
-    capacity
-        Bytes that an instance may live in; None for what is predicted to be best on the device.
-    axes
-        The axes that may be cut: 0 is the batch, 2 the rows of images.
-    least_factor
-        The fewest instances of a sub-graph that is split: as many as lanes, say.
-    device
-        Predicts which sub-graphs gain from being split; the others are not. If None all are.
-    report
-        As of :func:`tvm_ios.graphturbo.worth.choose_subgraphs`, and of
-        :func:`tvm_ios.graphturbo.instances.split_into_instances`.
-
-    Raises
-    ------
-    OutOfTimeError
-        If the report ends the splitting.
+    ``capacity`` is the bytes that an instance may live in; None for the size that is predicted to
+    be best on the device. ``axes`` may be cut: 0 is the batch, 2 the rows of images.
+    ``least_factor`` is the fewest instances of a sub-graph that is split. ``device`` predicts which
+    sub-graphs gain from being split, and only these are; None: all are. ``report`` is called as by
+    :func:`tvm_ios.graphturbo.worth.choose_subgraphs` and
+    :func:`tvm_ios.graphturbo.instances.split_into_instances`. Raise OutOfTimeError if it ends the
+    splitting.
     """
     layers = unit_layers(graph, units)
     if capacity is None and device is None:
@@ -73,15 +58,7 @@ def lane_splitters(
     axes: tuple[int, ...] = (0, 2),
     least_factor: int = 1,
 ) -> list[Splitter]:
-    """For each capacity a splitter along any of some axes, and of a batch one along it alone.
-
-    Parameters
-    ----------
-    layers
-        The layers of the graph.
-    capacities, lanes, axes, least_factor
-        As of :class:`Splitter`; bytes.
-    """
+    """Return splitters for each capacity, along any of the axes, and of a batch, along it alone."""
     batch = ((0,),) if layers.graph.batch > 1 and 0 in axes else ()
     return [
         Splitter(layers, size, lanes, axes=cut, least_factor=least_factor, spills=True)
@@ -91,17 +68,11 @@ def lane_splitters(
 
 
 def schedule_on_lanes(units: OpGraph, instances: Instances, lanes: int) -> Schedule:
-    """Instances in the order of least memory, on lanes that rarely wait for each other.
+    """Return a schedule of instances in the order of least memory, on lanes that rarely wait.
 
-    An instance's units follow each other on one lane, so that what it computes stays in the
-    cache of this lane, where the memory plan gives the next instance the same bytes.
-
-    Parameters
-    ----------
-    units, instances
-        The units that :func:`choose_instances` was given, and the instances that it returned.
-    lanes
-        How many lanes there are.
+    An instance's units follow each other on one lane, so that what it computes stays in the cache
+    of this lane, where the memory plan gives the next instance the same bytes. The units and
+    instances are those of :func:`choose_instances`.
     """
     order = order_instances(instances, exact=False)[0].order
     places = place_instances(instances, lanes)

@@ -1,4 +1,4 @@
-"""Which operators can make some rows of an image from some rows of others."""
+"""A test whether operators can make some rows of an image from some rows of others."""
 
 from __future__ import annotations
 
@@ -15,20 +15,11 @@ _OTHERS = frozenset({"bias_add", "lrn"})
 
 
 def cuts_rows(dimensions: Dimensions, dimension: int, op: int) -> bool:
-    """Whether an operator can be cut along a dimension that is the rows of images everywhere.
+    """Return whether an operator can be cut along a dimension, the rows of images everywhere.
 
     A window at the border of a part reads rows that the part next to it reads too; only at the
     border of the whole image it has padding. An operator whose results have no such rows is
     computed as it is.
-
-    Parameters
-    ----------
-    dimensions
-        The dimensions of the graph's tensors.
-    dimension
-        One of its loop dimensions.
-    op
-        An operator of the graph.
     """
     graph = dimensions.graph
     operator = graph.operators[op]
@@ -49,7 +40,7 @@ def cuts_rows(dimensions: Dimensions, dimension: int, op: int) -> bool:
 
 
 def _reaches_rows(operator: Operator, data: tuple[int, ...], *weights: tuple[int, ...]) -> bool:
-    """Whether no window lies in padding alone, and none beyond it."""
+    """Return whether no window lies in padding alone, and none beyond it."""
     attrs = operator.attrs
     kernel = weights[0][2] if weights else cast(tuple[int, ...], attrs["kernel"])[0]
     pads, strides = (cast(tuple[int, ...], attrs[name]) for name in ("pads", "strides"))

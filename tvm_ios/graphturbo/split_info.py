@@ -1,4 +1,4 @@
-"""How a sub-graph can be split so that a part fits the local buffer (Algorithm 1, equation 1)."""
+"""Ways to split a sub-graph so that a part fits the local buffer (Algorithm 1, equation 1)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Split:
     Attributes
     ----------
     factor
-        Parts (f_d); 1 if the whole sub-graph fits.
+        The number of parts (f_d); 1 if the whole sub-graph fits.
     operators
-        How many of the sub-graph's operators it cuts (n_d).
+        The number of the sub-graph's operators that it cuts (n_d).
     axis
         The axis of the output that is cut, from 0 (d).
     axes
         For each output of the sub-graph the axis that is cut.
     peak
-        Bytes of the largest part that was looked at.
+        Bytes of the largest part of those that were computed.
     """
 
     factor: int
@@ -39,7 +39,7 @@ class Split:
     peak: int
 
     def owned(self, graph: OpGraph, part: int) -> dict[int, Box]:
-        """The elements of each output that a part makes; no element is made by two parts."""
+        """Return the elements of each output that a part makes; no element is made by two parts."""
         return {
             tensor: share(graph.tensors[tensor].shape, axis, part, self.factor)
             for tensor, axis in self.axes.items()
@@ -48,7 +48,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Splitter:
-    """Algorithm 1 and the choice of equation 1 for the sub-graphs of one graph.
+    """A splitter of sub-graphs of one graph by Algorithm 1 and equation 1.
 
     Attributes
     ----------
@@ -62,10 +62,10 @@ class Splitter:
     recomputation
         The largest share of a sub-graph's work that its parts may do again where they overlap.
     axes
-        Which axes of outputs may be cut, if not any: 0, the batch, whose parts are the same
-        computation, and 2, the rows of images, of operators that :func:`cuts_rows` knows.
+        The axes of outputs that may be cut, or None for any: 0, the batch, whose parts are the same
+        computation, and 2, the rows of images, of operators that :func:`cuts_rows` accepts.
     least_factor
-        Into so many parts a sub-graph is split even if fewer would fit.
+        The fewest parts of a sub-graph, even if fewer would fit.
     spills
         Whether parts that do not fit run nevertheless, because a cache holds what it can: where
         none fits, the smallest are taken.
@@ -89,10 +89,10 @@ class Splitter:
         return {}
 
     def best(self, subgraph: int) -> Split | None:
-        """The split that equation 1 prefers, or None if no part fits.
+        """Return the split that equation 1 prefers, or None if no part fits.
 
-        Most operators cut, then the smallest factor, then the outermost axis; one whose parts
-        fit before any that spills.
+        It prefers the most operators cut, then the smallest factor, then the outermost axis; a
+        split whose parts fit comes before any that spills.
         """
         if subgraph not in self._best:
             splits = self.split_info(subgraph, only_the_best=True)
@@ -100,18 +100,12 @@ class Splitter:
         return self._best[subgraph]
 
     def split_info(self, subgraph: int, only_the_best: bool = False) -> list[Split]:
-        """SplitInfo of a sub-graph (Algorithm 1), for each of its outputs (section 3.6).
+        """Return SplitInfo of a sub-graph (Algorithm 1), for each of its outputs (section 3.6).
 
-        The least factor of each axis whose parts fit, are equal, and do not compute too much
-        again. The algorithm divides the whole footprint by the factor; here the footprints of the
-        parts are worked out, which differ where windows overlap.
-
-        Parameters
-        ----------
-        subgraph
-            Bit set of layers.
-        only_the_best
-            Leave out what cannot be preferred to what was found already.
+        It holds the least factor of each axis whose parts fit, are equal, and do not compute too
+        much again. The algorithm divides the whole footprint by the factor; here the footprints of
+        the parts are worked out, which differ where windows overlap. With ``only_the_best``, splits
+        that cannot be preferred to those found already are left out.
         """
         complete = whole_part(self.layers, subgraph)
         least = max(self.least_factor, -(-complete.peak // self.capacity))
@@ -135,7 +129,7 @@ class Splitter:
         return splits
 
     def fits(self, split: Split) -> bool:
-        """Whether its parts fit the local buffer."""
+        """Return whether the parts of a split fit the local buffer."""
         return split.peak <= self.capacity
 
     def _least(
@@ -158,7 +152,7 @@ class Splitter:
         return self._split(subgraph, complete, Split(factors[-1], operators, axis, axes, 0))
 
     def _split(self, subgraph: int, complete: PartialWork, split: Split) -> Split | None:
-        """The split with its peak, if its parts do not compute too much again."""
+        """Return the split with its peak, or None if its parts compute too much again."""
         if split.factor == 1:
             return replace(split, peak=complete.peak)
         parts = self._sample(subgraph, split)
@@ -169,13 +163,13 @@ class Splitter:
         return replace(split, peak=max(part.peak for part in parts))
 
     def _sample(self, subgraph: int, split: Split) -> list[PartialWork]:
-        """The first, a middle and the last part; those between are like the middle one."""
+        """Return the first, a middle and the last part; those between are like the middle one."""
         graph = self.layers.graph
         places = dict.fromkeys((0, split.factor // 2, split.factor - 1))
         return [part_of(self.layers, subgraph, split.owned(graph, place)) for place in places]
 
     def _axes(self, subgraph: int, dimension: int) -> dict[int, int] | None:
-        """The axis of every output along a dimension, or None if one has none that may be cut."""
+        """Return the axis of every output along a dimension, or None if one cannot be cut."""
         axes: dict[int, int] = {}
         for tensor in exits(self.layers, subgraph):
             axis = self.dimensions.matching_axis(dimension, tensor)
@@ -190,9 +184,9 @@ class Splitter:
         return axes
 
     def _factors(self, axes: Mapping[int, int]) -> list[int]:
-        """1, 2, 4, ... up to the cores, then all; those that cut every output evenly.
+        """Return the factors 1, 2, 4, ... up to the cores, then all, that cut every output evenly.
 
-        The last part of a row may be smaller; then every core gets equally many parts.
+        The last part of rows may be smaller; then every core gets equally many parts.
         """
         extents = [self.layers.graph.tensors[t].shape[axis] for t, axis in axes.items()]
         values = self._values(min(extents))
@@ -210,7 +204,7 @@ class Splitter:
         return [v for v in powers if v <= most] + list(range(powers[-1] + 1, most + 1))
 
     def _first_from(self, least: int) -> int:
-        """The smallest factor that is ever tried and at least so large."""
+        """Return the smallest factor that is ever tried and at least so large."""
         return next(v for v in self._values(least + 2 * self.cores) if v >= least)
 
     def _operators_cut(self, subgraph: int, dimension: int) -> int:

@@ -16,24 +16,20 @@ from tvm_ios.schedule.stage import Stage, Strategy
 def unrolled_schedule(
     schedule: Schedule, planned: Planned, units: OpGraph, origins: Sequence[Origin]
 ) -> Schedule:
-    """Stages, kernels, placements and latencies of the unrolled units.
+    """Return the schedule of an unrolled graph, in which every instance has its own units.
 
-    An instance of its own lane is part of a group; one that all lanes share runs the stages of
-    its sub-graph on its own units. What it merges is one unit, in the place of the first.
+    An instance on a lane of its own is part of a group; one that all lanes share runs the stages of
+    its sub-graph on its own units. Units that it merges are one unit, in the place of the first.
 
-    Parameters
-    ----------
-    schedule, planned
-        The schedule of the original graph, and what it says of its operators.
-    units, origins
-        The unrolled graph of units, and where each of them comes from.
+    ``planned`` are the instances of the original schedule; ``units`` is the unrolled graph, and
+    ``origins`` say where each of its units comes from.
     """
     writer = _Writer(schedule, planned, origins)
     for stages, instances in planned.regions:
         writer.region(stages, instances)
     writer.one_by_one(writer.others.get((None, False), ()))
     copies = writer.copies
-    # Nobody has measured the merged ones.
+    # Merged units have no measured latencies.
     merged = {unit for units in planned.merged(schedule) for unit in units}
     factor = [planned.instances.subgraphs[i.subgraph].factor for i in planned.instances.instances]
     return replace(
@@ -64,7 +60,7 @@ class _Writer:
         self.stages: list[Stage] = []
         self.placements: dict[int, Placement] = {}
         self.copies: dict[tuple[int, int], int] = {}
-        #: By instance, and whether they come after its units, what cuts and joins pieces.
+        #: Units that cut and join pieces, by instance and whether they come after its other units.
         self.others: dict[tuple[int | None, bool], list[int]] = {}
         for number, origin in enumerate(origins):
             if origin.instance is None or origin.unit is None:
@@ -90,7 +86,7 @@ class _Writer:
         self.stages += [Stage(Strategy.CONCURRENT, ((unit,),)) for unit in units]
 
     def _whole(self, number: int, instances: Sequence[int]) -> None:
-        """A stage without instances, each of whose units is an instance."""
+        """Append a stage without instances, each of whose units is an instance."""
         stage = self._schedule.stages[number]
         copies = {
             unit: self.copies[i, unit]
@@ -133,7 +129,10 @@ class _Writer:
         self.stages.append(Stage(Strategy.CONCURRENT, groups))
 
     def _append(self, stage: Stage, copies: Mapping[int, int]) -> None:
-        """Append a stage of copies of its units; of a slice of all there is, there are none."""
+        """Append a stage of the copies of its units; units without a copy are left out.
+
+        A slice that takes all of its input has no copy.
+        """
         groups = (tuple(copies[u] for u in group if u in copies) for group in stage.groups)
         if present := tuple(filter(None, groups)):
             self.stages.append(Stage(stage.strategy, present))

@@ -1,4 +1,4 @@
-"""Which sub-graphs a CPU gains from splitting: a model of time from where tensors lie."""
+"""A prediction of which sub-graphs a CPU gains from splitting, by where their tensors lie."""
 
 from __future__ import annotations
 
@@ -15,47 +15,34 @@ from tvm_ios.graphturbo.grouping import SubGraph, group
 from tvm_ios.graphturbo.layers import Layers
 from tvm_ios.graphturbo.split_info import Splitter
 
-#: All lanes begin a layer that they share, and wait for each other after it.
+#: Kernel overheads of a layer on all lanes: they begin it, and wait for each other after it.
 _STARTS = 2
-#: A cache line is fetched before it is written, and written back later.
+#: Bytes moved for each byte written: a cache line is fetched first, and written back later.
 _WRITES = 2
-#: Of a cache a tensor may count on this part: what streams through, weights and others take it too.
+#: The part of a cache that tensors may fill: streamed data, weights and others take room too.
 _USABLE = 0.5
-#: Predictions this far apart may be equal: the model knows neither copies nor how kernels differ.
+#: Predictions within this factor count as equal: the model ignores copies and kernels' differences.
 _UNSURE = 1.05
 
 
 @dataclass(frozen=True)
 class Worth:
-    """Predicted seconds of sub-graphs on the lanes of a CPU.
+    """A model of the seconds of sub-graphs on the lanes of a CPU, which are its cores.
 
     A layer takes the time of its arithmetic at the peak and that of its traffic, one after the
     other: kernels prefetch no data, and a core looks some hundred instructions ahead. (Of weights
-    they prefetch the next block, where pixels are many; that is not counted.) What a layer
-    reads and makes comes from where all of that has room, of all lanes together: the lanes' own
-    caches, the shared one, or main memory; what a split sub-graph reads and makes lies where the
-    whole tensors have room. Every lane reads all weights of a layer, and reads them again for each
-    of its instances, from the shared cache if those of the whole graph fit it.
-
-    Attributes
-    ----------
-    layers
-        The layers of the graph.
-    device
-        The CPU; its cores are the lanes.
+    they prefetch the next block, where pixels are many; that is not counted.) The tensors that a
+    layer reads and makes come from the fastest memory that holds them all, of all lanes together:
+    the lanes' own caches, the shared one, or main memory; those that a split sub-graph reads and
+    makes lie where the whole tensors have room. Every lane reads all weights of a layer, and reads
+    them again for each of its instances, from the shared cache if those of the whole graph fit it.
     """
 
     layers: Layers
     device: MemoryHierarchy
 
     def together(self, subgraph: int) -> float:
-        """Seconds of some layers one after another, each on all lanes.
-
-        Parameters
-        ----------
-        subgraph
-            Bit set of layers.
-        """
+        """Return the seconds of some layers one after another, each on all lanes."""
         seconds = 0.0
         for layer, flops, boxes in self._steps(subgraph, whole_part(self.layers, subgraph)):
             rate = self._rate(self._footprint(boxes))
@@ -64,12 +51,9 @@ class Worth:
         return seconds
 
     def apart(self, subgraph: SubGraph) -> float:
-        """Seconds of a sub-graph whose instances run each on one lane, neighbours on the same.
+        """Return the seconds of a split sub-graph whose instances run each on one lane.
 
-        Parameters
-        ----------
-        subgraph
-            A sub-graph that has a split.
+        Neighbouring instances run on the same lane.
         """
         assert subgraph.split is not None
         lanes, factor, mask = self.device.cores, subgraph.factor, subgraph.layers
@@ -90,7 +74,7 @@ class Worth:
     def _steps(
         self, subgraph: int, work: PartialWork
     ) -> Iterator[tuple[int, float, Mapping[int, Box]]]:
-        """The layers, their FLOPs, and the boxes that they read and make."""
+        """Yield the layers, their FLOPs, and the boxes that they read and make."""
         for layer in bits(subgraph):
             written = {t: work.boxes[t] for t in self.layers.outputs[layer] if t in work.boxes}
             if written:
@@ -108,7 +92,7 @@ class Worth:
         rates: Mapping[int, float],
         fraction: int,
     ) -> float:
-        """Seconds of a layer on a fraction of the lanes, of so many equal ones."""
+        """Return the seconds of a layer on one of ``fraction`` equal parts of the lanes."""
         outputs = self.layers.outputs[layer]
         traffic = sum(
             nbytes(self.layers, t, box) * (_WRITES if t in outputs else 1) / rates[t]
@@ -122,7 +106,7 @@ class Worth:
         return self._rate(sum(self.layers.weight_bytes), self.device.global_bandwidth)
 
     def _rate(self, footprint: int, most: float = math.inf) -> float:
-        """Bytes a second, all lanes together, of what takes so many bytes in all lanes."""
+        """Return the bytes a second of all lanes for data that take ``footprint`` bytes in them."""
         device = self.device
         if footprint <= _USABLE * device.cluster_local_buffer:
             return min(most, device.local_bandwidth)
@@ -135,12 +119,8 @@ class Worth:
 class Choice:
     """Sub-graphs of which only those are split that are predicted to gain from it.
 
-    Attributes
-    ----------
-    subgraphs
-        The sub-graphs in topological order.
-    layer_by_layer, seconds
-        Predicted, of all layers without and with the splits.
+    They are in topological order. ``layer_by_layer`` and ``seconds`` are predicted for all layers
+    without and with the splits.
     """
 
     subgraphs: tuple[SubGraph, ...]
@@ -149,7 +129,7 @@ class Choice:
 
     @property
     def splits(self) -> int:
-        """How many sub-graphs are split."""
+        """The number of sub-graphs that are split."""
         return sum(subgraph.split is not None for subgraph in self.subgraphs)
 
 
@@ -158,21 +138,13 @@ def choose_subgraphs(
     device: MemoryHierarchy,
     report: Callable[[int, int], bool] = lambda _done, _total: True,
 ) -> Choice:
-    """The plainest of the best partitions of a graph for a CPU's lanes, by :class:`Worth`.
+    """Return the plainest of the best partitions of a graph for a CPU's lanes, by :class:`Worth`.
 
-    Of those that are predicted to take about the least time, the one that splits the fewest
-    sub-graphs: at the border of each, lanes join what they made, and wait.
-
-    Parameters
-    ----------
-    splitters
-        Splitters of one graph with different capacities: a small instance lives in faster memory,
-        a large one reads weights and the rows at its borders less often.
-    device
-        The CPU.
-    report
-        Called with how many splitters were tried, and of how many; none is tried after it has
-        given False.
+    Of those that are predicted to take about the least time, it is the one that splits the fewest
+    sub-graphs: at the border of each, lanes join what they made, and wait. The splitters have
+    different capacities: a small instance lives in faster memory, a large one reads weights and the
+    rows at its borders less often. ``report`` is called with the number of splitters tried, and of
+    all; no more are tried once it returns False.
     """
     choices: list[Choice] = []
     for done, splitter in enumerate(splitters, 1):
@@ -206,7 +178,7 @@ def _choose(splitter: Splitter, device: MemoryHierarchy) -> Choice:
 
 
 def lane_capacities(device: MemoryHierarchy) -> Sequence[int]:
-    """Bytes of an instance that are worth trying: of a lane's own cache, to its share of all."""
+    """Return sizes of instances to try: from a lane's own cache to its share of the shared one."""
     share = int(_USABLE * device.global_buffer) // device.cores
     least = min(int(_USABLE * device.local_buffer), share)
     return [least << i for i in range((share // least).bit_length())]

@@ -1,4 +1,4 @@
-"""A block as a graph of its own: local unit numbers, and a key that equal blocks share."""
+"""Blocks as graphs of their own, with local unit numbers and a key that equal blocks share."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ from tvm_ios.schedule.stage import Stage
 class Block:
     """Some units of a graph, numbered from zero in the graph's order.
 
-    Attributes
-    ----------
-    units
-        The graph's number of each unit.
-    predecessors
-        For each unit the bit set of the block's units it reads from.
+    ``units`` are their numbers in the graph; ``predecessors`` are bit sets of the block's numbers.
     """
 
     units: tuple[int, ...]
@@ -31,7 +26,7 @@ class Block:
 
     @staticmethod
     def of(graph: OpGraph, mask: int) -> Block:
-        """Number the units of a bit set."""
+        """Return the block of the units in a bit set."""
         units = tuple(bits(mask))
         local = {unit: i for i, unit in enumerate(units)}
         return Block(
@@ -42,22 +37,20 @@ class Block:
         )
 
     def stage(self, stage: Stage) -> Stage:
-        """A stage of local numbers with the graph's numbers."""
+        """Return a stage of local numbers with the graph's numbers."""
         return Stage(stage.strategy, self.groups(stage.groups))
 
     def groups(self, groups: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-        """Groups of local numbers with the graph's numbers."""
+        """Return groups of local numbers with the graph's numbers."""
         units = self.units
         return tuple([tuple([units[unit] for unit in group]) for group in groups])
 
 
 def cut_into_blocks(graph: OpGraph, masks: Sequence[int]) -> tuple[Block, ...]:
-    """Make the blocks of a graph from bit sets in the order of execution.
+    """Return the blocks of bit sets that are in the order of execution.
 
-    Raises
-    ------
-    SearchError
-        If the bit sets are not a partition, or a block reads from a later one.
+    Raise SearchError if the bit sets are not a partition of the units, or a block reads from a
+    later one.
     """
     done = 0
     for mask in masks:
@@ -76,10 +69,10 @@ def cut_into_blocks(graph: OpGraph, masks: Sequence[int]) -> tuple[Block, ...]:
 
 
 def block_key(graph: OpGraph, block: Block) -> str:
-    """A hash that blocks share if one can take the other's schedule, unit by unit.
+    """Return a hash that blocks share if one can take the other's schedule, unit by unit.
 
-    It covers what every unit computes, how the units are wired, which inputs from outside
-    they share and which outputs leave the block; names are decoration.
+    It covers what every unit computes, how the units are wired, which inputs from outside they
+    share and which outputs leave the block; names do not count.
     """
     inside = set(block.units)
     seen: dict[int, str] = {}
@@ -102,14 +95,9 @@ def block_key(graph: OpGraph, block: Block) -> str:
 
 
 def block_symmetry(graph: OpGraph, block: Block, done: int) -> BranchSymmetry | None:
-    """How equal branches of a block may change places, in the block's numbers; None for not at all.
+    """Return how equal branches of a block can be exchanged, in its numbers; None if none can.
 
-    Parameters
-    ----------
-    graph, block
-        As for :func:`block_key`.
-    done
-        The bit set of the units that run before.
+    ``done`` is the bit set of the units that run before the block.
     """
     classes = equal_branches(graph, mask_of(block.units), done)
     return symmetry_of(block.units, classes)

@@ -1,4 +1,4 @@
-"""The costs of one block's stages: some measured, the others optimistic."""
+"""The costs of one block's stages, some measured and the others optimistic."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tvm_ios.schedule.waves import stage_of
 class BlockCosts:
     """Seconds of every candidate stage of a block; measurements replace estimates.
 
-    A candidate is a number: the index of a distinct ending of the space, plus the number of
-    endings times the place of its strategy.
+    A candidate is a number: the index of a distinct ending of the space, plus the number of endings
+    times the place of its strategy.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class BlockCosts:
         mergeable: Mergeable,
         stage_key: Callable[[OpGraph, Stage], str],
     ) -> BlockCosts:
-        """Begin with optimistic costs for all that a policy allows."""
+        """Return optimistic costs of all stages that the strategies allow."""
         seconds = np.full((len(STRATEGIES), len(space.endings)), np.inf)
         for ending, groups in enumerate(space.groups):
             for stage in candidate_stages(graph, block.groups(groups), strategies, mergeable):
@@ -66,23 +66,23 @@ class BlockCosts:
 
     @property
     def candidates(self) -> int:
-        """How many stages the full search would measure."""
+        """The number of stages that the full search would measure."""
         return int(self._possible.sum())
 
     def stage(self, candidate: int) -> Stage:
-        """A candidate as a stage with the graph's unit numbers."""
+        """Return a candidate as a stage with the graph's unit numbers."""
         return self._stage(*self._strategy_and_groups(candidate))
 
     def single_units(self) -> list[int]:
-        """The candidates of the sequential schedule, in its order."""
+        """Return the candidates of the sequential schedule, in its order."""
         return [self.space.index_of(1 << unit) for unit in range(len(self._block.units))]
 
     def unmeasured(self) -> list[int]:
-        """Every possible candidate that was not measured."""
+        """Return every possible candidate that was not measured."""
         return np.flatnonzero(self._possible & ~self._measured).tolist()
 
     def unmeasured_of_optimum(self) -> list[int]:
-        """The candidates of the present optimum that were not measured."""
+        """Return the candidates of the present optimum that were not measured."""
         return [
             candidate
             for stage in self._present_optimum().stages
@@ -90,50 +90,50 @@ class BlockCosts:
         ]
 
     def is_unmeasured(self, candidate: int) -> bool:
-        """Whether neither a candidate nor one with its key was measured."""
+        """Return whether neither a candidate nor one with its key was measured."""
         return not self._measured.flat[candidate]
 
     def key(self, candidate: int) -> str:
-        """The stage key of a candidate."""
+        """Return the stage key of a candidate."""
         return self._twins.key(candidate)
 
     def set_measured(self, key: str, seconds: float) -> None:
-        """Put a measurement in place of the estimates of all candidates with a key."""
+        """Replace the estimates of all candidates with a key by a measurement."""
         candidates = self._twins.numbers(key)
         self._seconds.flat[candidates] = seconds
         self._measured.flat[candidates] = True
         self._optimum = self._best = None
 
     def possible_gain(self) -> float:
-        """Seconds that the optimum may save at most over one unit at a time."""
+        """Return the most seconds that the optimum may save over the sequential schedule."""
         return self.alone() - self.lower_bound()
 
     def alone(self) -> float:
-        """Seconds of one unit at a time."""
+        """Return the seconds of the sequential schedule."""
         return sum(float(self._seconds.flat[candidate]) for candidate in self.single_units())
 
     def left_to_gain(self) -> float:
-        """Seconds that the optimum may save at most over the best stages that were measured."""
+        """Return the most seconds that the optimum may save over the best measured stages."""
         return self.best_measured().cost - self.lower_bound()
 
     def best_measured(self) -> Solution:
-        """The best stages of those that were measured.
+        """Return the fastest schedule of measured stages.
 
-        Raises
-        ------
-        SearchError
-            If a unit on its own has no finite latency.
+        Raise SearchError if a unit on its own has no finite latency.
         """
         if self._best is None:
             self._best = self._solve(np.where(self._measured, self._seconds, np.inf))
         return self._best
 
     def is_settled(self) -> bool:
-        """Whether the best measured stages are the optimum."""
+        """Return whether all stages of the optimum were measured."""
         return not self.unmeasured_of_optimum()
 
     def lower_bound(self) -> float:
-        """Seconds of the present optimum: no schedule is faster if the estimates are bounds."""
+        """Return the seconds of the present optimum.
+
+        No schedule is faster if the estimates are lower bounds.
+        """
         return self._present_optimum().cost
 
     def _present_optimum(self) -> Solution:
@@ -146,11 +146,11 @@ class BlockCosts:
         return solve_space(self.space, seconds.min(axis=0), seconds.argmin(axis=0))
 
     def _stage(self, strategy: Strategy, groups: Groups) -> Stage:
-        """The stage that an ending becomes, with the graph's unit numbers."""
+        """Return the stage that an ending becomes, with the graph's unit numbers."""
         return self._block.stage(stage_of(strategy, groups, self.space.predecessors))
 
     def _strategy_and_groups(self, candidate: int) -> tuple[Strategy, Groups]:
-        """The strategy of a candidate, and the groups of its ending."""
+        """Return the strategy of a candidate, and the groups of its ending."""
         row, ending = divmod(candidate, len(self.space.endings))
         return STRATEGIES[row], self.space.groups[ending]
 

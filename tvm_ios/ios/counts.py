@@ -1,4 +1,4 @@
-"""How large the search is: the figures of the published table (IOS, table 3.1)."""
+"""Size of the search: the figures of the paper's table of search spaces (IOS, table 3.1)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,9 @@ GroupRule = Literal["connected", "rooted"]
 class BlockCounts:
     """The size of the search of one block without pruning, concurrent execution only.
 
-    Attributes
-    ----------
-    operators
-        Units, n.
-    width
-        The most units of which none depends on another, d.
-    states
-        Sets that can be left to schedule, the empty one included.
-    transitions
-        Pairs of a state S and a non-empty ending S' of it.
-    schedules
-        Ways from all units to none; exact.
+    ``operators`` is n and ``width`` is d, the most units of which none depends on another.
+    ``states`` include the empty set; ``transitions`` are pairs of a state and a non-empty ending;
+    ``schedules`` are ways from all units to none.
     """
 
     operators: int
@@ -44,28 +35,19 @@ class BlockCounts:
     def bound(self) -> float:
         """The most transitions of a block of n units and width d: C(n/d + 2, 2) to the power of d.
 
-        IOS's theorem (section 3.3). It counts the empty ending too, so only d paths of equal
-        length side by side, with no unit before or after them, come near it.
+        This is IOS's theorem (section 3.3). It counts the empty ending too, so only d paths of
+        equal length side by side, with no unit before or after them, come near it.
         """
         length = self.operators / self.width
         return ((length + 2) * (length + 1) / 2) ** self.width
 
 
 def count_block(predecessors: Sequence[int], groups: GroupRule = "connected") -> BlockCounts:
-    """Count states, transitions and schedules of a block.
+    """Count the states, transitions and schedules of a block.
 
-    Parameters
-    ----------
-    predecessors
-        For each unit the bit set of the units it reads from, in topological order.
-    groups
-        Which groups an ending may have. By either rule a last unit can always go alone, so
-        the states are the same.
-
-    Raises
-    ------
-    SearchError
-        If the numbering is not topological or the block has too many states.
+    ``predecessors`` are bit sets in topological order. ``groups`` says which groups an ending may
+    have; by either rule a last unit can always go alone, so the states are the same. Raise
+    SearchError if the order is not topological or the block has too many states.
     """
     states = down_sets(predecessors)
     descendants = _descendants(predecessors)
@@ -90,10 +72,10 @@ def count_block(predecessors: Sequence[int], groups: GroupRule = "connected") ->
 
 
 def width(predecessors: Sequence[int]) -> int:
-    """The size of the largest antichain (IOS, definition 3).
+    """Return the size of the largest antichain (IOS, definition 3).
 
-    By Dilworth's theorem it is the number of units less a largest matching of the units to
-    units that depend on them.
+    By Dilworth's theorem it is the number of units less a largest matching of the units to units
+    that depend on them.
     """
     descendants = _descendants(predecessors)
     matched_to: dict[int, int] = {}
@@ -111,7 +93,7 @@ def width(predecessors: Sequence[int]) -> int:
 
 
 def _rooted_endings(state: int, descendants: list[int]) -> Masks:
-    """The non-empty unions of pairwise disjoint groups "a unit and its descendants"."""
+    """Return the non-empty unions of pairwise disjoint groups "a unit and its descendants"."""
     unions: Masks = np.zeros(1, dtype=np.uint64 if len(descendants) <= 63 else object)
     for unit in bits(int(state)):
         group = descendants[unit] & int(state)
@@ -120,6 +102,6 @@ def _rooted_endings(state: int, descendants: list[int]) -> Masks:
 
 
 def _descendants(predecessors: Sequence[int]) -> list[int]:
-    """For each unit the bit set of itself and all that depends on it."""
+    """Return for each unit the bit set of itself and all that depends on it."""
     below = closures(successors_of(predecessors), reversed(range(len(predecessors))))
     return [mask | 1 << unit for unit, mask in enumerate(below)]

@@ -27,29 +27,19 @@ Groups = tuple[tuple[int, ...], ...]
 #: Algorithm 1's GenerateStage: the best strategy for an ending, and its seconds.
 GenerateStage = Callable[[int, Groups], tuple[float, Strategy]]
 
-#: The simpler ones first; search results give them by their place here.
+#: Strategies, the simpler ones first; search results refer to them by their place here.
 STRATEGIES = (Strategy.CONCURRENT, Strategy.MERGE, Strategy.CO_SCHEDULE)
 
-#: Costs this close are a tie: sums of the same latencies differ by as much with their order.
+#: Relative differences up to this are ties: sums of latencies differ so by rounding.
 _TIE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The best stages of one block.
+    """The fastest stages of one block, in the order of execution, and the size of the search.
 
-    Attributes
-    ----------
-    cost
-        Seconds, the sum over the stages.
-    stages
-        The stages in the order of execution, with the units' numbers in the block, or in its graph.
-    latencies
-        Seconds a stage.
-    states, transitions
-        How much was searched.
-    endings
-        How many distinct stages were looked at.
+    ``cost`` is the sum of the ``latencies``, in seconds. Units have their numbers in the block, or
+    in its graph. ``endings`` counts the distinct endings.
     """
 
     cost: float
@@ -67,23 +57,12 @@ def solve(
 ) -> Solution:
     """Find the stages of least total latency (IOS, Algorithm 1).
 
-    The recursion of the paper visits exactly the down-sets; here they are visited by size, so
-    there is no recursion, and each distinct ending is asked for once.
+    The recursion of the paper visits exactly the down-sets; here they are visited by size, so there
+    is no recursion, and each distinct ending is asked for once.
 
-    Parameters
-    ----------
-    predecessors
-        For each unit the bit set of the units it reads from, in topological order.
-    generate_stage
-        Called once for each distinct ending with its bit set and groups; gives seconds
-        (``inf`` if it cannot run) and the strategy.
-    pruning
-        Which endings are considered.
-
-    Raises
-    ------
-    SearchError
-        If the block is too large, or no schedule has a finite latency.
+    ``predecessors`` are bit sets in topological order. ``generate_stage`` is called once for each
+    distinct ending with its bit set and groups; it returns seconds (``inf`` if it cannot run) and
+    the strategy. Raise SearchError if the block is too large, or no schedule has a finite latency.
     """
     space = enumerate_endings(predecessors, pruning)
     latency = np.empty(len(space.endings))
@@ -97,23 +76,13 @@ def solve(
 def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> Solution:
     """Solve a block whose endings are known; cheap enough to be repeated with other latencies.
 
-    Of stages that lead to the same cost the simplest is kept: the one with fewest units, then
-    concurrent before merged before co-scheduled, then with fewest groups, then with the units
-    that come last, so that equal costs everywhere give the sequential schedule.
+    ``latency`` and ``strategies`` hold for each distinct ending its seconds and its best strategy,
+    as a place in :data:`STRATEGIES`. Of stages that lead to the same cost the simplest is kept: the
+    one with fewest units, then concurrent before merged before co-scheduled, then with fewest
+    groups, then with the units that come last, so that equal costs everywhere give the sequential
+    schedule.
 
-    Parameters
-    ----------
-    space
-        The states and endings that :func:`enumerate_endings` gave.
-    latency
-        Seconds for each distinct ending.
-    strategies
-        For each distinct ending its best strategy, as its place in :data:`STRATEGIES`.
-
-    Raises
-    ------
-    SearchError
-        If a latency is negative or not a number, or no schedule has a finite one.
+    Raise SearchError if a latency is negative or not a number, or no schedule has a finite one.
     """
     if not (latency >= 0).all():
         raise SearchError("a stage's latency is negative or not a number")
@@ -135,7 +104,7 @@ def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> S
             total <= np.repeat(best * (1 + _TIE), counts), preference[ending], len(size)
         )
         chosen = np.repeat(np.minimum.reduceat(simplest, offsets), counts) == simplest
-        # Of equal branches two endings of a state may be represented by one: the first will do.
+        # With equal branches, one ending may represent two transitions of a state: take the first.
         place = np.flatnonzero(chosen)
         choice[begin:end] = edges.start + place[np.searchsorted(place, offsets)]
         cost[begin:end] = total[choice[begin:end] - edges.start]
@@ -167,7 +136,7 @@ def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> S
 
 
 def levels(space: EndingSpace) -> list[tuple[int, int]]:
-    """Ranges of non-empty states of one size: each depends on smaller ones only."""
+    """Return ranges of non-empty states of one size; each depends on smaller states only."""
     sizes = sizes_of(space.states)
     bounds = [*(np.flatnonzero(np.diff(sizes)) + 1), len(sizes)]
     return [(int(a), int(b)) for a, b in itertools.pairwise(bounds)]

@@ -1,10 +1,9 @@
-"""The search space of the dynamic program: states, joined by endings (IOS, sections 3.2 and 3.4).
+"""Search spaces of the dynamic program: states, joined by endings (IOS, sections 3.2 and 3.4).
 
-A *state* is a down-set: with a unit it holds all units that the unit depends on. An *ending*
-of a state is a non-empty subset that no edge leaves into the rest of the state; what is left
-is a state again. The *groups* of an ending are the connected components of its induced
-subgraph. All three are bit sets, kept as NumPy words, because a block of 33 units has millions of
-(state, ending) pairs.
+A *state* is a down-set: with a unit it holds all units that the unit depends on. An *ending* of a
+state is a non-empty subset that no edge leaves into the rest of the state; what is left is a state
+again. The *groups* of an ending are the connected components of its induced subgraph. All three are
+bit sets, kept as NumPy words, because a block of 33 units has millions of (state, ending) pairs.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """Which endings a search considers (IOS, section 3.4).
+    """Limits on the endings that a search considers (IOS, section 3.4).
 
-    Within any pruning are a single unit that is an ending, and the waves: all units that can run
-    once those before have run, which are the stages of the greedy schedule.
+    A single unit is never pruned, nor are the waves: all units that can run once those before have
+    run, which are the stages of the greedy schedule.
 
     Attributes
     ----------
     r
-        The most operators a group; None for no limit.
+        The most operators of a group; None for no limit.
     s
-        The most groups a stage; None for no limit.
+        The most groups of a stage; None for no limit.
 
     Raises
     ------
@@ -53,7 +52,7 @@ class Pruning:
                 raise SearchError(f"the pruning {letter}={limit} leaves no stage: give 1 or more")
 
 
-#: Every ending.
+#: No limits: every ending is considered.
 UNPRUNED = Pruning()
 
 
@@ -77,11 +76,11 @@ class EndingSpace:
     endings
         The distinct endings, by value.
     parts
-        These, and whatever their groups leave of them, by value.
+        The endings, and all that is left of them as their groups are removed one by one, by value.
     first
         For each part its group that holds the smallest unit.
     without_first
-        For each part the index of what its first group leaves; -1 for nothing.
+        For each part the index of the part that is left without its first group; -1 for none.
     groups_count
         For each distinct ending the number of its groups.
     complete
@@ -108,28 +107,28 @@ class EndingSpace:
 
     @property
     def transitions(self) -> int:
-        """Pairs of a state and an ending of it."""
+        """The number of pairs of a state and an ending of it."""
         return len(self.ending)
 
     def units_leaving(self, transition: int, state: int) -> int:
-        """The bit set of the units that end a state by a transition of what represents it."""
+        """Return the bit set of units that leave a state by a transition of its representative."""
         if self.symmetry is None:
             return int(self.endings[self.ending[transition]])
         return self.symmetry.moved(state, int(self.leaving[transition]))
 
     @cached_property
     def groups(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """For each distinct ending its groups: unit numbers, by each group's smallest unit."""
+        """The groups of each distinct ending, as unit numbers, by each group's smallest unit."""
         return self.groups_of(range(len(self.predecessors)))
 
     def groups_of(self, units: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """The groups of each distinct ending, by the numbers that the units have elsewhere."""
+        """Return the groups of each distinct ending, with the unit numbers that ``units`` gives."""
         pieces: list[int] = self.first.tolist()
         units_of = {piece: tuple([units[u] for u in bits(piece)]) for piece in set(pieces)}
         remainders: list[int] = self.without_first.tolist()
         groups: list[tuple[tuple[int, ...], ...]] = []
         for piece, remainder in zip(pieces, remainders, strict=True):
-            # Smaller sets have smaller values, so what is left has its groups already.
+            # A subset has a smaller value, so the groups of the remainder are known already.
             others = groups[remainder] if remainder >= 0 else ()
             groups.append((units_of[piece], *others))
         if len(self.parts) == len(self.endings):
@@ -139,16 +138,13 @@ class EndingSpace:
 
     @cached_property
     def ending_sizes(self) -> Integers:
-        """For each distinct ending the number of its units."""
+        """The number of units of each distinct ending."""
         return sizes_of(self.endings)
 
     def index_of(self, ending: int) -> int:
-        """The index of a distinct ending, or of the one that represents it.
+        """Return the index of an ending, or of the one that represents it.
 
-        Raises
-        ------
-        SearchError
-            If it is no ending of any state, or the pruning excludes it.
+        Raise SearchError if it is no ending of any state, or the pruning excludes it.
         """
         found = np.array([ending], self.endings.dtype)
         if self.symmetry is not None:
@@ -168,7 +164,7 @@ def ending_space(
     complete: bool,
     symmetry: BranchSymmetry | None = None,
 ) -> EndingSpace:
-    """The search space of states and transitions: units that end a state, and that state's index.
+    """Return the search space of given transitions: the units that leave a state, and its index.
 
     Transitions are in the order of their states.
     """
@@ -197,7 +193,7 @@ def ending_space(
 
 
 def connected_groups(predecessors: Sequence[int], ending: int) -> tuple[tuple[int, ...], ...]:
-    """The groups of one ending, by each group's smallest unit."""
+    """Return the groups of one ending, by each group's smallest unit."""
     groups: list[tuple[int, ...]] = []
     left = np.array([ending], word_type(len(predecessors)))
     while left[0]:
@@ -208,7 +204,7 @@ def connected_groups(predecessors: Sequence[int], ending: int) -> tuple[tuple[in
 
 
 def _first_groups(predecessors: Sequence[int], endings: Masks) -> Masks:
-    """For each ending its group that holds the smallest unit."""
+    """Return for each ending its group that holds the smallest unit."""
     adjacent = [p | s for p, s in zip(predecessors, successors_of(predecessors), strict=True)]
     first = endings & (~endings + 1)
     before = None
@@ -221,17 +217,15 @@ def _first_groups(predecessors: Sequence[int], endings: Masks) -> Masks:
 
 
 def parts_of(predecessors: Sequence[int], endings: Masks) -> tuple[Masks, Masks, Integers]:
-    """Of sorted distinct endings what :class:`EndingSpace` calls parts, and of these the groups.
+    """Return the parts of sorted distinct endings, as :class:`EndingSpace` defines them.
 
-    Returns
-    -------
-    tuple
-        Parts, their first groups, and the index of the part that each of these leaves.
+    The result is the parts, their first groups, and the index of the part that remains without the
+    first group, or -1.
     """
     parts, first = endings, _first_groups(predecessors, endings)
     while True:
         left = parts ^ first
-        # What is left of a set has a smaller value than the set.
+        # A remainder has a smaller value than its set.
         place = np.searchsorted(parts, left)
         missing = left[(left != 0) & (parts[place] != left)]
         if not len(missing):
@@ -246,7 +240,7 @@ def parts_of(predecessors: Sequence[int], endings: Masks) -> tuple[Masks, Masks,
 def group_sizes(
     endings: Masks, parts: Masks, first: Masks, without_first: Integers
 ) -> tuple[Integers, Integers]:
-    """How many groups endings have, and how many units the largest of each has."""
+    """Return how many groups each ending has, and how many units the largest of them has."""
     first_size = sizes_of(first)
     at = np.searchsorted(parts, endings)
     count, largest = np.zeros((2, len(endings)), np.int64)

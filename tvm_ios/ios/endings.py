@@ -1,4 +1,4 @@
-"""Every ending of every state of a graph, within a pruning; or, in no time, those of one order."""
+"""Enumeration of every ending of every state of a graph, or quickly, of those of one order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tvm_ios.ios.ending_space import (
 from tvm_ios.ios.pieces import connected_pieces
 from tvm_ios.schedule.waves import waves
 
-#: Some forty bytes each while they are sorted: beyond this a search would take gigabytes.
+#: Each transition takes some forty bytes while sorting: more would take gigabytes.
 _MOST_TRANSITIONS = 50_000_000
 #: States handled together; small enough that their endings stay in the cache.
 _CHUNK = 512
@@ -34,7 +34,7 @@ _CHUNK_OF_EQUALS = 64
 
 
 class OutOfTimeError(Exception):
-    """A search space is too large for the time that is left."""
+    """The enumeration of a search space took longer than the time that was left."""
 
 
 def enumerate_endings(
@@ -45,31 +45,17 @@ def enumerate_endings(
 ) -> EndingSpace:
     """Enumerate the states of a graph and, of each state, the endings within a pruning.
 
+    ``predecessors`` are bit sets in topological order. ``until`` is when to give up, by
+    :func:`time.perf_counter`. Raise SearchError if the order is not topological or there are too
+    many states or transitions, OutOfTimeError if it takes too long.
+
     With a symmetry one state stands for all that differ from it only by which of several equal
-    branches they hold, and one ending of it for all that permutations turn into it which leave
-    the state as it is. That is exact if a stage takes as long as the stages that it is turned
-    into. For let a permutation of equal branches turn the state S into S'. It turns the schedules
-    of S into those of S', stage by stage, as it keeps edges; stages take as long as before, so the
-    least cost of S is that of S'. And where it leaves S as it is, it turns the best schedules
-    that end with E into the best ones that end with what it turns E into: one of these will do.
-
-    Parameters
-    ----------
-    predecessors
-        For each unit the bit set of the units it reads from, in topological order.
-    pruning
-        Limits on the groups; both limits None means every ending.
-    until
-        When to give up, by :func:`time.perf_counter`.
-    symmetry
-        Which branches are equal.
-
-    Raises
-    ------
-    SearchError
-        If the numbering is not topological, or there are too many states or transitions.
-    OutOfTimeError
-        If it took too long.
+    branches they hold, and one ending of it for all that permutations turn into it which leave the
+    state as it is. That is exact if a stage takes as long as the stages that it is turned into. For
+    let a permutation of equal branches turn the state S into S'. It turns the schedules of S into
+    those of S', stage by stage, as it keeps edges; stages take as long as before, so the least cost
+    of S is that of S'. And where it leaves S as it is, it turns the best schedules that end with E
+    into the best ones that end with what it turns E into: one of these will do.
     """
     require_time(until)
     pieces = None if pruning.r is None else connected_pieces(predecessors, pruning.r)
@@ -94,7 +80,7 @@ def _with_waves(
     leaving: Masks,
     of_state: Integers,
 ) -> tuple[Masks, Integers]:
-    """Add the waves that have too many groups."""
+    """Add the waves that the pruning excludes because they have too many groups."""
     fringes = waves(predecessors, range(len(predecessors)))
     done = 0
     for fringe in fringes:
@@ -111,13 +97,8 @@ def _with_waves(
 def enumerate_runs(predecessors: Sequence[int], pruning: Pruning = UNPRUNED) -> EndingSpace:
     """Enumerate the endings of one order: runs of units that can run side by side.
 
-    The order is that of waves, each of all units that can run after the one before. This small
-    part of all endings holds one schedule unit by unit, and the greedy one.
-
-    Parameters
-    ----------
-    predecessors, pruning
-        As in :func:`enumerate_endings`.
+    The order is that of waves, each of all units that can run after the one before. This small part
+    of all endings contains one sequential schedule, and the greedy one.
     """
     states, endings, of_state = [0], list[int](), list[int]()
     while states[-1] != (1 << len(predecessors)) - 1:
@@ -142,7 +123,7 @@ def enumerate_runs(predecessors: Sequence[int], pruning: Pruning = UNPRUNED) -> 
 
 
 def endings_until(predecessors: Sequence[int], pruning: Pruning, until: float) -> EndingSpace:
-    """All endings, or those of one order if time is up before, by :func:`time.perf_counter`."""
+    """Return all endings, or those of one order if the time, by perf_counter, is up before."""
     try:
         return enumerate_endings(predecessors, pruning, until)
     except OutOfTimeError:
@@ -150,7 +131,7 @@ def endings_until(predecessors: Sequence[int], pruning: Pruning, until: float) -
 
 
 def require_time(until: float) -> None:
-    """Raise :class:`OutOfTimeError` after a moment, by :func:`time.perf_counter`."""
+    """Raise :class:`OutOfTimeError` if :func:`time.perf_counter` is past a time."""
     if time.perf_counter() > until:
         raise OutOfTimeError
 
@@ -163,13 +144,13 @@ def _from_pieces(
     until: float,
     symmetry: BranchSymmetry | None,
 ) -> tuple[Masks, Integers]:
-    """Build endings as unions of small connected ones; cheap when few pieces exist.
+    """Build endings as unions of small connected ones; fast when few pieces exist.
 
-    Two disjoint connected endings of one state are never joined by an edge: its head would be
-    a successor, inside the state, of the first, and so belong to the first.
+    Two disjoint connected endings of one state are never joined by an edge: its head would be a
+    successor, inside the state, of the first, and so belong to the first.
 
-    Where branches are equal, the pieces of one follow those of the one before: what an ending
-    holds of both is known then, and it is dropped unless it represents the others.
+    Where branches are equal, the pieces of one branch follow those of the one before: once the
+    parts of an ending in both are known, it is dropped unless it represents the others.
     """
     successors = successors_of(predecessors)
     closures = {p: p | mask_of(i for u in bits(p) for i in bits(successors[u])) for p in pieces}
@@ -209,7 +190,7 @@ def _from_pieces(
 def _from_nested_states(
     predecessors: Sequence[int], states: Masks, pruning: Pruning, until: float
 ) -> tuple[Masks, Integers]:
-    """Take the difference of every two nested states; needed when groups may be large."""
+    """Build endings as differences of nested states; needed when groups may be large."""
     all_endings: list[Masks] = []
     of_state: list[Integers] = []
     total = 0
@@ -234,7 +215,7 @@ def _by_peeling(
     until: float,
     symmetry: BranchSymmetry,
 ) -> tuple[Masks, Integers]:
-    """Take one unit after another from representative states, and of equal remainders one."""
+    """Remove units one by one from representative states, and keep one of equal remainders."""
     successors = successors_of(predecessors)
     all_leaving: list[Masks] = []
     of_state: list[Integers] = []
@@ -268,7 +249,7 @@ def _by_peeling(
 
 
 def _within(predecessors: Sequence[int], endings: Masks, pruning: Pruning) -> Masks:
-    """Whether endings are within a pruning."""
+    """Return for each ending whether it is within a pruning."""
     if pruning == UNPRUNED:
         return np.ones(len(endings), np.bool_)
     distinct, index = np.unique(endings, return_inverse=True)
@@ -279,7 +260,7 @@ def _within(predecessors: Sequence[int], endings: Masks, pruning: Pruning) -> Ma
 
 
 def _below(states: Masks, state: Any) -> Masks:
-    """Every state that is a proper subset of a state."""
+    """Return every state that is a proper subset of a state."""
     below = states[(states & ~state) == 0]
     return below[:-1]
 

@@ -1,10 +1,10 @@
-"""Search by measurement that ends in minutes: only stages that may matter are measured.
+"""A search that measures only stages that may matter, and so ends in minutes.
 
-Stages start with optimistic costs, composed from what was measured before. The optimum under
-these names the stages worth measuring; with their true costs the problem is solved again,
-until every stage of the optimum is measured. If the optimistic costs are lower bounds, that
-optimum is the one that measuring everything would find: any other schedule costs at least its
-optimistic cost, which is no less.
+Stages start with optimistic costs, composed from what was measured before. The optimum under these
+names the stages worth measuring; with their true costs the problem is solved again, until every
+stage of the optimum is measured. If the optimistic costs are lower bounds, that optimum is the one
+that measuring everything would find: any other schedule costs at least its optimistic cost, which
+is no less.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.stage_order import schedule_of_blocks
 
-#: Seconds that stages take, in their order, one of each stage key. The next stage is asked for
-#: when it can be measured, and those that were are given back.
+#: Yields the seconds of stages, in their order; stages have different keys. A stage is taken from
+#: the iterable only when it can be measured.
 Measure = Callable[[Iterable[Stage]], Iterator[float]]
-#: What two stages share if one measurement serves both.
+#: Returns a key that two stages share if they need only one measurement.
 StageKey = Callable[[OpGraph, Stage], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When measuring ends; the single units are measured whatever it says.
+    """Limits on measuring; single units are measured in any case.
 
     Attributes
     ----------
@@ -50,11 +50,10 @@ class Budget:
     everything
         Measure every stage of the search at once, instead of those that may matter.
     gap
-        What part of the time of one unit after another may be left to gain: no more is measured to
-        win so little.
+        The part of the sequential time that may be left to gain: measuring stops once no more than
+        that can be won.
     patience
-        After how many stages in a row that win less than a tenth of the gap to measure no more, or
-        None.
+        Stop measuring after so many stages in a row that win less than a tenth of the gap, or None.
     """
 
     max_measurements: int | None = None
@@ -64,7 +63,7 @@ class Budget:
     patience: int | None = None
 
     def is_spent(self, measured: int, seconds: float) -> bool:
-        """Whether so many measurements, or seconds from the start of the search, are enough."""
+        """Return whether so many measurements, or seconds from the search's start, are enough."""
         if self.max_measurements is not None and measured >= self.max_measurements:
             return True
         return self.time_limit is not None and seconds >= self.time_limit
@@ -86,34 +85,14 @@ def lazy_search(
 ) -> tuple[Schedule, SearchStatistics]:
     """Find the fastest schedule by measuring few stages.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    blocks
-        Bit sets of units, in the order of execution; equal blocks are searched once.
-    optimistic
-        Seconds of a stage that was not measured; the result is the full search's if these
-        are lower bounds.
-    measure
-        True seconds of stages.
-    stage_key
-        Equal for stages that need one measurement only.
-    strategies, pruning, mergeable
-        As in :func:`tvm_ios.ios.network.search_graph`.
-    budget
-        When to stop measuring.
-    progress
-        Called after every measurement with the stages measured, and those known to be waiting.
-    memory_budget
-        As in :func:`tvm_ios.ios.network.search_graph`.
+    ``optimistic`` estimates the seconds of stages that were not measured; the result is that of the
+    full search if the estimates are lower bounds. ``measure`` yields the measured seconds, and
+    stages with equal ``stage_key`` are measured once. ``progress`` is called after every
+    measurement with the number of stages measured, and of those known to be waiting. The other
+    arguments are those of :func:`tvm_ios.ios.network.search_graph`; equal blocks are searched once.
 
-    Raises
-    ------
-    SearchError
-        If the blocks do not fit, or a unit cannot run on its own.
-    MemoryBudgetError
-        If no schedule fits into the memory budget.
+    Raise SearchError if the blocks do not fit the graph or a unit cannot run on its own,
+    MemoryBudgetError if no schedule fits into the memory budget.
     """
     begin = time.perf_counter()
     parts = cut_into_blocks(graph, blocks)
@@ -150,7 +129,7 @@ def lazy_search(
     counts = Counter(keys)
     alone = sum(costs[key].alone() * count for key, count in counts.items())
     gains, gap = _Gains(budget, alone), budget.gap * alone
-    # A block with much to gain and many twins first: the budget may end the search.
+    # Blocks with much to gain and many equal ones come first: the budget may end the search.
     pending = sorted(costs, key=lambda key: -costs[key].possible_gain() * counts[key])
     pending = [key for key in pending if not costs[key].is_settled()]
     while pending and (worth := _worth_measuring(costs, counts, gap)):
@@ -189,9 +168,9 @@ def lazy_search(
 def _worth_measuring(
     costs: Mapping[str, BlockCosts], counts: Mapping[str, int], gap: float
 ) -> frozenset[str]:
-    """The blocks that are not settled, without some that gain no more than a gap together.
+    """Return the keys of unsettled blocks, without those that together can gain at most a gap.
 
-    Blocks are given with how many are equal, the gap in seconds.
+    ``counts`` say how many blocks share a key; the gap is in seconds.
     """
     left = {
         key: costs[key].left_to_gain() * counts[key] for key in costs if not costs[key].is_settled()
@@ -206,15 +185,7 @@ def _worth_measuring(
 
 
 class _Gains:
-    """Whether measuring still wins something.
-
-    Parameters
-    ----------
-    budget
-        Says how much, and within how many measurements.
-    alone
-        Seconds of one unit after another.
-    """
+    """A record of the gains by measuring, to tell when it no longer gains enough."""
 
     def __init__(self, budget: Budget, alone: float) -> None:
         self._patience = budget.patience
@@ -222,14 +193,17 @@ class _Gains:
         self._best, self._measured = math.inf, 0
 
     def have_ended(self, measured: int, best: float) -> bool:
-        """Told how many stages were measured, and the seconds of the best ones of them."""
+        """Return whether measuring has gained too little for too long.
+
+        ``measured`` counts the stages measured so far; ``best`` is the seconds of the best of them.
+        """
         if best < self._best - self._least:
             self._best, self._measured = best, measured
         return self._patience is not None and measured - self._measured >= self._patience
 
 
 class _Measuring:
-    """Measures each stage key once, as long as the budget lasts."""
+    """A measurer that measures each stage key once, as long as the budget lasts."""
 
     def __init__(
         self,
@@ -245,9 +219,9 @@ class _Measuring:
         self._progress = progress
 
     def settle(self, which: Sequence[tuple[BlockCosts, int]], *, always: bool = False) -> bool:
-        """Put true costs of blocks' candidates in place of optimistic ones.
+        """Replace optimistic costs of blocks' candidates by measured ones.
 
-        Gives whether the budget allowed any.
+        Return whether the budget allowed any. With ``always`` the budget does not count.
         """
         measured, left, settled = len(self.seconds), len(which), False
         asked: list[str] = []
@@ -270,7 +244,7 @@ class _Measuring:
                     waiting[key] = [block_costs]
                     yield block_costs.stage(candidate)
 
-        # The iterator of what was asked grows with every stage that is taken.
+        # ``asked`` grows with every stage that is taken from the generator.
         for seconds, key in zip(self._measure(affordable()), asked, strict=True):
             self.seconds[key] = seconds
             for block_costs in waiting[key]:

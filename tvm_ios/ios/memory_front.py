@@ -1,4 +1,4 @@
-"""Latency against memory: the schedules of which none is both faster and smaller."""
+"""The Pareto front of latency and memory: schedules of which none is both faster and smaller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_ios.progress import Steps
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
-#: Sums of the same latencies differ by as much with their order.
+#: Relative differences up to this are ties: sums of latencies differ so by rounding.
 _TIE = 1e-12
 
 
@@ -42,24 +42,14 @@ def pareto_front(
     branches_as_one: bool = False,
     progress: Steps | None = None,
 ) -> tuple[FrontPoint, ...]:
-    """All trades of latency for memory, the fastest schedule first.
+    """Return all trades of latency for memory, the fastest schedule first.
 
-    The fastest schedule is found, then the fastest that needs less memory than that one, and so
-    on until nothing is left. Each is the fastest of all schedules of the search that need as
-    little as it does; what a stage needs is counted as in :mod:`tvm_ios.ios.stage_memory`.
-    Stages are priced once.
+    The fastest schedule is found, then the fastest that needs less memory than that one, and so on
+    until nothing is left. Each is the fastest of all schedules of the search that need as little as
+    it does; what a stage needs is counted as in :mod:`tvm_ios.ios.stage_memory`. The costs of
+    stages are computed once.
 
-    Parameters
-    ----------
-    graph, blocks, cost, strategies, pruning, mergeable, branches_as_one
-        As in :func:`tvm_ios.ios.network.search_graph`.
-    progress
-        Called after every block that was priced.
-
-    Raises
-    ------
-    SearchError
-        As :func:`tvm_ios.ios.network.search_graph`.
+    Arguments and errors are those of :func:`tvm_ios.ios.network.search_graph`.
     """
     parts = cut_into_blocks(graph, blocks)
     memory = blocks_memory(graph, parts)
@@ -86,7 +76,7 @@ def pareto_front(
     solved: dict[tuple[str, int], Solution] = {}
 
     def solution(key: str, left: int) -> Solution:
-        # More than every stage needs is no limit.
+        # All budgets above the needs of every stage have one solution.
         left = min(left, priced[key].most)
         if (key, left) not in solved:
             solved[key, left] = priced[key].solve(left)
@@ -112,14 +102,9 @@ def pareto_front(
 
 
 def descend(graph: OpGraph, schedule: Callable[[int], Schedule]) -> tuple[FrontPoint, ...]:
-    """The front, from a search that finds the fastest schedule within a budget.
+    """Return the Pareto front, by searches for the fastest schedule within ever smaller budgets.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    schedule
-        The search; :class:`MemoryBudgetError` if nothing fits.
+    ``schedule`` is the search; it raises :class:`MemoryBudgetError` if nothing fits.
     """
     points: list[FrontPoint] = []
     budget = sum(tensor.nbytes for tensor in graph.tensors)
@@ -131,7 +116,7 @@ def descend(graph: OpGraph, schedule: Callable[[int], Schedule]) -> tuple[FrontP
                 raise
             return tuple(points)
         if points and fastest.latency <= points[-1].schedule.latency * (1 + _TIE):
-            # As fast, and smaller.
+            # The new schedule is as fast and needs less memory.
             points.pop()
         points.append(FrontPoint(fastest, stages_peak(graph, fastest.stages)))
         budget = points[-1].peak - 1

@@ -1,4 +1,4 @@
-"""Which units a search may merge."""
+"""Sets of units that a search may merge."""
 
 from __future__ import annotations
 
@@ -16,22 +16,10 @@ from tvm_ios.ios.endings import enumerate_endings
 def merge_candidates(
     graph: OpGraph, blocks: Sequence[int], pruning: Pruning
 ) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
-    """Units that a search may merge.
+    """Return the sets of units that a search may merge, once for equal blocks.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    blocks
-        Bit sets of units in the order of execution.
-    pruning
-        Which endings the search considers.
-
-    Returns
-    -------
-    dict
-        For the units of each candidate, in the first of equal blocks, the units that stand for
-        them in each of these blocks.
+    The result maps the units of each candidate, in the first of equal blocks, to the units that
+    correspond to them in each of these blocks.
     """
     equal_blocks: dict[str, list[Block]] = {}
     for block in cut_into_blocks(graph, blocks):

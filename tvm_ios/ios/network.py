@@ -1,4 +1,4 @@
-"""Search a whole network, block by block; equal blocks once."""
+"""Search for the fastest schedule of a whole network, block by block; equal blocks once."""
 
 from __future__ import annotations
 
@@ -37,40 +37,17 @@ def search_graph(
 ) -> tuple[Schedule, SearchStatistics]:
     """Find the fastest schedule of a graph of units by IOS.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    blocks
-        Bit sets of units, in the order of execution.
-    cost
-        Seconds of a stage.
-    strategies
-        What a stage may be. What is co-scheduled has no placement yet: see
-        :func:`tvm_ios.rammer.wavefront.with_placements`.
-    pruning
-        Limits on groups.
-    mergeable
-        Tells which units can become one operator.
-    reuse
-        Search equal blocks once.
-    branches_as_one
-        Search the equal branches of a block as one: exact if stages that exchanging such branches
-        turns into each other take the same time, as :class:`tvm_ios.costs.costs.Costs` may say.
-    progress
-        Called after every block.
-    memory_budget
-        Bytes that the tensors between units may take at any time, as
-        :mod:`tvm_ios.ios.stage_memory` counts them; None for no limit.
-    time_limit
-        Seconds after which blocks get the best stages of one order each; None for no limit.
+    ``blocks`` are bit sets of units, in the order of execution. Co-scheduled stages have no
+    placement yet: see :func:`tvm_ios.rammer.wavefront.with_placements`. With ``reuse`` equal blocks
+    are searched once. With ``branches_as_one`` the equal branches of a block are searched as one,
+    which is exact if exchanging such branches never changes the time of a stage, as
+    :class:`tvm_ios.costs.costs.Costs` may say. ``progress`` is called after every block.
+    ``memory_budget`` limits the bytes of the tensors between units at any time, as
+    :mod:`tvm_ios.ios.stage_memory` counts them. After ``time_limit`` seconds the blocks that are
+    left get the best stages of one order each.
 
-    Raises
-    ------
-    SearchError
-        If the blocks do not fit, or a block has no finite schedule.
-    MemoryBudgetError
-        If no schedule fits into the memory budget.
+    Raise SearchError if the blocks do not fit the graph or a block has no finite schedule,
+    MemoryBudgetError if no schedule fits into the memory budget.
     """
     begin = time.perf_counter()
     until = math.inf if time_limit is None else begin + time_limit
@@ -124,5 +101,5 @@ def search_graph(
 
 
 def renumbered(stage: Stage, numbers: dict[int, int]) -> Stage:
-    """A stage of one block as the stage of an equal block."""
+    """Return a stage of one block as the stage of an equal block."""
     return Stage(stage.strategy, tuple(tuple(numbers[u] for u in g) for g in stage.groups))

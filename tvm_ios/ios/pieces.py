@@ -1,4 +1,4 @@
-"""The small connected convex sets of a graph: what pruned endings are made of."""
+"""Enumeration of the small connected convex sets of a graph, of which pruned endings are unions."""
 
 from __future__ import annotations
 
@@ -6,27 +6,16 @@ from collections.abc import Sequence
 
 from tvm_ios.graph.op_graph import bits, closures, successors_of
 
-#: With more pieces than this, going through all nested states is the faster way.
+#: With more pieces than this, enumerating pairs of nested states is faster.
 _MOST_PIECES = 3000
 
 
 def connected_pieces(predecessors: Sequence[int], most: int) -> list[int] | None:
-    """Enumerate the connected convex sets of at most so many units.
+    """Enumerate the connected convex sets of at most so many units, as bit sets by value.
 
-    A set is convex if no path leaves it and comes back; exactly these are the ending of some
-    state.
-
-    Parameters
-    ----------
-    predecessors
-        For each unit the bit set of the units it reads from, in topological order.
-    most
-        Units a set, at least one.
-
-    Returns
-    -------
-    list of int
-        Bit sets by value, or None if there are so many that they are of no use.
+    A set is convex if no path leaves it and comes back; exactly these are the ending of some state.
+    ``predecessors`` are bit sets in topological order. Return None if there are so many sets that
+    they are of no use.
     """
     successors, units = successors_of(predecessors), range(len(predecessors))
     above, below = closures(predecessors, units), closures(successors, reversed(units))
@@ -41,7 +30,7 @@ def connected_pieces(predecessors: Sequence[int], most: int) -> list[int] | None
             grown.update(piece | 1 << unit for unit in bits(around & ~piece))
         frontier = grown
         connected |= grown
-        # Sets that are not convex yet count too: they are the work that was done.
+        # Sets that are not convex count as well: they take time too.
         if len(connected) > 4 * _MOST_PIECES:
             return None
         if not frontier:

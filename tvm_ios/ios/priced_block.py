@@ -1,4 +1,4 @@
-"""A block whose stages have all been priced, which is then solved for any memory budget."""
+"""Blocks whose stages all have known costs, to be solved for any memory budget."""
 
 from __future__ import annotations
 
@@ -22,24 +22,16 @@ from tvm_ios.ios.stage_memory import BlockMemory, within_budget
 from tvm_ios.ios.strategies import Mergeable, candidate_stages, generate_stage
 from tvm_ios.schedule.stage import Strategy
 
-#: Endings that are priced at once; between them the clock is looked at.
+#: Endings whose costs are computed at once; the time limit is checked in between.
 _AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
 class PricedBlock:
-    """A block, its search space, and what the stages cost.
+    """A block, its search space, the seconds and strategy of each ending, and bytes.
 
-    Attributes
-    ----------
-    block
-        Some units of a graph.
-    space
-        Its states and endings.
-    latency, strategies
-        For each distinct ending, as in :func:`tvm_ios.ios.dynamic_program.solve_space`.
-    needs
-        For each transition bytes, or None where no memory is counted.
+    ``latency`` and ``strategies`` are those of :func:`tvm_ios.ios.dynamic_program.solve_space`.
+    ``needs`` are the bytes of each transition, or None where memory is not counted.
     """
 
     block: Block
@@ -61,23 +53,12 @@ class PricedBlock:
         symmetry: BranchSymmetry | None = None,
         spaces: dict[object, EndingSpace] | None = None,
     ) -> PricedBlock:
-        """Ask a cost model for every distinct ending once, or for those of one order.
+        """Ask a cost model once for every distinct ending, or after ``until`` for one order's.
 
-        Parameters
-        ----------
-        graph, block, cost, strategies, pruning, mergeable, memory
-            As in :func:`tvm_ios.ios.network.search_graph`, and of this block.
-        until
-            When time is up, by :func:`time.perf_counter`.
-        symmetry
-            Which branches of the block the cost model does not tell apart.
-        spaces
-            Keeps the search spaces of blocks, for others that are wired alike.
-
-        Raises
-        ------
-        SearchError
-            If the block is too large.
+        ``until`` is by :func:`time.perf_counter`. ``symmetry`` says which branches of the block the
+        cost model does not tell apart. ``spaces`` caches search spaces for blocks with equal
+        wiring. The other arguments are those of :func:`tvm_ios.ios.network.search_graph`. Raise
+        SearchError if the block is too large.
         """
 
         def priced(
@@ -109,22 +90,19 @@ class PricedBlock:
             with _without_collecting():
                 return priced(space, strategies, until)
         except OutOfTimeError:
-            # Estimating what is co-scheduled takes the most time.
+            # Estimating co-scheduled stages takes the most time: leave them out.
             simple = strategies - {Strategy.CO_SCHEDULE}
             return priced(enumerate_runs(block.predecessors, pruning), simple, math.inf)
 
     @property
     def most(self) -> int:
-        """Bytes that no stage needs more than; 0 where no memory is counted."""
+        """The most bytes that a stage needs; 0 where memory is not counted."""
         return 0 if self.needs is None else int(self.needs.max(initial=0))
 
     def solve(self, budget: int | None = None) -> Solution:
-        """The fastest stages, with the graph's unit numbers; none needs more than a budget.
+        """Return the fastest stages, with the graph's unit numbers, none above a budget of bytes.
 
-        Raises
-        ------
-        SearchError
-            If the block has no finite schedule, or none that fits.
+        Raise SearchError if the block has no finite schedule, or none that fits.
         """
         space = self.space
         if budget is not None and self.needs is not None:
@@ -136,7 +114,7 @@ class PricedBlock:
 
 @contextmanager
 def _without_collecting() -> Generator[None]:
-    """Do not look for cycles among hundreds of thousands of tuples, which have none."""
+    """Disable garbage collection: hundreds of thousands of tuples have no cycles to look for."""
     collecting = gc.isenabled()
     gc.disable()
     try:

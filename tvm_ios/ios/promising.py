@@ -1,4 +1,4 @@
-"""Which co-scheduled stages are worth compiling before anything was measured."""
+"""Choice of the co-scheduled stages that are worth compiling before anything was measured."""
 
 from __future__ import annotations
 
@@ -20,14 +20,10 @@ _STRATEGIES = frozenset({Strategy.CONCURRENT, Strategy.CO_SCHEDULE})
 
 @dataclass(frozen=True, slots=True)
 class PromisingStage:
-    """A co-scheduled stage, with the graph's unit numbers.
+    """A co-scheduled stage in all equal blocks, with the graph's unit numbers.
 
-    Attributes
-    ----------
-    twins
-        The stage, first, and where it is in equal blocks.
-    gain
-        Seconds that it is estimated to save over the same groups side by side, in all twins.
+    ``gain`` is the estimated seconds that it saves over the same groups side by side, in all
+    blocks.
     """
 
     twins: tuple[Stage, ...]
@@ -37,21 +33,10 @@ class PromisingStage:
 def promising_stages(
     graph: OpGraph, blocks: Sequence[int], device: DeviceDescription, pruning: Pruning
 ) -> tuple[PromisingStage, ...]:
-    """Co-scheduled stages that a device's figures say are no slower than what else there is.
+    """Return the co-scheduled stages that are estimated to be no slower than concurrent ones.
 
-    First those of the fastest schedules of the blocks, then the others; in both the greatest gain
-    first.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    blocks
-        Bit sets of units, in the order of execution.
-    device
-        A GPU.
-    pruning
-        Limits of the search.
+    First come those of the fastest schedules of the blocks, then the others; in both the greatest
+    gain comes first. The device is a GPU.
     """
     cost = AnalyticCost(device)
     first: list[PromisingStage] = []
@@ -83,5 +68,5 @@ def _greatest(stages: Iterable[PromisingStage]) -> list[PromisingStage]:
 
 
 def _never(graph: OpGraph, units: Sequence[int]) -> bool:
-    """Nothing is merged here."""
+    """Return False: no units are merged here."""
     return False

@@ -1,8 +1,8 @@
 """Bytes that stages need, and the schedules of a block that stay within a budget.
 
-Counted are the tensors between units, as in the arena of a program: what is live when a stage
-begins, and all that its units make, as if they all ran at once. Inputs and outputs of the graph
-and scratch are not, and a concatenation is counted beside what it reads.
+The tensors between units are counted, as in the arena of a program: those that are live when a
+stage begins, and all that its units make, as if they all ran at once. Inputs and outputs of the
+graph and scratch buffers are not counted; a concatenation is counted in addition to its inputs.
 """
 
 from __future__ import annotations
@@ -27,18 +27,10 @@ from tvm_ios.schedule.stage import Stage
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """One tensor seen from a block, in the block's numbers.
+    """A tensor that is made or read in a block, in the block's numbers.
 
-    Attributes
-    ----------
-    nbytes
-        Its size.
-    producer
-        The unit that makes it, or None.
-    readers
-        The bit set of units that read it.
-    stays
-        Whether it is needed after the block.
+    ``producer`` is the unit that makes it, or None; ``readers`` is the bit set of units that read
+    it; ``stays`` says whether it is needed after the block.
     """
 
     nbytes: int
@@ -51,12 +43,8 @@ class _Tensor:
 class BlockMemory:
     """The tensors that are live while a block runs.
 
-    Attributes
-    ----------
-    outside
-        Bytes of those that the block neither makes nor reads.
-    tensors
-        The others.
+    ``outside`` are the bytes of tensors that the block neither makes nor reads; ``tensors`` are the
+    others.
     """
 
     outside: int
@@ -64,17 +52,7 @@ class BlockMemory:
 
     @staticmethod
     def of(graph: OpGraph, block: Block, done: int) -> BlockMemory:
-        """What is live around a block.
-
-        Parameters
-        ----------
-        graph
-            The graph of units.
-        block
-            Some units of it.
-        done
-            The bit set of units that have run before.
-        """
+        """Return the tensors that are live around a block, after the units in ``done`` have run."""
         local = {unit: number for number, unit in enumerate(block.units)}
         later = graph.all_operators & ~done & ~mask_of(block.units)
         ports = {*graph.inputs, *graph.outputs}
@@ -94,12 +72,12 @@ class BlockMemory:
 
     @property
     def key(self) -> str:
-        """Equal for blocks of equal units whose schedules within a budget are the same."""
+        """A hash; blocks of equal units that share it have the same schedules within a budget."""
         rows = [(t.nbytes, t.producer, t.readers, t.stays) for t in self.tensors]
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
     def needs(self, space: EndingSpace) -> Integers:
-        """For each transition of a space the bytes that its stage needs, without ``outside``."""
+        """Return for each transition of a space the bytes of its stage, without ``outside``."""
         live = np.zeros(len(space.states), np.int64)
         written = np.zeros(len(space.endings), np.int64)
         for tensor in self.tensors:
@@ -120,15 +98,7 @@ class BlockMemory:
 
 
 def stages_peak(graph: OpGraph, stages: Sequence[Stage]) -> int:
-    """Bytes of the stage of a schedule that needs most.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    stages
-        The stages in the order of execution.
-    """
+    """Return the most bytes that a stage needs, of stages in the order of execution."""
     last = [-1] * len(graph.tensors)
     for place, stage in enumerate(stages):
         for unit in stage.units:
@@ -150,7 +120,7 @@ def stages_peak(graph: OpGraph, stages: Sequence[Stage]) -> int:
 
 
 def least_need(space: EndingSpace, needs: Integers) -> int:
-    """Bytes that every schedule of a space needs in some stage."""
+    """Return the least peak in bytes, of all schedules of a space."""
     least = np.zeros(len(space.states), np.int64)
     for begin, end in levels(space):
         edges = slice(int(space.starts[begin]), int(space.starts[end]))
@@ -160,12 +130,9 @@ def least_need(space: EndingSpace, needs: Integers) -> int:
 
 
 def within_budget(space: EndingSpace, needs: Integers, budget: int) -> EndingSpace:
-    """The space without the stages that need more, and the states that cannot be reached then.
+    """Return the space without stages above a budget, and without states not reachable then.
 
-    Raises
-    ------
-    MemoryBudgetError
-        If nothing is left.
+    Raise MemoryBudgetError if nothing is left.
     """
     if (needs <= budget).all():
         return space
@@ -204,7 +171,7 @@ def _holds(masks: Masks, unit: int) -> npt.NDArray[np.bool_]:
 
 
 def blocks_memory(graph: OpGraph, blocks: Sequence[Block]) -> tuple[BlockMemory, ...]:
-    """The memory of all blocks of a graph, in the order of execution."""
+    """Return the memory of all blocks of a graph, in the order of execution."""
     memories: list[BlockMemory] = []
     done = 0
     for block in blocks:
@@ -216,7 +183,7 @@ def blocks_memory(graph: OpGraph, blocks: Sequence[Block]) -> tuple[BlockMemory,
 def budgeted_blocks(
     graph: OpGraph, blocks: Sequence[Block], budget: int | None
 ) -> list[tuple[BlockMemory | None, int | None]]:
-    """For each block its memory, and what a budget leaves beside the tensors around it."""
+    """Return for each block its memory, and the budget left beside the tensors around it."""
     if budget is None:
         return [(None, None)] * len(blocks)
     return [(memory, budget - memory.outside) for memory in blocks_memory(graph, blocks)]

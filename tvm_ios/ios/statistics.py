@@ -1,4 +1,4 @@
-"""What a search counted."""
+"""The statistics of a search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStatistics:
-    """What a search counted; None for what it has none of.
+    """Statistics of a search; a figure that it does not have is None.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class SearchStatistics:
     lower_bound
         Seconds that no schedule can beat if the optimistic costs are lower bounds.
     blocks, blocks_searched
-        How many there are, and how many of these differ.
+        The number of blocks, and of different ones.
     """
 
     seconds: float

@@ -1,4 +1,4 @@
-"""What IOS may do with a stage (IOS, section 4.2)."""
+"""The strategies that IOS can give a stage (IOS, section 4.2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
 
-#: Tells whether units can become one stacked operator.
+#: Returns whether units can be merged into one operator.
 Mergeable = Callable[[OpGraph, tuple[int, ...]], bool]
 
 
@@ -18,18 +18,10 @@ def candidate_stages(
     strategies: frozenset[Strategy],
     mergeable: Mergeable,
 ) -> tuple[Stage, ...]:
-    """The stages that an ending can become, the simpler strategy first.
+    """Return the stages that an ending can become, the simpler strategy first.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    groups
-        The ending's groups, with the graph's unit numbers.
-    strategies
-        What the policy allows.
-    mergeable
-        Asked only about two or more units with no edge between them.
+    ``groups`` have the graph's unit numbers. ``mergeable`` is asked only about two or more units
+    with no edge between them.
     """
     stages: list[Stage] = []
     alone = len(groups) == 1 and len(groups[0]) == 1
@@ -45,19 +37,9 @@ def candidate_stages(
 
 
 def generate_stage(stages: tuple[Stage, ...], seconds: Iterable[float]) -> tuple[float, Strategy]:
-    """The faster of an ending's stages (IOS, Algorithm 1, lines 23 to 33); the first of equals.
+    """Return the seconds and strategy of an ending's fastest stage; of equal ones the first.
 
-    Parameters
-    ----------
-    stages
-        From :func:`candidate_stages`.
-    seconds
-        What each of them takes.
-
-    Returns
-    -------
-    tuple of float and Strategy
-        Seconds, ``inf`` if there is no stage.
+    This is IOS, Algorithm 1, lines 23 to 33. Seconds are ``inf`` if there is no stage.
     """
     best, strategy = float("inf"), Strategy.CONCURRENT
     for stage, latency in zip(stages, seconds, strict=False):

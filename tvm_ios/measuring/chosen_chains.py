@@ -1,4 +1,4 @@
-"""Which units of a schedule are chains: those whose one code takes less time than theirs apart."""
+"""Choose the chains of a schedule: units whose joint code is measured to be faster."""
 
 from __future__ import annotations
 
@@ -24,18 +24,9 @@ _Placed = tuple[Chain, int]
 
 
 class ChosenChains:
-    """Chains of schedules of a graph; each is measured once.
+    """Chooses the chains of schedules of one graph, by measuring each chain once.
 
-    Parameters
-    ----------
-    units
-        The units of the graph, and what makes their code.
-    forms
-        The forms that they run in.
-    measurer
-        Takes measurements.
-    timing
-        What has a program timed.
+    ``timing`` turns a program into a function that times it on the device.
     """
 
     def __init__(
@@ -51,14 +42,9 @@ class ChosenChains:
         self._gain: dict[_Placed, float] = {}
 
     def chained(self, schedule: Schedule, unit_latency: UnitLatency | None) -> Schedule:
-        """The schedule with those chains that save time where they would run.
+        """Return the schedule with those chains that save time on their lanes.
 
-        Parameters
-        ----------
-        schedule
-            Without chains.
-        unit_latency
-            The seconds of units on lanes, by which groups share the lanes.
+        ``schedule`` has no chains. Groups share the lanes by ``unit_latency``.
         """
         if schedule.instances is not None:
             return schedule
@@ -84,7 +70,7 @@ class ChosenChains:
         return self._kernels[chain]
 
     def _measure(self, placed: list[_Placed]) -> None:
-        """Time units, apart and as chains."""
+        """Time units apart and as a chain, and keep the gain of each chain."""
         missing = [each for each in placed if each not in self._gain]
         self._forms.compile([chain for chain, _ in missing])
         outcomes = self._measurer.outcomes(

@@ -1,4 +1,4 @@
-"""The code of units: compiled, and of several forms the one that takes the least time."""
+"""The code of units: compiled, and where a unit has several forms, the fastest one."""
 
 from __future__ import annotations
 
@@ -28,22 +28,17 @@ Piece = tuple[tuple[int, ...], CompiledUnit]
 
 
 class TimePieces(Protocol):
-    """Times pieces, several at once where the device can."""
+    """Times pieces (units in one form each), several at once where the device can."""
 
     def __call__(self, pieces: Iterable[Piece], *, times: int = 1) -> Iterator[Outcome]:
-        """What came of each, in their order, measured so many times."""
+        """Return the outcome of each piece, in order, with ``times`` measurements in the log."""
         ...
 
 
 class ChosenForms:
-    """What stages run of units and of merged ones, compiled when it is asked for.
+    """The code that stages run for units and merged units, compiled when first asked for.
 
-    Parameters
-    ----------
-    units
-        The units of a graph, and what makes their code.
-    time_pieces
-        Times forms, also those that have no time.
+    ``time_pieces`` may return outcomes without a time; such a form counts as infinitely slow.
     """
 
     def __init__(self, units: MeasuredUnits, time_pieces: TimePieces) -> None:
@@ -58,21 +53,22 @@ class ChosenForms:
         self.unsupported: dict[str, int] = {}
 
     def __call__(self, units: tuple[int, ...]) -> CompiledUnit:
-        """The code of one unit, or of several merged ones."""
+        """Return the fastest code of one unit, or of several merged ones."""
         if units not in self._fastest:
             self.compile([units])
         return self._fastest[units]
 
     def generated(self, units: tuple[int, ...]) -> CompiledUnit:
-        """The code of one unit, or of several merged ones, if no schedule names a form."""
+        """Return the code of one unit, or of merged ones, that runs if no schedule names a form."""
         self(units)
         return self._generated[units]
 
     def named(self, schedule: Schedule) -> Schedule:
-        """A schedule that names the form of each unit for which one of a name is the fastest.
+        """Return the schedule with a form named for each unit whose fastest form has a name.
 
-        Units of sub-graphs that are split into images of a batch have those of the whole batch;
-        of other parts, and of what is merged in them, no form is timed.
+        In sub-graphs that are split by images of the batch, single units have the form that is
+        fastest for the whole batch. Units of sub-graphs split in other ways, and merged units in
+        any split sub-graph, are left out, because no form of theirs was timed.
         """
         pieces: list[tuple[int, ...]] = []
         for stage in schedule.stages:
@@ -94,13 +90,13 @@ class ChosenForms:
         return replace(schedule, kernels={**kept, **names})
 
     def leave_out(self, name: str) -> None:
-        """Use no form of this name from now on, but the fastest of the others."""
+        """Exclude the forms of this name, and choose again among the others."""
         self._left_out.add(name)
         for units in self._timed:
             self._choose(units)
 
     def share(self, other: ChosenForms) -> None:
-        """Use the forms that another one has compiled, and those that it will."""
+        """Share the compiled forms of ``other``, including those that it compiles later."""
         self._fastest, self._generated = other._fastest, other._generated
         self._timed, self._left_out = other._timed, other._left_out
 
@@ -136,7 +132,7 @@ class ChosenForms:
     def _time(
         self, forms: Mapping[tuple[int, ...], Sequence[CompiledUnit]], *, times: int = 1
     ) -> None:
-        """Time forms of units, and keep the times of their others."""
+        """Time forms of units, and add the times to those that are known."""
         pieces = [(units, form) for units in forms for form in forms[units]]
         outcomes = self._time_pieces(pieces, times=times)
         for (units, form), outcome in zip(pieces, outcomes, strict=True):
@@ -144,14 +140,14 @@ class ChosenForms:
             timed[form.key] = form, self._seconds(outcome)
 
     def _close(self, units: tuple[int, ...]) -> list[CompiledUnit]:
-        """The forms of units of which more than one may be the fastest."""
+        """Return the forms whose time is close to the least one; none if that is only one form."""
         timed = self._timed[units].values()
         least = min(seconds for _, seconds in timed)
         close = [form for form, seconds in timed if seconds < _CLOSE * least]
         return close if len(close) > 1 else []
 
     def _choose(self, units: tuple[int, ...]) -> None:
-        """The fastest form; one of a name if it is faster by more than noise."""
+        """Choose the fastest form of units; a named one only if faster by more than noise."""
         timed = self._timed[units].values()
         wanted = [(form, seconds) for form, seconds in timed if form.name not in self._left_out]
         usual, least = min(((f, s) for f, s in wanted if not f.name), key=lambda timed: timed[1])
@@ -170,5 +166,5 @@ class ChosenForms:
 
 
 def _form_name(form: CompiledUnit) -> str:
-    """Where a form is from: its name, the tuning log, or our own defaults."""
+    """Return a label of a form: its name, or whether it is ``tuned`` or ``default``."""
     return form.name or ("tuned" if form.tuned else "default")

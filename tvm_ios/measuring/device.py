@@ -1,4 +1,4 @@
-"""What differs between devices when programs are timed; the rest of a measured search is equal."""
+"""The interfaces by which a measured search uses a device: the device itself, and its kernels."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ NO_CONSTANTS: Mapping[str, Array] = MappingProxyType({})
 
 
 class UnsupportedError(UserError):
-    """What a kernel library does not compute here, with one sentence that says why."""
+    """A kernel library cannot compute a unit here; the message says why in one sentence."""
 
 
 class Device(Protocol):
-    """Where programs run, and how long they take there."""
+    """A device that runs and times programs."""
 
     @property
     def name(self) -> str:
-        """What schedules and logs are made for."""
+        """The device's name in schedules and logs."""
         ...
 
     @property
     def lanes(self) -> int:
-        """Threads, or streams."""
+        """The number of lanes: threads of a CPU, or streams of a GPU."""
         ...
 
     @property
@@ -52,60 +52,60 @@ class Device(Protocol):
     def time_program(
         self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
-        """Samples, in seconds, of a program on random data, but for constants that are given."""
+        """Return samples, in seconds, of a program on random data and the given constants."""
         ...
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
-        """For each launch of a program of one lane samples of the seconds of one of its tiles."""
+        """Return, for each launch of a one-lane program, samples of one tile's seconds."""
         ...
 
     def launch_overhead(self) -> list[float]:
-        """Samples of the seconds that a launch adds to what :meth:`profile_phases` gives of it.
+        """Return samples of the seconds that a launch adds to the times of :meth:`profile_phases`.
 
-        They are no work of the kernel, and a part of another kernel has none of them. Asked for
-        where kernels run whole.
+        The overhead is not work of the kernel, and a part of another kernel does not have it. Only
+        called where kernels run whole.
         """
         ...
 
 
 class Kernels(Protocol):
-    """The machine code of units: a compiler, or what one has left."""
+    """The machine code of units: a compiler, or the files that one has written earlier."""
 
     @property
     def fuser(self) -> StageFuser | None:
-        """What makes one kernel of a co-scheduled stage, on a GPU; elsewhere lanes share it."""
+        """The fuser of co-scheduled stages on a GPU; None where lanes share them."""
         ...
 
     def compile_forms(
         self, units: Mapping[str, Any], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
-        """For each unit its different forms; the default comes last."""
+        """Return the different forms of each unit; the default comes last."""
         ...
 
     def compile_rkernels(
         self, units: Mapping[str, Any], progress: Steps | None = None
     ) -> dict[str, dict[str, CompiledUnit]]:
-        """For each unit its forms by the names of the rKernels."""
+        """Return the forms of each unit by the names of their rKernels."""
         ...
 
     def chain_kernels(self, source: Any) -> int:
-        """Of how many kernels a chain is; 0 if none of them computes what several units do.
+        """Return the number of kernels of a chain; 0 if none of them computes several units.
 
         Nothing is compiled.
         """
         ...
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
-        """Use one of the forms of a unit from now on."""
+        """Use the form ``best`` of a unit from now on."""
         ...
 
     def function(self, symbol: str) -> Any:
-        """What a symbol of the code is."""
+        """Return the function of a symbol of the code."""
         ...
 
 
 def launches_alone(program: Program) -> Iterator[Program]:
-    """For each launch of a one-lane program, in order, the program of this launch alone."""
+    """Yield, for each launch of a one-lane program in order, a program of that launch alone."""
     (lane,) = program.lanes
     for item in lane:
         if isinstance(item, Launch):

@@ -1,7 +1,8 @@
-"""Launch graphs as files: for simulators and boards that run elsewhere, and what they recorded.
+"""Launch graphs as files, for simulators and boards that run elsewhere, and their recorded times.
 
 A folder has ``NAME.json`` for each graph, ``code/SHA256.ptx`` or ``.cubin`` for its kernels, and
-``data/SHA256.npy`` for what buffers hold. Equal code and data of several graphs lie there once.
+``data/SHA256.npy`` for the contents of buffers. Equal code and data of several graphs are stored
+once.
 """
 
 from __future__ import annotations
@@ -68,12 +69,9 @@ def write_launches(graph: LaunchGraph, path: Path) -> None:
 
 
 def read_launches(path: Path) -> LaunchGraph:
-    """Read what :func:`write_launches` wrote.
+    """Read a graph that :func:`write_launches` wrote.
 
-    Raises
-    ------
-    UserError
-        If it is no such thing, or a file is missing or damaged.
+    Raise UserError if the file is something else, or a file is missing or damaged.
     """
     try:
         data = json_object(path.read_bytes())
@@ -125,7 +123,7 @@ def _extents(data: Any) -> Extents:
 
 
 def _write_content(folder: Path, content: Array | None) -> str | None:
-    """Where the content of a buffer lies, from now on; None where there is none."""
+    """Write a buffer's content, and return its path in the folder; None if it has none."""
     if content is None:
         return None
     stream = io.BytesIO()

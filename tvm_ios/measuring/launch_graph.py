@@ -1,4 +1,4 @@
-"""A program for a GPU as launches that wait for each other: all that its time depends on."""
+"""A GPU program as a graph of launches that wait for each other: all that its time depends on."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Extents = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class GraphBuffer:
-    """Memory that kernels are given the address of.
+    """A buffer whose address is passed to kernels.
 
     Attributes
     ----------
     name
         Unique in its graph.
     type
-        Shape and type of what lies there.
+        Its shape and element type.
     role
-        What it is for.
+        Whether it is an input, an output, a constant, an intermediate or scratch.
     content
-        What it holds before a run; None where any numbers do, of integers zeros.
+        Its content before a run. None if the numbers do not matter; integers are then zeros.
     """
 
     name: str
@@ -47,23 +47,24 @@ class KernelLaunch:
     Attributes
     ----------
     unit
-        Whose work it is: the names of the model's operators, joined by ``+``.
+        The unit that it computes: the names of the model's operators, joined by ``+``.
     code
         Its code, a key of :attr:`LaunchGraph.code`.
     entry
         The name of its ``__global__`` function.
     grid, block
-        Blocks of the grid, and threads of a block.
+        Blocks of the grid, and threads of a block, in three dimensions.
     shared_bytes
-        Dynamic shared memory of a block.
+        Bytes of dynamic shared memory of a block.
     arguments
-        Its buffers, as places in :attr:`LaunchGraph.buffers`.
+        Its buffers, as indices into :attr:`LaunchGraph.buffers`.
     cleared
-        Which of the arguments are set to zero before each launch. A kernel that has any is
-        persistent: its blocks wait for each other, so all of them have to run at once.
+        Positions in ``arguments`` of the buffers that are set to zero before each launch. A kernel
+        that has any is persistent: its blocks wait for each other, so all of them have to run at
+        once.
     waits
-        Launches that end before this one begins, as places in :attr:`LaunchGraph.launches`, all
-        of them earlier ones; those that these have waited for may be left out.
+        Launches that must end before this one begins, as indices into :attr:`LaunchGraph.launches`.
+        All are earlier ones. Those that follow from the waits of others may be left out.
     """
 
     unit: str
@@ -78,12 +79,12 @@ class KernelLaunch:
 
     @property
     def blocks(self) -> int:
-        """Blocks of the grid."""
+        """The number of blocks of the grid."""
         return prod(self.grid)
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """The number of threads of a block."""
         return prod(self.block)
 
     @property
@@ -93,26 +94,26 @@ class KernelLaunch:
 
     @property
     def key(self) -> str:
-        """Equal for launches of equal code on equally many blocks and threads."""
+        """A digest, equal for launches of equal code with equal grid, block and shared memory."""
         return _digest([self.code, self.entry, self.grid, self.block, self.shared_bytes])
 
 
 @dataclass(frozen=True)
 class LaunchGraph:
-    """What a timing device times.
+    """A graph of kernel launches, with their code and buffers, that a timing device times.
 
     Attributes
     ----------
     arch
-        What the code is for: ``"sm_70"`` has machine code, ``"compute_70"`` PTX, a text.
+        The architecture of the code: ``"sm_70"`` is machine code, ``"compute_70"`` is PTX text.
     code
-        By the SHA-256 of each.
+        The code of kernels, by its SHA-256.
     buffers
-        All memory; each buffer has its own.
+        All buffers; none share memory.
     launches
-        In an order in which one stream could run them.
+        The launches, in an order in which one stream could run them.
     model, policy
-        Whose whole program it is; empty where it is a part of one that a search asks for.
+        The model and policy, if this is a whole program; empty if it is a part that a search times.
     """
 
     arch: str
@@ -124,10 +125,10 @@ class LaunchGraph:
 
     @cached_property
     def digest(self) -> str:
-        """Equal for graphs of equal code and waits, whatever model and policy they are of.
+        """A digest, equal for graphs of equal code and waits, whatever their model and policy.
 
-        Of contents those of whole numbers count, such as the steps of persistent kernels: they say
-        what is run, and weights do not.
+        It covers integer contents, such as the steps of persistent kernels, because they decide
+        what runs; it does not cover the values of weights.
         """
         buffers = [
             [b.type.shape, b.type.dtype, b.role, _content_key(b.content)] for b in self.buffers

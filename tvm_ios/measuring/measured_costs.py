@@ -1,4 +1,4 @@
-"""Costs by a device here: measured when they are asked for, or read from a log of it."""
+"""Costs by a device of this machine: measured when asked for, or read from its log."""
 
 from __future__ import annotations
 
@@ -37,22 +37,12 @@ def measured_costs(
     chains: bool = False,
     programs: ProgramCosts | None = None,
 ) -> Costs:
-    """The costs that a timer measures.
+    """Return the costs that a timer measures.
 
-    Parameters
-    ----------
-    timer
-        Measures the stages of the graph on the device.
-    progress
-        Called with (what, done, total) while the forms of units are timed.
-    choose_forms
-        Whether units may have several forms, of which schedules name the fastest.
-    places_tiles
-        Whether a program can run the rKernels, and the places of rTasks, that a schedule names.
-    chains
-        Whether schedules have chains where these are faster.
-    programs
-        Builds and times whole programs, where they can run.
+    ``progress`` gets (what, done, total) while forms of units are timed. With ``choose_forms``,
+    schedules name the fastest of each unit's forms; with ``chains``, they have chains where these
+    are faster. ``places_tiles`` says that programs can run rKernels and rTask placements that a
+    schedule names. ``programs`` builds and times whole programs, where they can run.
     """
     measuring = _StageMeasuring(timer)
 
@@ -79,23 +69,11 @@ def recorded_costs(
     choose_forms: bool = False,
     places_tiles: bool = True,
 ) -> Costs:
-    """The costs that a log holds; nothing is measured, and what it lacks cannot be used.
+    """Return the costs that a log holds, without measuring; stages that it lacks cannot be used.
 
-    Parameters
-    ----------
-    timer
-        Compiles the units, whose code the log's keys are of.
-    log
-        A log of the same machine, or of one like it.
-    progress
-        Called with (what, done, total) while units are compiled.
-    choose_forms, places_tiles
-        As of :func:`measured_costs`.
-
-    Raises
-    ------
-    LogError
-        If it does not hold every unit.
+    The timer compiles the units, because the log's keys are of their code. The log is of the same
+    machine, or of one like it. The options are those of :func:`measured_costs`. Raise LogError if
+    the log lacks a unit.
     """
     graph = timer.graph
     reading = timer.reading(log)
@@ -124,7 +102,7 @@ def recorded_costs(
 
 
 class _StageMeasuring:
-    """See :class:`tvm_ios.costs.costs.StageMeasuring`."""
+    """Implements :class:`tvm_ios.costs.costs.StageMeasuring` with a timer."""
 
     def __init__(self, timer: StageTimer) -> None:
         self._timer = timer

@@ -1,4 +1,4 @@
-"""The times of rTasks, profiled on a device: on lanes, or as parts of one kernel of a GPU."""
+"""The times of rTasks, profiled on a device: on CPU lanes, or as parts of one GPU kernel."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ from tvm_ios.schedule.stage import Stage
 
 @dataclass(frozen=True)
 class MeasuredRTasks:
-    """See :class:`tvm_ios.costs.costs.RTaskCosts`.
+    """Implements :class:`tvm_ios.costs.costs.RTaskCosts` with profiled rKernels.
 
-    Attributes
-    ----------
-    timer
-        Profiles rKernels, or has them from a log.
-    measuring
-        None where rPrograms are simulated: a log has hardly ever those that are compared.
+    ``timer`` profiles rKernels, or reads profiles from a log. ``measuring`` is None where rPrograms
+    are only simulated: a log rarely holds the ones that are compared.
     """
 
     timer: StageTimer
@@ -32,7 +28,7 @@ class MeasuredRTasks:
 
     @property
     def lanes(self) -> int:
-        """The lanes of a CPU, or the vEUs that a GPU is for any of the kernels."""
+        """Lanes of the CPU, or the number of vEUs of the GPU that any of the kernels allows."""
         return self._lanes
 
     @cached_property
@@ -46,7 +42,7 @@ class MeasuredRTasks:
         )
 
     def on_streams(self, graph: OpGraph, stage: Stage) -> float | None:
-        """Measured seconds of a stage on a GPU, if rPrograms are measured too."""
+        """Return a stage's measured seconds on a GPU; None unless rPrograms are measured."""
         if self.timer.kernels.fuser is None or self.measuring is None:
             return None
         if not self.timer.unit_latencies:
@@ -60,7 +56,7 @@ class MeasuredRTasks:
         self.timer.rkernels.measure(progress)
 
     def kernels(self, graph: OpGraph, unit: int) -> tuple[RKernel, ...]:
-        """The ways to compute a unit; on a GPU its rTasks share multiprocessors with others."""
+        """Return the rKernels of a unit; on a GPU, with rTask times as if all vEUs were busy."""
         timer, fuser = self.timer, self.timer.kernels.fuser
         if fuser is None:
             return timer.rkernels(unit)
@@ -70,53 +66,54 @@ class MeasuredRTasks:
         )
 
     def program(self, graph: OpGraph, stage: Stage) -> RProgram:
-        """What a co-scheduled stage runs."""
+        """Return the rProgram that a co-scheduled stage runs."""
         return self.timer.rprogram(stage)
 
     def seconds(self, graph: OpGraph, programs: Sequence[RProgram]) -> Sequence[float]:
-        """Seconds that follow from those of rTasks."""
+        """Return the seconds of rPrograms, simulated from the times of their rTasks."""
         return simulate(programs)
 
 
 @dataclass(frozen=True)
 class MeasuredRPrograms:
-    """See :class:`tvm_ios.costs.costs.RProgramMeasuring`."""
+    """Implements :class:`tvm_ios.costs.costs.RProgramMeasuring` with a timer."""
 
     timer: StageTimer
 
     def require_any(self) -> None:
-        """Refuse where there is no compiler."""
+        """Raise UnfusedError if no co-scheduled stage can be built here."""
         require_fusing(self.timer)
 
     def can_run(self, program: RProgram) -> bool:
-        """Whether an rProgram can be built here, in the form that it has."""
+        """Return whether an rProgram can be built here with the rKernels that it names."""
         fuser, chosen = self.timer.kernels.fuser, program.kernels
         return fuser is None or fuser.can_fuse(
             {unit: self.timer.rkernels.code(unit, kernel.name) for unit, kernel in chosen.items()}
         )
 
     def seconds(self, programs: Iterable[RProgram]) -> Iterator[float]:
-        """Seconds of rPrograms, from the log or measured now."""
+        """Return the seconds of rPrograms, from the log or measured now."""
         return self.timer.rprogram_latencies(programs)
 
 
 def require_fusing(timer: StageTimer) -> None:
-    """Refuse where a kernel cannot be made of any co-scheduled stage, as UnfusedError."""
+    """Raise UnfusedError if no co-scheduled stage can become one kernel here."""
     fuser = timer.kernels.fuser
     if fuser is not None and fuser.refusal:
         raise UnfusedError(f"the policy rammer compiles kernels as it goes and {fuser.refusal}")
 
 
 def can_co_schedule(timer: StageTimer, units: Sequence[int]) -> bool:
-    """Whether a co-scheduled stage of some units, in their usual form, can be built here."""
+    """Return whether a co-scheduled stage of units, in their usual form, can be built here."""
     fuser = timer.kernels.fuser
     return fuser is None or fuser.can_fuse({u: timer.forms.generated((u,)).code for u in units})
 
 
 def placed_unit(timer: StageTimer, unit: int) -> tuple[float, float]:
-    """Seconds that a unit takes of a co-scheduled stage on a GPU at least.
+    """Return lower bounds, in seconds, of a unit's time in a co-scheduled stage on a GPU.
 
-    They are what ``placed`` of :class:`tvm_ios.costs.composed.ComposedCost` gives.
+    The first is if its rTasks fill the device, the second is of its fastest rKernel: the values
+    that ``placed`` of :class:`tvm_ios.costs.composed.ComposedCost` gives.
     """
     fuser, kernels = timer.kernels.fuser, timer.rkernels(unit)
     assert fuser is not None

@@ -1,4 +1,4 @@
-"""What is measured, and with what."""
+"""The units that are measured, with their compiler, device and log."""
 
 from __future__ import annotations
 
@@ -17,22 +17,11 @@ Source = Callable[[tuple[int, ...]], Any]
 
 @dataclass(frozen=True)
 class MeasuredUnits:
-    """The units of a graph, what makes their code, and where this is timed.
+    """The units of a graph, with the compiler, device and log that measure them.
 
-    Attributes
-    ----------
-    graph
-        The graph of units.
-    source
-        What ``kernels`` takes for units and merged units.
-    kernels
-        Makes their code.
-    device
-        Where it is timed.
-    log
-        Where samples are kept; a run measures equal stages of any model once.
-    parts
-        Tensors that lie in others, as the sources have it.
+    ``source`` returns, for a unit or several merged ones, the source that ``kernels`` compiles.
+    ``parts`` says which tensors lie in others, as the sources have it. Equal stages of any model
+    are measured once in a run.
     """
 
     graph: OpGraph

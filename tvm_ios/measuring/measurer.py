@@ -1,4 +1,4 @@
-"""Measurements on a device, as many at once as it takes; each is in the log as soon as it ends."""
+"""Measurements on a device, as many at once as it takes; each is logged as soon as it ends."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _REFUSALS = (UnfusedError, UnsupportedError, UntimedError)
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a device is asked once.
+    """A single request to a device.
 
     Attributes
     ----------
     labels
-        The keys of a log that it gives samples of, each with what it is, for people.
+        The log keys that it gives samples of, each with a label for people.
     prepare
-        Compiles and lowers, one measurement after another; gives what asks the device, which
-        several threads do at once.
+        Compiles and lowers (called for one measurement after another), and returns a function that
+        runs the measurement, which several threads may call at once.
     is_profile
-        Whether it times the tasks of a kernel, and no stage.
+        Whether it times the tasks of a kernel instead of a stage.
     times
-        So many are to be in the log, where this device is not exact.
+        How many measurements are to be in the log, unless this device is exact.
     """
 
     labels: Mapping[str, str]
@@ -46,56 +46,38 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a measurement.
-
-    Attributes
-    ----------
-    seconds
-        For each of its keys.
-    error
-        Why there are none; None if there are.
-    """
+    """The result of a measurement: the seconds of each of its keys, or the error."""
 
     seconds: tuple[float, ...]
     error: UserError | None = None
 
     def required(self) -> tuple[float, ...]:
-        """The seconds; raises the error if there is one."""
+        """Return the seconds, or raise the error if there is one."""
         if self.error is not None:
             raise self.error
         return self.seconds
 
 
 def logged_outcome(log: MeasurementLog, measurement: Measurement) -> Outcome:
-    """What a log that has all of a measurement's keys says."""
+    """Return the outcome of a measurement whose keys are all in the log."""
     return Outcome(tuple(quietest(log.measurements[key]) for key in measurement.labels))
 
 
 @dataclass
 class _Asked:
-    """A measurement that was begun; the outcome comes when it ends."""
+    """A measurement that has begun; its outcome is set when it ends."""
 
     measurement: Measurement
     outcome: Outcome | None = None
 
 
 class Measurer:
-    """Takes measurements that a log lacks.
+    """Takes the measurements that a log lacks.
 
-    One thread prepares them, writes the log and gives outcomes; others wait for the device. With a
-    device that takes one at a time there are no other threads.
-
-    Parameters
-    ----------
-    log
-        Where samples are kept.
-    concurrency
-        How many measurements the device takes at once.
-
-    Attributes
-    ----------
-    stages_measured
-        How many measurements were not in the log, without profiles.
+    One thread prepares them, writes the log and returns outcomes; others wait for the device. A
+    device that takes one at a time needs no other threads. ``concurrency`` is how many the device
+    takes at once. ``stages_measured`` counts the measurements that were not in the log, without
+    profiles.
     """
 
     def __init__(self, log: MeasurementLog, concurrency: int) -> None:
@@ -106,15 +88,11 @@ class Measurer:
         self._running: dict[Future[Samples], _Asked] = {}
 
     def outcomes(self, measurements: Iterable[Measurement]) -> Iterator[Outcome]:
-        """The outcomes of measurements, in their order.
+        """Yield the outcomes of measurements, in order.
 
-        A measurement is taken from the iterable when the device has room for it, and one more to be
-        prepared meanwhile: whoever gives them can end with a budget.
-
-        Raises
-        ------
-        UserError
-            If the device fails for all measurements, or the log cannot be written.
+        The next measurement is taken from the iterable only when the device has room for it, with
+        one more to be prepared meanwhile, so a caller can stop when a budget ends. Raise UserError
+        if the device fails for all measurements, or the log cannot be written.
         """
         asked: deque[_Asked] = deque()
         try:
@@ -160,7 +138,7 @@ class Measurer:
         return asked
 
     def _keep_ended(self) -> None:
-        """Wait until a measurement ends."""
+        """Wait until a measurement ends, and record all that have ended."""
         fatal: Exception | None = None
         for future in wait(self._running, return_when=FIRST_COMPLETED).done:
             try:
@@ -186,7 +164,7 @@ class Measurer:
         _tell("measured", asked)
 
     def _abandon(self, asked: Iterable[_Asked]) -> None:
-        """Keep what has ended, and begin nothing more."""
+        """Record the measurements that have ended, and cancel the others."""
         mine = {id(each) for each in asked}
         for future, each in tuple(self._running.items()):
             if id(each) in mine:
@@ -196,7 +174,7 @@ class Measurer:
 
 
 def _tell(how: str, asked: _Asked) -> None:
-    """Write into the process's log what came of a measurement."""
+    """Write the outcome of a measurement into the process's log, at debug level."""
     outcome = asked.outcome
     if outcome is None or not _LOGGER.isEnabledFor(logging.DEBUG):
         return

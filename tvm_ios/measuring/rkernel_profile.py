@@ -24,18 +24,10 @@ _NO_OVERHEAD = 1e-12
 
 
 class ProfiledRKernels:
-    """The ways to compute each unit, compiled and profiled when they are asked for.
+    """The rKernels of each unit, compiled and profiled when first asked for.
 
-    Parameters
-    ----------
-    units
-        The units of a graph, and where they are timed.
-    chosen
-        The form of each unit that stages use.
-    time_pieces
-        Times forms of units, each alone on all lanes.
-    measurer
-        Takes profiles.
+    ``chosen`` gives the form of each unit that stages use; ``time_pieces`` times forms of units,
+    each alone on all lanes; ``measurer`` takes profiles.
     """
 
     def __init__(
@@ -52,11 +44,11 @@ class ProfiledRKernels:
         self._profiled: dict[str, tuple[RKernel, ...]] = {}
 
     def __call__(self, unit: int) -> tuple[RKernel, ...]:
-        """The ways to compute a unit, from the log or measured now.
+        """Return the rKernels of a unit, from the log or measured now.
 
-        The first is the one that stages use unless a schedule says otherwise. Whoever wants those
-        of all units calls :meth:`measure` first, which compiles them in parallel, and profiles as
-        many at once as the device takes.
+        The first is the one that stages use unless a schedule names another. To have those of all
+        units, call :meth:`measure` first: it compiles in parallel, and profiles as many at once as
+        the device takes.
         """
         key = self._key(unit)
         if key not in self._profiled:
@@ -64,7 +56,7 @@ class ProfiledRKernels:
         return self._profiled[key]
 
     def compile(self, progress: Progress | None = None) -> tuple[int, ...]:
-        """Compile every rKernel of every distinct unit; gives these units."""
+        """Compile every rKernel of every distinct unit, and return these units."""
         graph = self._units.graph
         distinct = tuple({self._key(unit): unit for unit in range(len(graph))}.values())
         self._compile(distinct, progress)
@@ -76,10 +68,10 @@ class ProfiledRKernels:
         self._profile([u for u in distinct if self._key(u) not in self._profiled], progress)
 
     def forms(self, unit: int) -> dict[str, CompiledUnit]:
-        """A unit's rKernels by their names, the usual one first.
+        """Return a unit's rKernels by name, the usual one first.
 
-        With the one that stages run if it has a name, unless a library computes it, which has no
-        rTasks.
+        They include the form that stages run if it has a name, unless a library computes it: such a
+        form has no rTasks.
         """
         key = self._key(unit)
         if key not in self._forms:
@@ -89,15 +81,15 @@ class ProfiledRKernels:
         return {name: forms[name] for name in names}
 
     def form(self, unit: int, name: str) -> CompiledUnit:
-        """One of a unit's rKernels."""
+        """Return one of a unit's rKernels."""
         return self._forms[self._key(unit)][name]
 
     def code(self, unit: int, name: str) -> UnitCode:
-        """The code of one of a unit's rKernels."""
+        """Return the code of one of a unit's rKernels."""
         return self.form(unit, name).code
 
     def share(self, other: ProfiledRKernels) -> None:
-        """Use the rKernels that another one has compiled, and will, but not its profiles."""
+        """Share the compiled rKernels of ``other``, now and later, but not its profiles."""
         self._forms = other._forms
 
     def _key(self, unit: int) -> str:
@@ -117,7 +109,7 @@ class ProfiledRKernels:
             self._forms[self._key(unit)] = {**compiled[str(unit)], **named}
 
     def _profile(self, units: Sequence[int], progress: Progress | None = None) -> None:
-        """Profile the rKernels of units that the device can time, the usual ones in any case."""
+        """Profile those rKernels of units that the device can time, and always the usual ones."""
         asked = [
             _Asked(unit, name, form) for unit in units for name, form in self.forms(unit).items()
         ]
@@ -147,7 +139,7 @@ class ProfiledRKernels:
             self._profiled[self._key(unit)] = tuple(kernels[unit])
 
     def _tasks(self, asked: _Asked) -> Measurement:
-        """Times a task of each phase; equal code of any unit is profiled once."""
+        """Return a measurement of a task of each phase; equal code is profiled once."""
         units, (unit, name, form) = self._units, asked
         label = f"unit {units.graph.operators[unit].name}, rKernel {name}"
         labels = {
@@ -175,7 +167,7 @@ class ProfiledRKernels:
         return RKernel(asked.name, tasks, task_seconds, seconds)
 
     def launch_overhead(self) -> float:
-        """Seconds that a launch takes beside its kernel, from the log or as the device says now."""
+        """Return the seconds of a launch beside its kernel, from the log or the device."""
         log = self._units.log
         if log.wants(_LAUNCH_KEY):
             # Logs hold positive numbers.
@@ -185,7 +177,7 @@ class ProfiledRKernels:
 
 
 class _Asked(NamedTuple):
-    """A way to compute a unit that is to be profiled."""
+    """A unit and one of its rKernels, which is to be profiled."""
 
     unit: int
     name: str

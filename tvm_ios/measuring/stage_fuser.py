@@ -1,4 +1,4 @@
-"""What makes one kernel of a co-scheduled stage where lanes cannot share one, as on a GPU."""
+"""The interface that makes one kernel of a co-scheduled stage where lanes cannot share it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tvm_ios.schedule.stage import Stage
 
 @dataclass(frozen=True)
 class FusedStages:
-    """What lowering and sessions take of co-scheduled stages that are one kernel each.
+    """The code of co-scheduled stages that are one kernel each, for lowering and sessions.
 
     Attributes
     ----------
     merged, constant_name
         For :func:`tvm_ios.program.lower.lower`.
     tables
-        Constants that are in no unit, by their names.
+        The step tables, which are constants of no unit, by their names.
     """
 
     merged: Mapping[Stage, UnitCode]
@@ -35,7 +35,7 @@ class FusedStages:
 
 
 class StageFuser(Protocol):
-    """Places the rTasks of stages on vEUs, blocks of threads that stay, as one kernel a stage."""
+    """Makes one kernel of each co-scheduled stage, with rTasks on vEUs (persistent blocks)."""
 
     @property
     def refusal(self) -> str:
@@ -43,25 +43,25 @@ class StageFuser(Protocol):
         ...
 
     def can_fuse(self, code: Mapping[int, UnitCode]) -> bool:
-        """Whether a stage of some units, in this form, may become a kernel here."""
+        """Return whether a stage of these units, in this form, may become a kernel here."""
         ...
 
     def lanes(self, codes: Iterable[UnitCode]) -> int:
-        """How many vEUs the device is for the kernels of some units."""
+        """Return the number of vEUs that the device has for the kernels of some units."""
         ...
 
     def rkernel(
         self, name: str, code: UnitCode, phases: Sequence[float], overhead: float
     ) -> RKernel:
-        """An rKernel from the seconds of its kernels alone, of each the launch's overhead."""
+        """Return an rKernel from its phases' seconds alone, less each launch's overhead."""
         ...
 
     def contended(self, kernel: RKernel, code: UnitCode, veus: int) -> RKernel:
-        """A profiled rKernel whose rTasks take as long as while so many vEUs are busy."""
+        """Return a profiled rKernel with its rTask times while ``veus`` vEUs are busy."""
         ...
 
     def share(self, kernel: RKernel, code: UnitCode) -> float:
-        """Seconds of all rTasks of an rKernel if they fill the device."""
+        """Return the seconds of all rTasks of an rKernel if they fill the device."""
         ...
 
     def rprogram(
@@ -73,9 +73,9 @@ class StageFuser(Protocol):
         *,
         profiled: bool = True,
     ) -> RProgram:
-        """Some units as one rProgram, on as many vEUs as the kernels that it names leave.
+        """Return the rProgram of some units, on as many vEUs as its kernels allow.
 
-        rTasks that were profiled alone are slower beside others.
+        If the rTasks were profiled alone (``profiled``), they are taken to be slower beside others.
         """
         ...
 
@@ -87,5 +87,5 @@ class StageFuser(Protocol):
         constant_name: ConstantName | None = None,
         parts: Mapping[int, Part] = NO_PARTS,
     ) -> FusedStages:
-        """The code of co-scheduled stages."""
+        """Return the code of co-scheduled stages, each as one kernel."""
         ...

@@ -39,25 +39,20 @@ _NOTHING_SECONDS = 1e-9
 
 
 class StageTimer:
-    """A cost model that measures, and remembers in a log.
-
-    Parameters
-    ----------
-    units
-        What is measured, and with what.
+    """A cost model that measures stages on a device, and keeps the results in a log.
 
     Attributes
     ----------
     forms
         The code of units and merged units that stages run.
     chains
-        Units that schedules have as chains.
+        Chooses the chains of schedules.
     rkernels
-        The ways to compute a unit.
+        The rKernels of each unit.
     unfused
-        Stages that a GPU could not take as one kernel: how many, by the reason.
+        The number of stages that a GPU could not take as one kernel, by the reason.
     untimed
-        Stages of which the device has no time: how many, by the reason.
+        The number of stages of which the device has no time, by the reason.
     until
         When measuring units ends, by :func:`time.perf_counter`.
     """
@@ -84,11 +79,11 @@ class StageTimer:
 
     @property
     def stages_measured(self) -> int:
-        """How many stages were not in the log."""
+        """The number of stages that were not in the log."""
         return self._measurer.stages_measured
 
     def reading(self, log: MeasurementLog) -> StageTimer:
-        """A timer of the same compiled units that reads another log."""
+        """Return a timer of the same compiled units that reads another log."""
         other = StageTimer(replace(self._units, log=log))
         other.forms.share(self.forms)
         other.rkernels.share(self.rkernels)
@@ -131,7 +126,7 @@ class StageTimer:
         return dict(self._latency)
 
     def timed(self, schedule: Schedule) -> Schedule:
-        """A schedule with the latencies of its units, as far as they are known."""
+        """Return the schedule with the latencies of its units, as far as they are known."""
         if not self._latency:
             return schedule
         keys = {unit: self.unit_key(self.graph, unit) for unit in range(len(self.graph))}
@@ -139,33 +134,33 @@ class StageTimer:
         return replace(schedule, unit_latencies=latencies)
 
     def unit_key(self, graph: OpGraph, unit: int) -> str:
-        """What units of equal code share."""
+        """Return the key of a unit's code, equal for units of equal code."""
         return self.forms((unit,)).key
 
     def unit_latency(self, unit: int, lanes: int) -> float:
-        """Seconds of a unit alone on so many lanes."""
+        """Return the seconds of a unit alone on ``lanes`` lanes."""
         return self._latency[self.unit_key(self.graph, unit)][lanes - 1]
 
     def stage_key(self, graph: OpGraph, stage: Stage) -> str:
-        """What stages share that one measurement serves."""
+        """Return the key of a stage, equal for stages that one measurement serves."""
         if stage.strategy is Strategy.CO_SCHEDULE:
             return self._program_key(self.rprogram(stage))
         return self._key(stage, self.lanes, self.forms)
 
     def stage_latency(self, graph: OpGraph, stage: Stage) -> float:
-        """Median seconds of a stage, from the log or measured now; infinite if untimed."""
+        """Return a stage's median seconds, from the log or measured; infinite if untimed."""
         return next(self.stage_latencies([stage]))
 
     def stage_latencies(self, stages: Iterable[Stage]) -> Iterator[float]:
-        """Median seconds of stages of the graph, in their order, as :meth:`stage_latency`.
+        """Return the median seconds of stages, in order, as :meth:`stage_latency` does.
 
-        As many are measured at once as the device takes, and as :meth:`Measurer.outcomes` says no
-        sooner asked for.
+        As many are measured at once as the device takes; stages are taken from the iterable no
+        sooner than :meth:`Measurer.outcomes` says.
         """
         return map(self._finite_or_not, self._measurer.outcomes(map(self._measurement, stages)))
 
     def rprogram(self, stage: Stage) -> RProgram:
-        """What a co-scheduled stage runs: its units placed by their profiled times."""
+        """Return the rProgram of a co-scheduled stage: its units placed by their profiled times."""
         if stage.units not in self._rprograms:
             fuser = self.kernels.fuser
             self._rprograms[stage.units] = (
@@ -176,20 +171,20 @@ class StageTimer:
         return self._rprograms[stage.units]
 
     def rprogram_latencies(self, programs: Iterable[RProgram]) -> Iterator[float]:
-        """Median seconds of rPrograms, in their order, from the log or measured now.
+        """Return the median seconds of rPrograms, in order, from the log or measured now.
 
-        Infinite where one would have to be one kernel and cannot be, or is untimed.
+        Infinite for one that is untimed, or would have to be one kernel and cannot be.
         """
         return map(self._finite_or_not, self._measurer.outcomes(map(self._rprogram, programs)))
 
     def sequential_latency(self, progress: Progress | None = None) -> float:
-        """Seconds of all units one after another, each alone on all lanes."""
+        """Return the seconds of all units one after another, each alone on all lanes."""
         self.compile_units(progress)
         stages = sequential_stages(self.graph)
         return sum(self.stage_latencies(stages))
 
     def end_run(self) -> None:
-        """Say in the log that all was measured; see :meth:`MeasurementLog.end_run`."""
+        """Note in the log that the run is complete; see :meth:`MeasurementLog.end_run`."""
         self._log.end_run()
 
     def _measure_units(
@@ -215,7 +210,7 @@ class StageTimer:
             progress("timing units", len(keys), len(keys))
 
     def _finite_or_not(self, outcome: Outcome) -> float:
-        """The seconds of an outcome; infinite, and counted, if there are none."""
+        """Return an outcome's seconds; count it and return infinity if it has none."""
         if isinstance(outcome.error, UnfusedError | UntimedError):
             reasons = self.unfused if isinstance(outcome.error, UnfusedError) else self.untimed
             reasons[str(outcome.error)] = reasons.get(str(outcome.error), 0) + 1
@@ -229,7 +224,7 @@ class StageTimer:
         return tuple(seconds) if self.device.splits else tuple(seconds) * self.lanes
 
     def _alone(self, pieces: Iterable[Piece], *, times: int = 1) -> Iterator[Outcome]:
-        """Median seconds of units, or of merged ones, each in one of its forms on all lanes."""
+        """Return the outcomes of units or merged units, each in a given form alone on all lanes."""
 
         def measurement(units: tuple[int, ...], form: CompiledUnit) -> Measurement:
             strategy = Strategy.CONCURRENT if len(units) == 1 else Strategy.MERGE
@@ -246,13 +241,13 @@ class StageTimer:
         return self._measurer.outcomes(measurements)
 
     def _in_log(self, measurement: Measurement) -> Outcome:
-        """What a log says that nothing is added to."""
+        """Return a measurement's outcome from a read-only log; an error if it lacks it."""
         if any(map(self._log.wants, measurement.labels)):
             return Outcome((), UntimedError("the log has no time of it"))
         return logged_outcome(self._log, measurement)
 
     def _measurement(self, stage: Stage) -> Measurement:
-        """Of a stage, whatever its strategy, on all lanes."""
+        """Return the measurement of a stage of any strategy on all lanes."""
         if stage.strategy is Strategy.CO_SCHEDULE:
             return self._rprogram(self.rprogram(stage))
         return self._stage(stage, self.lanes, _label(self.graph, stage))
@@ -260,7 +255,7 @@ class StageTimer:
     def _stage(
         self, stage: Stage, lanes: int, label: str, forms: Forms | None = None, *, times: int = 1
     ) -> Measurement:
-        """Of a stage that is not co-scheduled."""
+        """Return the measurement of a stage that is not co-scheduled."""
         chosen = forms or self.forms
         key = self._key(stage, lanes, chosen)
         return Measurement(
@@ -281,7 +276,7 @@ class StageTimer:
         return stage_key(self.graph, stage, lambda _, unit: forms((unit,)).key, conditions)
 
     def _program_key(self, program: RProgram) -> str:
-        """A key of what is measured: the chosen rKernels' code, and where their rTasks run."""
+        """Return an rProgram's log key: its rKernels' code, and where rTasks run."""
         place = {unit: number for number, unit in enumerate(program.units)}
         shares = [(place[s.unit], s.phase, s.lane, s.begin, s.end) for s in program.placement]
         return stage_key(
@@ -331,7 +326,10 @@ class StageTimer:
     def _timing(
         self, program: Program, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> Callable[[], Samples]:
-        """What has a program timed; its code is there before several threads ask for theirs."""
+        """Return a function that times a program.
+
+        The program's functions are looked up at once, before several threads need theirs.
+        """
         functions = {symbol: self.kernels.function(symbol) for symbol in program.kernels}
         if not functions:
             return lambda: [[_NOTHING_SECONDS]]
@@ -339,7 +337,7 @@ class StageTimer:
 
 
 def _gains_little(seconds: Sequence[float]) -> bool:
-    """Whether a unit takes hardly less time on some number of lanes than on one fewer."""
+    """Return whether some lane more makes a unit hardly faster."""
     return seconds[0] > _NOTHING_SECONDS and any(
         more > fewer * (1 - _LITTLE / lanes)
         for lanes, (fewer, more) in enumerate(pairwise(seconds), 2)
@@ -347,7 +345,7 @@ def _gains_little(seconds: Sequence[float]) -> bool:
 
 
 def _seconds(outcome: Outcome) -> float:
-    """The seconds of a measurement of one key."""
+    """Return the seconds of the outcome of a measurement with one key."""
     (seconds,) = outcome.required()
     return seconds
 

@@ -23,23 +23,23 @@ GROUP = "tvm_ios.timing_devices"
 
 
 class UntimedError(UserError):
-    """A graph that a device has no time of, with one sentence that says why."""
+    """A device has no time of a graph; the message says why in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What is in the times of a device.
+    """Properties of the times that a device returns.
 
     Attributes
     ----------
     launch_overhead
-        Seconds of a graph of one launch that are no work of its kernel; 0 where times begin with a
+        Seconds of a graph of one launch that are not work of its kernel; 0 if times begin with a
         kernel's first instruction and end with its last.
     edge_latency
         Seconds in a graph's time between the end of a launch and the begin of one that waits for
-        it; None where nobody knows.
+        it; None if unknown.
     exact
-        Whether equal graphs always take the same. What was timed once is not timed again then.
+        Whether equal graphs always take the same time. A graph is then timed only once.
     """
 
     launch_overhead: float
@@ -49,15 +49,15 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """How long a graph takes.
+    """The time of a graph.
 
     Attributes
     ----------
     samples
-        Seconds of runs; one will do where times are exact.
+        Seconds of runs; one is enough if times are exact.
     spans
-        For each launch its begin and end in one of these runs, in seconds since its begin; none
-        where the device cannot tell.
+        For each launch its begin and end in one of these runs, in seconds since the run's begin;
+        empty if the device cannot tell.
     """
 
     samples: tuple[float, ...]
@@ -66,16 +66,16 @@ class Timed:
 
 @runtime_checkable
 class TimingDevice(Protocol):
-    """Where programs are timed."""
+    """A device on which programs are timed."""
 
     @property
     def name(self) -> str:
-        """What logs and schedules are marked with."""
+        """The device's name in logs and schedules."""
         ...
 
     @property
     def version(self) -> str:
-        """What else its times depend on, such as a simulator's configuration.
+        """Anything else that its times depend on, such as a simulator's configuration.
 
         Logs of different versions are kept apart.
         """
@@ -83,22 +83,22 @@ class TimingDevice(Protocol):
 
     @property
     def gpu(self) -> DeviceDescription:
-        """Its figures, with what its multiprocessors hold: kernels are cut for them."""
+        """The description of the GPU and its multiprocessors, for which kernels are generated."""
         ...
 
     @property
     def arch(self) -> str:
-        """What to compile for: ``"sm_70"`` for machine code, ``"compute_70"`` for PTX."""
+        """The architecture to compile for: ``"sm_70"`` (machine code), ``"compute_70"`` (PTX)."""
         ...
 
     @property
     def lanes(self) -> int:
-        """How many launches may run side by side: the streams that programs are written for."""
+        """The most launches side by side: the number of streams of programs."""
         ...
 
     @property
     def persistent(self) -> bool:
-        """Whether kernels run whose blocks wait for each other.
+        """Whether persistent kernels run, whose blocks wait for each other.
 
         As many blocks have to run at once as the multiprocessors of :attr:`gpu` hold.
         """
@@ -106,7 +106,7 @@ class TimingDevice(Protocol):
 
     @property
     def timing(self) -> Timing:
-        """What is in its times."""
+        """The properties of its times."""
         ...
 
     def time(self, graph: LaunchGraph) -> Timed:
@@ -125,12 +125,12 @@ class RunningDevice(TimingDevice, Protocol):
     """A device that also computes, so that programs can be verified on it."""
 
     def run(self, graph: LaunchGraph, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """The outputs of a graph by the names of their buffers, from its inputs by theirs."""
+        """Return a graph's outputs by the names of their buffers, from its inputs by name."""
         ...
 
 
 def timing_device_names() -> tuple[str, ...]:
-    """The timing devices that other packages add."""
+    """Return the names of the timing devices that other packages add."""
     return tuple(extensions(GROUP))
 
 
@@ -169,14 +169,10 @@ def open_timing_device(name: str) -> TimingDevice:
 
 
 def timed(device: TimingDevice, graph: LaunchGraph) -> Timed:
-    """What a device says of a graph, if it can be true.
+    """Return a device's time of a graph, after checking that it is plausible.
 
-    Raises
-    ------
-    UntimedError
-        If the device has no time of it.
-    UserError
-        If the device fails, or what it says is no time.
+    Raise UntimedError if the device has no time of the graph, and UserError if the device fails or
+    returns an impossible time.
     """
     said = _guarded(f"timing on the device {device.name!r}", lambda: device.time(graph))
     samples, spans = said.samples, said.spans
@@ -195,7 +191,7 @@ def timed(device: TimingDevice, graph: LaunchGraph) -> Timed:
 def outputs_of(
     device: RunningDevice, graph: LaunchGraph, inputs: Mapping[str, Array]
 ) -> Mapping[str, Array]:
-    """What a device computes; raises UserError if it fails."""
+    """Return the outputs that a device computes, or raise UserError if it fails."""
     return _guarded(f"running on the device {device.name!r}", lambda: device.run(graph, inputs))
 
 

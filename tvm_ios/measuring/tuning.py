@@ -1,4 +1,4 @@
-"""What tuning a model's kernels takes and gives, in either dialect."""
+"""Inputs and results of tuning a model's kernels, in either dialect."""
 
 from __future__ import annotations
 
@@ -21,14 +21,10 @@ class ModelToTune:
 
     Attributes
     ----------
-    name
-        The model's name.
-    graph
-        The graph of units.
     merges
-        Units that a search may merge, and what stands for them in each of equal blocks.
+        Units that a search may merge, each with its copies in equal blocks.
     source
-        What a unit, or merged units, computes, as the dialect's tuner takes it.
+        Returns the computation of a unit, or of merged units, as the dialect's tuner takes it.
     sequential_latency
         Measures all units one after another with default kernels, in seconds.
     """
@@ -40,18 +36,18 @@ class ModelToTune:
     sequential_latency: Callable[[], float]
 
     def named(self, units: tuple[int, ...]) -> str:
-        """What a task of these units is called."""
+        """Return the name of the task of these units."""
         return "+".join(self.graph.operators[unit].name for unit in units)
 
 
 @dataclass(frozen=True, slots=True)
 class TuningLimits:
-    """When tuning ends.
+    """Limits at which tuning ends.
 
     Attributes
     ----------
     trials
-        Variants of each kernel that are timed, at most, earlier runs included.
+        The most variants of each kernel that are timed, earlier runs included.
     seconds
         The time after which no further round begins.
     """
@@ -61,7 +57,7 @@ class TuningLimits:
 
 
 class TuningTask(Protocol):
-    """An operator that is tuned, once for all places where the model has it."""
+    """An operator that is tuned once for all its places in the model."""
 
     @property
     def name(self) -> str:
@@ -70,41 +66,31 @@ class TuningTask(Protocol):
 
     @property
     def text(self) -> str:
-        """What it computes, for people."""
+        """A description of its computation, for people."""
         ...
 
     @property
     def flops(self) -> int:
-        """Floating-point operations."""
+        """The number of floating-point operations."""
         ...
 
     @property
     def weight(self) -> int:
-        """How many times a run of the model computes it."""
+        """The number of times that a run of the model computes it."""
         ...
 
     @property
     def merged(self) -> int:
-        """How many times it could compute several units at once in their stead."""
+        """The number of times that it could replace several units as one merged unit."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:
-    """How fast the kernels of a task are.
+    """The times of a task's kernels.
 
-    Attributes
-    ----------
-    task
-        What is tuned.
-    default
-        Seconds of the kernel by default; None where it was never timed.
-    best
-        Seconds of the fastest.
-    trials
-        Variants that were timed, now and before.
-    new_trials
-        Those of them that were timed now.
+    ``default`` is the seconds of the default kernel (None if never timed), ``best`` those of the
+    fastest. ``trials`` counts all timed variants, ``new_trials`` those of this run.
     """
 
     task: TuningTask
@@ -116,7 +102,7 @@ class TunedKernel:
 
 @dataclass(frozen=True)
 class TuningResult:
-    """What tuning did.
+    """The result of tuning a model.
 
     Attributes
     ----------
@@ -129,17 +115,17 @@ class TuningResult:
     default, tuned
         Seconds of all units one after another, with default kernels and with the log's best.
     missing
-        Operators of the model that the log has no kernel of.
+        The number of operators of the model for which the log has no kernel.
     untouched
-        Merge candidates that no trial was spent on.
+        The number of merge candidates that no trial was spent on.
     mended
-        Unfinished lines of a killed run that were removed from the log.
+        The number of unfinished lines of a killed run that were removed from the log.
     seconds
-        How long tuning took.
+        The duration of tuning.
     failed
-        Trials that no machine of a fleet could time: how many, by the reason.
+        The number of trials that no machine of a fleet could time, by the reason.
     tail
-        What of the model runs after its program, and is not tuned, in a sentence.
+        A sentence on the part of the model that runs after its program and is not tuned.
     """
 
     model: str

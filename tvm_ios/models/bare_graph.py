@@ -23,14 +23,10 @@ _MOST_UNITS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class BareBlock:
-    """One block.
+    """A block of units, numbered in topological order.
 
-    Attributes
-    ----------
-    predecessors
-        For each unit the bit set of the units it reads from, in topological order.
-    kinds
-        What each unit computes, in the same order; empty if the file does not say.
+    ``predecessors`` holds for each unit the bit set of the units that it reads; ``kinds`` the name
+    of each unit's operator, or is empty if the file has none.
     """
 
     predecessors: tuple[int, ...]
@@ -39,27 +35,24 @@ class BareBlock:
 
 @dataclass(frozen=True, slots=True)
 class BareGraph:
-    """A network of such blocks."""
+    """A network of bare blocks."""
 
     name: str
     blocks: tuple[BareBlock, ...]
 
 
 def is_bare_graph(data: object) -> bool:
-    """Whether parsed JSON claims to be a bare block graph."""
+    """Return whether parsed JSON has the form of a bare block graph."""
     if not isinstance(data, dict):
         return False
     return isinstance(cast(dict[str, Any], data).get("blocks"), list) and "operators" not in data
 
 
 def load_bare_graph(path: Path) -> BareGraph:
-    """Read a file of bare block graphs.
+    """Read a file of a bare block graph.
 
-    Raises
-    ------
-    GraphError
-        If it cannot be read, is not of this format, or a block has a cycle or an edge to a
-        unit that does not exist.
+    Raise GraphError if it cannot be read, is not of this format, or a block has a cycle or an edge
+    to a unit that does not exist.
     """
     try:
         data = json_object(path.read_bytes())
@@ -71,19 +64,9 @@ def load_bare_graph(path: Path) -> BareGraph:
 
 
 def bare_graph(data: dict[str, Any], origin: str) -> BareGraph:
-    """Make a bare block graph from parsed JSON.
+    """Return the bare block graph of parsed JSON; ``origin`` is the file's name, for errors.
 
-    Parameters
-    ----------
-    data
-        The object of such a file.
-    origin
-        The name of the file, for errors.
-
-    Raises
-    ------
-    GraphError
-        As :func:`load_bare_graph`.
+    Raise GraphError as :func:`load_bare_graph`.
     """
     blocks = [
         _block(block, f"block {number} of {origin}") for number, block in enumerate(data["blocks"])

@@ -1,4 +1,4 @@
-"""Which model it is, whatever its batch and its shapes."""
+"""The digest that identifies a model, independent of its batch and shapes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,9 @@ from tvm_ios.models.source import AnyModel, Form, ModelSource
 
 
 def model_identity(model: AnyModel) -> str:
-    """SHA-256 of a model as it is written, weights included; its name is decoration.
+    """Return the SHA-256 of a model as written, weights included, without its name.
 
-    Raises
-    ------
-    ModelError
-        If there is no such model.
-    OSError
-        If it cannot be read.
+    The batch and the shapes that the source asks for do not change it.
     """
     source = ModelSource.of(model)
     if source.is_onnx and source.form is not Form.TORCH:

@@ -1,6 +1,7 @@
-"""The door of models: what a user names becomes ONNX, a graph of operators or one of units.
+"""Load the model that a user names as ONNX, a graph of operators or a graph of units.
 
-What rewrites a model is imported when one was read: who names none that can be should not wait.
+Modules that rewrite models are imported only once a model was read, so that a wrong name is
+reported without delay.
 """
 
 from __future__ import annotations
@@ -24,12 +25,10 @@ if TYPE_CHECKING:
 
 
 def load_onnx(model: AnyModel) -> onnx.ModelProto:
-    """A simplified ONNX model from a zoo name or a file, named after it, without its tail.
+    """Load a zoo network or a file as a simplified ONNX model, without its tail.
 
-    Raises
-    ------
-    ModelError, InputShapeError, BatchError, GraphError
-        If there is no such model, it is malformed, or it cannot be scheduled.
+    Raise ModelError, InputShapeError, BatchError or GraphError if there is no such model, it is
+    malformed, or it cannot be scheduled.
     """
     source = ModelSource.of(model)
     return simplified(source, read_model(source)).model
@@ -37,17 +36,17 @@ def load_onnx(model: AnyModel) -> onnx.ModelProto:
 
 @dataclass(frozen=True)
 class SimplifiedModel:
-    """What of a model is scheduled, and what runs after it.
+    """A simplified model that can be scheduled, and the tail that runs after it.
 
     Attributes
     ----------
     model
-        Simplified; without the tail if there is one.
+        The simplified model, without the tail.
     written
-        The model as it is written, but for static inputs; where it has a tail, what of it is before
-        that, which may have its constants folded and its quantised operators in floats.
+        The model as written, with static input shapes. If there is a tail, only the part before it,
+        which may have its constants folded and its quantised operators in floats.
     tail
-        The end of the model whose shapes depend on the data; None where there is none.
+        The end of the model whose shapes depend on the data, or None.
     """
 
     model: onnx.ModelProto
@@ -56,12 +55,9 @@ class SimplifiedModel:
 
 
 def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
-    """What a model that was read becomes before it is scheduled.
+    """Simplify a model that was read, and split off a tail whose shapes depend on the data.
 
-    Raises
-    ------
-    InputShapeError, GraphError
-        If shapes are missing, or it cannot be scheduled.
+    Raise InputShapeError if shapes are missing, GraphError if it cannot be scheduled.
     """
     from tvm_ios.onnx.as_written import beginning_as_written, with_static_inputs
     from tvm_ios.onnx.known_shapes import known_shapes
@@ -92,12 +88,9 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
 
 
 def read_model(source: ModelSource) -> onnx.ModelProto:
-    """An ONNX model as it is written, but for its batch, random weights and random numbers.
+    """Return a source's ONNX model as written, with its batch, random weights and random numbers.
 
-    Raises
-    ------
-    ModelError, BatchError
-        If there is no such model, or it is malformed.
+    Raise ModelError or BatchError if there is no such model, or it is malformed.
     """
     if not source.is_onnx:
         raise ModelError(f"{source.model} is {source.form.value}, which holds no ONNX model")
@@ -113,7 +106,7 @@ def read_model(source: ModelSource) -> onnx.ModelProto:
 
 
 def _read(source: ModelSource) -> onnx.ModelProto:
-    """A model with its random numbers."""
+    """Read a source's ONNX model; its random operators are not replaced yet."""
     if source.form is Form.TORCH:
         for option, given in (
             ("--random-weights", source.random_weights),
@@ -153,18 +146,16 @@ def _read(source: ModelSource) -> onnx.ModelProto:
 
 
 def load_operators(model: AnyModel) -> OpGraph:
-    """The graph of operators of a model, before units are formed, without TVM and without its tail.
+    """Return the graph of a model's operators, before units are formed, without its tail.
 
-    Raises
-    ------
-    ModelError, InputShapeError, GraphError
-        As :func:`load_onnx`; if only TVM can read the model, or it has no graph of operators.
+    It needs no TVM. Raise as :func:`load_onnx`, and ModelError if only TVM can read the model or it
+    has no graph of operators.
     """
     return operators_and_tail(model)[0]
 
 
 def operators_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
-    """The graph of operators of a model, and what runs after it; as :func:`load_operators`."""
+    """Return the graph of a model's operators, and its tail; raise as :func:`load_operators`."""
     source = ModelSource.of(model)
     if source.form is Form.BARE:
         raise ModelError(
@@ -185,22 +176,22 @@ def operators_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
 
 
 def load_graph(model: AnyModel) -> OpGraph:
-    """The graph of units of a model, without TVM; raises as :func:`load_operators`.
+    """Return the graph of a model's units, without TVM; raise as :func:`load_operators`.
 
-    A graph in a file of its own is taken for one of units.
+    A graph file is assumed to hold units already.
     """
     return graph_and_tail(model)[0]
 
 
 def graph_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
-    """The graph of units of a model, and what runs after it; as :func:`load_graph`."""
+    """Return the graph of a model's units, and its tail; raise as :func:`load_graph`."""
     source = ModelSource.of(model)
     graph, tail = operators_and_tail(source)
     return (graph if source.form is Form.GRAPH else form_units(graph)), tail
 
 
 def load_blocks(model: AnyModel, max_block: int) -> tuple[str, list[tuple[int, ...]]]:
-    """Name and blocks of a model, each as predecessor masks; reads bare block graphs too."""
+    """Return a model's name and blocks, each as predecessor masks; also of bare block graphs."""
     source = ModelSource.of(model)
     if source.form is Form.BARE:
         bare = bare_graph(read_json(source.path), source.model)
@@ -210,7 +201,7 @@ def load_blocks(model: AnyModel, max_block: int) -> tuple[str, list[tuple[int, .
 
 
 def blocks_of(graph: OpGraph, max_block: int) -> list[tuple[int, ...]]:
-    """The blocks of a graph of units, each as predecessor masks numbered from zero."""
+    """Return the blocks of a graph of units, each as predecessor masks numbered from zero."""
     blocks: list[tuple[int, ...]] = []
     for mask in cut_blocks(graph, max_block):
         number = {unit: i for i, unit in enumerate(bits(mask))}

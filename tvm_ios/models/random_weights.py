@@ -1,4 +1,4 @@
-"""Replace constant-valued weights, which hide wrong answers, by random ones."""
+"""Replace constant-valued weights, which hide wrong results, by random ones."""
 
 from __future__ import annotations
 
@@ -36,27 +36,15 @@ _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16}
 
 
 def randomize_constant_weights(model: Any, seed: int) -> Any:
-    """Give a model random weights where all elements of a weight are equal.
+    """Return a copy of an ``onnx.ModelProto`` with random weights for those of equal elements.
 
     The light models of the onnx package hold every weight as one repeated number, so that every
     output is the same whatever is computed; trained biases and statistics that belong to them are
-    replaced as well. Weights of convolutions and matrix products become
-    normal with He's scale, divided by the expected size of what they read, so that a deep network
-    neither fades nor saturates its softmax; variances follow the same estimate, biases are small
-    and factors positive. Constants that are no weights (shapes, axes, limits, single numbers)
-    stay.
-
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto``; it is not changed.
-    seed
-        The same seed gives the same weights.
-
-    Returns
-    -------
-    onnx.ModelProto
-        The model, with the replaced weights as initializers that are not inputs.
+    replaced as well. Weights of convolutions and matrix products become normal with He's scale,
+    divided by the estimated mean square of their data, so that a deep network neither fades nor
+    saturates its softmax; variances follow the same estimate, biases are small and factors
+    positive. Constants that are no weights (shapes, axes, limits, single numbers) stay. New weights
+    are initializers that are not inputs; the same seed gives the same weights.
     """
     work: Any = ir.serde.deserialize_model(model)
     graph: Any = work.graph
@@ -103,7 +91,7 @@ def _is_constant(node: Any) -> bool:
 
 
 def _source(value: Any) -> tuple[Any, bool]:
-    """Where a weight comes from, and whether it is transposed on the way."""
+    """Return the value that a weight is made from by carrier nodes, and if it is transposed."""
     node, turned = value.producer(), False
     while node is not None and node.op_type in _CARRIERS:
         turned ^= node.op_type == "Transpose"
@@ -113,7 +101,10 @@ def _source(value: Any) -> tuple[Any, bool]:
 
 
 def _constant_shape(value: Any, any_elements: bool) -> tuple[int, ...] | None:
-    """The shape of a float constant of many (equal) elements; None for anything else."""
+    """Return the shape of a float constant of several equal elements (or any elements, if asked).
+
+    Return None for anything else.
+    """
     node, tensor = value.producer(), value.const_value
     if node is not None and node.op_type == "ConstantOfShape":
         fill = node.attributes.get("value")
@@ -152,7 +143,7 @@ def _replace(graph: Any, value: Any, array: Array) -> None:
 def _draw(
     rng: np.random.Generator, role: str, turned: bool, shape: tuple[int, ...], moment: float
 ) -> Array:
-    """Random values for a weight that meets data of this mean square."""
+    """Draw random values for a weight whose data has the mean square ``moment``."""
     if role in ("factor", "variance"):
         array = rng.random(shape, dtype=np.float32) * np.float32(0.8) + np.float32(0.6)
         return array * np.float32(moment) if role == "variance" else array
@@ -168,10 +159,7 @@ def _draw(
 
 
 def _moment(node: Any, moments: dict[Any, float]) -> float:
-    """Estimate of the mean square of a node's results, given those of its data.
-
-    Taken from the real constants, because a model may hold some of its trained ones.
-    """
+    """Estimate the mean square of a node's results from that of its data and its constants."""
     kind = node.op_type
     data = [moments[value] for value in node.inputs if value in moments]
     before = max(data, default=1.0)
@@ -199,9 +187,10 @@ def _moment(node: Any, moments: dict[Any, float]) -> float:
 
 
 def _joins_data(maker: Any) -> bool:
-    """Whether a value is a sum, of which a rectified shortcut may be part and little negative.
+    """Return whether a node adds computed values, such as a residual shortcut.
 
-    Half of any other signal is negative.
+    A sum may contain a rectified shortcut and be mostly positive; half of any other signal is
+    negative.
     """
     if maker is None or maker.op_type not in ("Add", "Sum"):
         return False

@@ -1,4 +1,4 @@
-"""Which model a user names, and how it is to be read."""
+"""The model that a user names, and the options of reading it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_ios.models.bare_graph import is_bare_graph
 
 
 class Form(Enum):
-    """What a model is given as."""
+    """The kinds of model that a user can name."""
 
     ZOO = "a network of the zoo"
     ONNX = "an .onnx file"
@@ -67,19 +67,9 @@ class ModelSource:
 
     @staticmethod
     def together(models: Sequence[str], **how: Any) -> ModelSource:
-        """Models that run together, or the one that is given.
+        """Return one source of several models that run together; ``how`` gives other fields.
 
-        Parameters
-        ----------
-        models
-            What each is called.
-        how
-            Other fields, for all of them.
-
-        Raises
-        ------
-        ModelError
-            If two have one name, or one is no ONNX model.
+        Raise ModelError if two have the same name, or one is not an ONNX model.
         """
         source = ModelSource(models[0], beside=tuple(models[1:]), **how)
         names = [part.name for part in source.parts]
@@ -95,7 +85,7 @@ class ModelSource:
 
     @property
     def parts(self) -> tuple[ModelSource, ...]:
-        """Each model by itself; shapes are of all of them together."""
+        """Each model by itself, without shapes if there are several."""
         if not self.beside:
             return (self,)
         models = (self.model, *self.beside)
@@ -103,13 +93,7 @@ class ModelSource:
         return tuple(replace(each, model=m) for m in models)
 
     def require_onnx(self, what: str) -> None:
-        """Refuse what is no ONNX model.
-
-        Raises
-        ------
-        ModelError
-            Saying what only ONNX models can do.
-        """
+        """Require an ONNX model, or raise a ModelError that says what only those can do."""
         if self.form not in (Form.ZOO, Form.ONNX):
             raise ModelError(
                 f"{self.model} is {self.form.value}: only ONNX models and those of the zoo can "
@@ -118,39 +102,36 @@ class ModelSource:
 
     @staticmethod
     def of(model: AnyModel) -> ModelSource:
-        """The source that is given, or that of a name or a path as it is."""
+        """Return a source as it is, or make one of a name or a path."""
         return model if isinstance(model, ModelSource) else ModelSource(str(model))
 
     @property
     def path(self) -> Path:
-        """Where the file is, of a model that is one."""
+        """Path of the model's file, if it is one."""
         return Path(self.model)
 
     @property
     def name(self) -> str:
-        """The zoo's name of it, or the file's without its suffix; of several joined by ``+``."""
+        """Name in the zoo, or the file's name without suffix; those of several joined by ``+``."""
         if self.beside:
             return "+".join(part.name for part in self.parts)
         return self.model if self.form is Form.ZOO else self.path.stem
 
     @property
     def needs_tvm(self) -> bool:
-        """Whether only TVM can read it as it is asked for."""
+        """Whether only TVM can read the model, because of its form or dialect."""
         return self.dialect != "relax" or self.form is Form.MODULE
 
     @property
     def is_onnx(self) -> bool:
-        """Whether it is read as ONNX."""
+        """Whether the model is read as ONNX."""
         return self.form in (Form.ZOO, Form.ONNX, Form.TORCH, Form.TOGETHER)
 
     @cached_property
     def form(self) -> Form:
-        """What the model is, by its name; of JSON files by their content.
+        """The model's form, by its name, or by its content for JSON files.
 
-        Raises
-        ------
-        ModelError
-            If it is nothing that can be read.
+        Raise ModelError if it is nothing that can be read.
         """
         if self.beside:
             return Form.TOGETHER
@@ -176,13 +157,7 @@ AnyModel = str | Path | ModelSource
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises
-    ------
-    ModelError
-        If the file is not JSON, or something other than an object.
-    """
+    """Return the object in a JSON file; raise ModelError if it holds none."""
     try:
         return json_object(path.read_bytes())
     except JsonError as error:

@@ -1,4 +1,4 @@
-"""The archive of a ``.pt2`` file, reduced to what can be read without running anything.
+"""Read the archive of a ``.pt2`` file, reduced to what loads without running its code.
 
 ``torch.export.load`` trusts its file: it unpickles sample inputs, and weights and constants that
 say so, looks operators up by any path of attributes, evaluates expressions of dimensions as
@@ -48,14 +48,9 @@ _CALLABLE = ("as_custom_obj", "as_graph", "as_operator")
 class TorchArchive:
     """A program of torch.export whose loading runs no code of the file's.
 
-    Attributes
-    ----------
-    content
-        An archive that ``torch.export.load`` reads.
-    outputs
-        Names of the outputs: keys of the dictionaries that the model returns, else their places.
-    conditions
-        Whether the program holds only for some values of its dynamic dimensions.
+    ``content`` is an archive for ``torch.export.load``. ``outputs`` names the outputs by the keys
+    of the returned dictionaries, else by position. ``conditions`` says whether the program holds
+    only for some values of its dynamic dimensions.
     """
 
     content: bytes
@@ -66,12 +61,7 @@ class TorchArchive:
 def read_torch_archive(path: Path) -> TorchArchive:
     """Read a ``.pt2`` file.
 
-    Raises
-    ------
-    ModelError
-        If the file is none, or needs anything unpickled, imported or evaluated.
-    FileNotFoundError
-        If there is no such file.
+    Raise ModelError if it is of another format, or needs anything unpickled, imported or evaluated.
     """
     if path.is_dir():
         raise ModelError(f"{path} is not a file of torch.export: it is a folder")
@@ -145,7 +135,7 @@ class _Reader:
         return cast(dict[str, Any], json.loads(self._bytes(name)))
 
     def _tensors(self, kind: str, prefix: str) -> dict[str, bytes]:
-        """The records of weights or constants, all of them plain bytes of numbers."""
+        """Return the records of weights or constants; refuse pickled ones."""
         name = f"data/{kind}/model_{kind}_config.json"
         if name not in self.names:
             raise self._unsafe(f"its {kind} are pickled")
@@ -167,7 +157,7 @@ class _Reader:
         return records
 
     def _clean(self, model: dict[str, Any]) -> tuple[str, ...]:
-        """Leave out what may run, refuse what must; gives the names of the outputs."""
+        """Remove what may run code from a program, refuse what must; return the outputs' names."""
         program = model["graph_module"]
         for node in program["graph"]["nodes"]:
             target = node["target"]
@@ -249,7 +239,7 @@ class _Reader:
 
 
 def _entries(data: Any) -> Iterator[tuple[str, Any]]:
-    """Every key of every object, with its value."""
+    """Yield the key and value of every entry of every object in parsed JSON."""
     waiting = [data]
     while waiting:
         entry = waiting.pop()

@@ -1,4 +1,4 @@
-"""Numbers of Python beside tensors of float64, which torch's exporter to ONNX rounds to float32."""
+"""Keep Python numbers exact beside float64 tensors; torch's ONNX exporter makes them float32."""
 
 # Torch is an extra, and its types are incomplete where it is installed.
 # pyright: basic, reportMissingImports=warning
@@ -14,7 +14,7 @@ _DOUBLE = 11
 
 
 def exact_numbers() -> dict[Any, Callable[..., Any]]:
-    """Return translations to ONNX of the operators that make tensors of numbers."""
+    """Return translations to ONNX, by operator, of those that make tensors of numbers."""
     import torch
     from onnxscript.function_libs.torch_lib.ops import core
 
@@ -39,14 +39,14 @@ def _exact(number: Any, dtype: int) -> Any:
 
 
 def is_double(node: Any) -> bool:
-    """Whether a node of a program makes a tensor of float64."""
+    """Return whether a node of a program makes a tensor of float64."""
     import torch
 
     return getattr(node.meta.get("val"), "dtype", None) == torch.float64
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return operators of tensors and numbers, by operators whose numbers are translated."""
+    """Return decompositions of operators whose numbers would be rounded to float32."""
     import torch
     from torch._decomp import decomposition_table
 

@@ -1,4 +1,4 @@
-"""Operators of torch that its exporter to ONNX lacks or misstates, in others that it writes."""
+"""Decompose operators that torch's exporter to ONNX lacks or translates wrongly."""
 
 # Torch is an extra, and its types are incomplete where it is installed.
 # pyright: basic, reportMissingImports=warning
@@ -34,7 +34,7 @@ def decompose(program: Any) -> Any:
 
 
 def _name(node: Any) -> str:
-    """Return the name of a node's operator, or of the one that changes nothing in its place."""
+    """Return the name of a node's operator; of an in-place one that of its functional form."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return ""
@@ -42,7 +42,7 @@ def _name(node: Any) -> str:
 
 
 def _is_misstated(node: Any) -> bool:
-    """Whether an operator of the table is used in a way that the exporter misstates."""
+    """Return whether the exporter would translate this use of an operator of the table wrongly."""
     import torch
 
     arguments = dict(enumerate(node.args)) | node.kwargs
@@ -61,7 +61,7 @@ def _is_misstated(node: Any) -> bool:
 
 
 def _has_projection(lstm: Any) -> bool:
-    """Whether the states of an LSTM have two widths, for which ONNX has no operator."""
+    """Return whether an LSTM's hidden and cell states differ in width, which ONNX lacks."""
     hidden, cell = (state.meta["val"].shape[-1] for state in lstm.args[1])
     return hidden != cell
 
@@ -136,7 +136,7 @@ def _subtract_from(subtrahend: Any, number: Any, alpha: Any = 1) -> Any:
 
 
 def _floor_divide(left: Any, right: Any) -> Any:
-    """By the remainder, as a quotient may be rounded up to a whole number before it is floored."""
+    """Divide and floor by the remainder, as a float quotient may be rounded up first."""
     import torch
 
     kind = torch.result_type(left, right)
@@ -155,7 +155,7 @@ def _floor_divide(left: Any, right: Any) -> Any:
 
 
 def _divide(left: Any, right: Any, *, rounding_mode: str | None = None) -> Any:
-    """A quotient that is rounded; of integers by the remainder, which no float rounds."""
+    """Divide and round; for integers without floats, which might round the quotient."""
     import torch
 
     if rounding_mode is None:
@@ -171,7 +171,7 @@ def _divide(left: Any, right: Any, *, rounding_mode: str | None = None) -> Any:
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    """With the sign of the divisor, of the exact remainder that has the dividend's."""
+    """Return the remainder with the divisor's sign, from the exact one with the dividend's."""
     import torch
 
     kind = torch.result_type(left, right)
@@ -183,7 +183,7 @@ def _remainder(left: Any, right: Any) -> Any:
 
 
 def _computed(kind: Any) -> Any:
-    """The type that torch computes in: that of half the width is widened."""
+    """Return the type in which torch computes: float32 for 16-bit floats, else the same."""
     import torch
 
     return torch.float32 if kind.is_floating_point and kind.itemsize == 2 else kind
@@ -199,7 +199,7 @@ def _of_kind(kind: Any, *values: Any) -> list[Any]:
 
 
 def _sign(data: Any) -> Any:
-    """Zero for NaN, where ONNX has NaN."""
+    """Return the sign of each element, with zero for NaN, where ONNX gives NaN."""
     return (data > 0).to(data.dtype) - (data < 0).to(data.dtype)
 
 
@@ -216,7 +216,7 @@ def _with_sign(size: Any, sign: Any) -> Any:
 
 
 def _of_numbers(extreme: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    """The extreme of two, of which one may be NaN."""
+    """Return the extreme of two tensors, ignoring NaN where only one is NaN."""
     import torch
 
     found = extreme(left, right)
@@ -234,7 +234,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Zeros in rows of which the mask leaves nothing, for which a softmax has NaN."""
+    """Compute attention, with zeros in rows that are fully masked, where a softmax gives NaN."""
     import torch
 
     if dropout:
@@ -265,7 +265,7 @@ def _average(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """Sums of windows by a divisor of one's own, which ONNX has not."""
+    """Pool averages with an explicit divisor, which ONNX lacks."""
     import torch
 
     if divisor_override is None:
@@ -286,7 +286,10 @@ def _average(
 
 
 def _adaptive_maximum(rank: int, data: Any, sizes: Sequence[int]) -> Any:
-    """Maxima of windows of several sizes: the shorter ones hold their last element again."""
+    """Pool maxima, and their indices, of windows of several sizes.
+
+    Shorter windows repeat their last element.
+    """
     import torch
 
     windows, places = data, torch.zeros((), dtype=torch.int64)
@@ -307,7 +310,7 @@ def _adaptive_maximum(rank: int, data: Any, sizes: Sequence[int]) -> Any:
 
 
 def _adaptive_average(data: Any, sizes: Sequence[int]) -> Any:
-    """Means of windows of several sizes, along one axis after another."""
+    """Pool averages of windows of several sizes, along one axis after another."""
     import torch
 
     rank = len(sizes)
@@ -337,7 +340,7 @@ def _distances(left: Any, right: Any, p: float = 2, compute_mode: Any = None) ->
 def _hamming(
     length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **how: Any
 ) -> Any:
-    """Torch's coefficients are rounded, those of ONNX are not."""
+    """Return a Hamming window with torch's rounded coefficients; ONNX has exact ones."""
     import torch
 
     turns = torch.arange(length, **how) * (2 * math.pi / max(length - (not periodic), 1))
@@ -345,7 +348,7 @@ def _hamming(
 
 
 def _put(data: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
-    """One number where a mask says so: ONNX would look for the places first."""
+    """Write one number where a mask is set by ``where``; ONNX would search the indices first."""
     import torch
 
     if len(indices) != 1 or not _is_mask(indices[0]) or values.numel() != 1:
@@ -358,7 +361,7 @@ def _put(data: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fals
 def _scatter(
     operator: Any, data: Any, dim: int, index: Any, source: Any, *more: Any, **how: Any
 ) -> Any:
-    """The source may be larger than its indices, of which ONNX has one for each element."""
+    """Scatter only the part of the source that has indices; ONNX requires equal shapes."""
     if source.shape == index.shape:
         return NotImplemented
     part = source[tuple(slice(extent) for extent in index.shape)]
@@ -381,7 +384,7 @@ def _scatter_reduce(
 
 
 def _running_product(data: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Products of all elements up to each, by doubling how many are multiplied."""
+    """Return the cumulative product along an axis, in a logarithmic number of steps."""
     import torch
 
     if not data.dtype.is_floating_point and dtype is None:

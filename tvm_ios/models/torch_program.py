@@ -1,7 +1,7 @@
-"""Programs of ``torch.export`` as ONNX models, by torch's own exporter.
+"""Convert programs of ``torch.export`` to ONNX models, by torch's own exporter.
 
-It decomposes what ONNX has no operator for by torch's tables, and writes torch's promotion of types
-as casts, so that no rule of torch's is written down here a second time.
+The exporter decomposes what ONNX has no operator for, and writes torch's type promotion as casts,
+so that none of torch's rules is repeated here.
 """
 # Torch is an extra: where it is not installed, nothing of it has a type.
 # pyright: basic, reportMissingImports=warning
@@ -28,14 +28,9 @@ from tvm_ios.onnx.rewrites.random import RANDOM
 def onnx_from_torch(path: Path, shapes: Shapes) -> Any:
     """Return the ``onnx.ModelProto`` of a ``.pt2`` file.
 
-    Inputs have the names of ``forward``'s arguments, outputs those of the archive.
-
-    Raises
-    ------
-    ModelError
-        If the file cannot be read, torch is not installed, or ONNX cannot say what it computes.
-    InputShapeError
-        If a dynamic dimension was not exported for the number that the shapes give it.
+    Inputs have the names of ``forward``'s arguments, outputs those of the archive. Raise ModelError
+    if the file cannot be read, torch is not installed, or ONNX cannot express the program;
+    InputShapeError if the shapes give a dynamic dimension a number outside its exported range.
     """
     archive = read_torch_archive(path)
     program = load_program(path, archive.content)
@@ -54,12 +49,9 @@ def onnx_from_torch(path: Path, shapes: Shapes) -> Any:
 
 
 def load_program(path: Path, content: bytes) -> Any:
-    """Return the ``torch.export.ExportedProgram`` of a ``.pt2`` file that was read without trust.
+    """Return the ``torch.export.ExportedProgram`` of a cleaned ``.pt2`` archive.
 
-    Raises
-    ------
-    ModelError
-        If torch is not installed, or refuses it.
+    Raise ModelError if torch is not installed, or refuses it.
     """
     try:
         import torch.export
@@ -120,7 +112,7 @@ def _export(path: Path, program: Any) -> Any:
 
 @contextlib.contextmanager
 def _quietly() -> Generator[None, None, None]:
-    """Say nothing of packages that are not installed, and of constants that are returned."""
+    """Suppress warnings, logs and printed lines of torch's exporter."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -135,7 +127,7 @@ def _quietly() -> Generator[None, None, None]:
 
 
 def _refusal(path: Path, error: BaseException) -> str:
-    """Return the sentence that names the operator which torch's exporter stumbled over."""
+    """Return an error message that names the operator on which torch's exporter failed."""
     while error.__cause__ is not None:
         if found := re.search(r"target=torch\.ops\.\w+\.(\w+)\.\w+", str(error)):
             return (
@@ -208,7 +200,7 @@ def _name_values(exported: Any, results: Mapping[str, Any]) -> None:
 
 
 def _require_in_range(program: Any, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Require that dynamic dimensions get numbers for which the program was exported."""
+    """Require that each dynamic dimension is in its exported range, or raise InputShapeError."""
     for node in program.graph.nodes:
         tensor = node.meta.get("val")
         if node.op != "placeholder" or node.name not in shapes or not hasattr(tensor, "shape"):

@@ -1,4 +1,4 @@
-"""Reading an ``.onnx`` file that may be anything: damaged, hostile, or not made for us."""
+"""Read an ``.onnx`` file that may be damaged, hostile or of unsupported operators."""
 
 from __future__ import annotations
 
@@ -25,20 +25,10 @@ _onnx: Any = onnx
 
 
 def read_onnx(path: Path) -> Any:
-    """The model of a file, with all its weights, checked.
+    """Return the checked model of a file, with its weights, also those from other files.
 
-    Returns
-    -------
-    onnx.ModelProto
-        Weights from other files included.
-
-    Raises
-    ------
-    ModelError
-        One sentence: what the file is instead of a model, which file with weights is missing or
-        lies where it must not, or which operator is not one of ONNX.
-    FileNotFoundError
-        If there is no such file.
+    Raise ModelError if the file is not a valid model, a file of weights is missing or lies outside
+    the model's folder, or an operator is unknown.
     """
     model = _without_weights(path)
     if not model.graph.node and not model.graph.output:
@@ -59,12 +49,9 @@ def read_onnx(path: Path) -> Any:
 
 
 def weight_files(path: Path) -> tuple[str, ...]:
-    """The names of the files beside an ``.onnx`` file that hold weights of it, sorted.
+    """Return the sorted names of files beside an ``.onnx`` file that hold its weights.
 
-    Raises
-    ------
-    ModelError, FileNotFoundError
-        As :func:`read_onnx`.
+    Raise as :func:`read_onnx`.
     """
     model = _without_weights(path)
     locations = {entries.get("location", "") for _, entries in _external(model)}
@@ -80,7 +67,7 @@ def input_shapes(model: Any) -> dict[str, list[int]]:
 
 
 def _without_weights(path: Path) -> Any:
-    """The model of a file, with those weights alone that lie in it."""
+    """Load the model of a file without the weights that lie in other files."""
     if path.is_dir():
         raise ModelError(f"{path} is not a valid ONNX model: it is a folder")
     size = path.stat().st_size
@@ -99,7 +86,7 @@ def _without_weights(path: Path) -> Any:
 
 
 def _require_known_operators(path: Path, model: Any) -> None:
-    """Name the first operator that neither ONNX nor the file itself defines."""
+    """Require that ONNX, the file or a rewrite defines each operator, or raise ModelError."""
     # Not above: what is no model at all is refused without what rewrites models.
     from tvm_ios.onnx.edit import node_text
     from tvm_ios.onnx.rewrites.other_domains.registry import is_of_other_domain
@@ -134,7 +121,7 @@ def _require_known_operators(path: Path, model: Any) -> None:
 
 
 def _way_out(node: Any) -> str:
-    """Why an operator of another domain is not read, and what can be done."""
+    """Return a clause that says why an operator of another domain is not read, and a remedy."""
     from tvm_ios.onnx.rewrites.other_domains.deferred import WAY_OUT
 
     if node.domain == NCHWC_DOMAIN:
@@ -151,7 +138,7 @@ def _way_out(node: Any) -> str:
 
 
 def _require_external_data(path: Path, model: Any) -> None:
-    """Weights in files of their own: there, whole, and inside the model's folder or cache."""
+    """Require that files of weights exist, are whole and lie in the model's folder or cache."""
     size = path.stat().st_size
     folder = Path(os.path.realpath(path.parent))
     allowed = [folder, *_blobs(folder)]
@@ -187,13 +174,13 @@ def _require_external_data(path: Path, model: Any) -> None:
 
 
 def _blobs(folder: Path) -> list[Path]:
-    """Where a Hugging Face cache keeps what a snapshot in it links to."""
+    """Return the blob folder of the Hugging Face cache that a snapshot folder links to, if any."""
     caches = [place.parent for place in folder.parents if place.name == "snapshots"]
     return [cache / "blobs" for cache in caches[:1]]
 
 
 def _load_external_data(path: Path, model: Any) -> None:
-    """Read weights from their own files, where :func:`_require_external_data` found them."""
+    """Read weights from their files, which :func:`_require_external_data` has checked."""
     for tensor, entries in _external(model):
         with (path.parent / entries["location"]).open("rb") as file:
             file.seek(int(entries.get("offset") or 0))
@@ -203,7 +190,7 @@ def _load_external_data(path: Path, model: Any) -> None:
 
 
 def _external(model: Any) -> Iterator[tuple[Any, dict[str, str]]]:
-    """Yield the tensors whose data lie beside the model, and what they state of the place."""
+    """Yield each tensor whose data lie in another file, with its location entries."""
     for tensor in _tensors(model):
         if external_data_helper.uses_external_data(tensor):
             yield tensor, {entry.key: entry.value for entry in tensor.external_data}

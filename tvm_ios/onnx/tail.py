@@ -1,4 +1,4 @@
-"""The end of a model that cannot be scheduled: cut off, to run after the program."""
+"""Cut off the end of a model that cannot be scheduled, to run it after the program."""
 
 from __future__ import annotations
 
@@ -48,23 +48,20 @@ NEWEST_FORMAT = 10
 class Tail:
     """The end of a model, which runs after its program.
 
-    Attributes
-    ----------
-    model
-        It reads inputs of the whole model and outputs of the program, and its outputs are those of
-        the whole model, in order: those that the program makes pass through.
+    ``model`` reads inputs of the whole model and outputs of the program. Its outputs are those of
+    the whole model, in order; those that the program computes pass through.
     """
 
     model: onnx.ModelProto
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """What it reads, by the names in the model."""
+        """Names of the values that the tail reads."""
         return tuple(value.name for value in self.model.graph.input)
 
     @property
     def sentence(self) -> str:
-        """What runs where, for people."""
+        """A sentence for users: which operators run where, and why."""
         nodes: Sequence[Any] = self.model.graph.node
         name = f" ({nodes[0].name})" if nodes[0].name else ""
         which = (
@@ -84,31 +81,22 @@ class Tail:
 
 
 def runs_later(node: Any) -> bool:
-    """Whether a node, of ``onnx_ir`` or of a file, is one that ONNX Runtime runs at the end."""
+    """Return whether ONNX Runtime runs a node (of ``onnx_ir`` or a file) after the program."""
     return node.domain == _ML_DOMAIN and node.op_type in _RUN_BY_RUNTIME
 
 
 def sizes_of(kind: str, inputs: Sequence[Any]) -> Sequence[Any]:
-    """The inputs of an operator that say how large its results are, whatever a model declares."""
+    """Return the inputs of an operator whose values decide the shapes of its results."""
     return inputs[_SIZED[kind]] if kind in _SIZED else ()
 
 
 def cut_tail(model: Any) -> Tail | None:
-    """Take all operators that depend on one that cannot be scheduled out of a model.
+    """Remove the operators that depend on one that cannot be scheduled, and return them as a tail.
 
-    What they read of the rest is an output of it then.
-
-    Parameters
-    ----------
-    model
-        A model of ``onnx_ir`` with static inputs, folded constants and inferred shapes, which is
-        changed.
-
-    Raises
-    ------
-    GraphError
-        If nothing, or less than half of the work, would be left, or an operator reads shapes that
-        do not go together.
+    The model, of ``onnx_ir`` with static inputs, folded constants and inferred shapes, is changed:
+    its outputs become the values that the tail reads. Return None if nothing has to be cut. Raise
+    GraphError if nothing, or less than half of the work, would be left, or an operator reads
+    shapes that do not go together.
     """
     graph = model.graph
     late: dict[Any, None] = {}
@@ -148,14 +136,9 @@ def cut_tail(model: Any) -> Tail | None:
 
 
 def _model_of(model: Any, nodes: Sequence[Any], read: Sequence[Any]) -> onnx.ModelProto:
-    """A model of some nodes at the end of another one, of the same outputs.
+    """Return a model of some nodes at the end of another, with the same outputs.
 
-    Parameters
-    ----------
-    model, nodes
-        The model of ``onnx_ir``, and the nodes.
-    read
-        What they read of the rest, and what of it is an output.
+    ``read`` are the values from before these nodes that become its inputs or initializers.
     """
     serde: Any = ir.serde
     proto = onnx.ModelProto(ir_version=min(model.ir_version, NEWEST_FORMAT))
@@ -173,7 +156,7 @@ def _model_of(model: Any, nodes: Sequence[Any], read: Sequence[Any]) -> onnx.Mod
 
 
 def _reason(node: Any) -> str:
-    """Say why a node comes to the end of a model, in a clause."""
+    """Return a clause for errors that says why a node is cut off with the tail."""
     if node.op_type == "If":
         branches = [node.attributes[name].as_graph() for name in ("then_branch", "else_branch")]
         for then, other in zip(*(branch.outputs for branch in branches), strict=True):
@@ -191,7 +174,7 @@ def _reason(node: Any) -> str:
 
 
 def _depends_on_data(node: Any) -> bool:
-    """Whether the data, or nothing that is known, say how large a node's results are."""
+    """Return whether the shapes of a node's results depend on the data or are unknown."""
     if node.op_type in (*CONTROL_FLOW, *SELECT) or runs_later(node):
         return True
     if any(constant(value) is None for value in sizes_of(node.op_type, node.inputs)):
@@ -203,7 +186,7 @@ def _depends_on_data(node: Any) -> bool:
 
 
 def _work(nodes: Iterable[Any]) -> int:
-    """How many operators do a model's work, also in the graphs that operators hold."""
+    """Count the convolutions and matrix products, also in the subgraphs of operators."""
     return sum(
         (node.op_type in _WORK)
         + sum(

@@ -1,1 +1,1 @@
-"""The policies, one a file."""
+"""The scheduling policies, one in each file, and what several of them share."""

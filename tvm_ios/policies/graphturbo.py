@@ -1,7 +1,8 @@
-"""The policy ``graphturbo``: units run as instances, of the split that is measured the fastest.
+"""The policy ``graphturbo``: of several splits of sub-graphs into instances, the fastest measured.
 
-What an instance gains is that its tensors are still in the cache of its lane, which no stage
-measured alone would show: whole programs are built, and run in turn.
+An instance is a part of a batch or of an image that runs through a sub-graph by itself. It gains
+because its tensors are still in the cache of its lane, which no stage measured alone would show:
+whole programs are built and timed in turn.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from tvm_ios.ios.statistics import SearchStatistics
 from tvm_ios.policies.policy import Found, Policy, Request
 from tvm_ios.schedule.schedule import Schedule
 
-#: Bytes that hold any instance: then each lane runs its part of the batch from start to end.
+#: A capacity that fits any instance: then each lane runs its part of the batch from start to end.
 _EVERYTHING = 1 << 60
 
 
 def find(request: Request) -> Found:
-    """The fastest split into instances; the sequential schedule where nothing can be split."""
+    """Return the fastest split into instances, or the sequential schedule if none can gain."""
     watch = Watch(request.limits.budget.time_limit)
     programs = Programs(request)
     splits = _splits(request, programs, watch)
@@ -48,12 +49,9 @@ GRAPHTURBO = Policy(
 
 
 class Programs:
-    """The programs of schedules that a policy compares.
+    """The programs of the schedules that a policy builds and times to compare them.
 
-    Parameters
-    ----------
-    request
-        What the policy is asked, with costs that build and time whole programs.
+    The costs of the request must be able to build and time whole programs.
     """
 
     def __init__(self, request: Request) -> None:
@@ -63,18 +61,22 @@ class Programs:
         self._refused: dict[Schedule, str] = {}
 
     def builds(self, schedule: Schedule) -> bool:
-        """Whether there is a program of a schedule; if not, why is reported."""
+        """Return whether the program of a schedule can be built; if not, note the reason."""
         refusal = self.costs.refusal(self.timed(schedule))
         if refusal:
             self._refused[schedule.content] = refusal
         return not refusal
 
     def timed(self, schedule: Schedule) -> Schedule:
-        """As it is lowered: with the latencies of its units, which decide about lanes."""
+        """Return a schedule with the latencies of its units, by which lowering assigns lanes."""
         return self._request.costs.completed(schedule)
 
     def fastest(self, schedules: Sequence[Schedule]) -> Schedule:
-        """The fastest; but the sequential one, if it competes, unless the interval is below one."""
+        """Return the schedule whose program is the fastest, by timing all programs in turn.
+
+        If the sequential schedule is among them, another one is returned only if a second contest
+        shows with confidence that it is faster.
+        """
         different: dict[Schedule, Schedule] = {}
         for schedule in map(self.timed, schedules):
             different.setdefault(schedule.content, schedule)
@@ -93,7 +95,7 @@ class Programs:
         return named[best]
 
     def answer(self, best: Schedule, tried: Sequence[Schedule], watch: Watch) -> Found:
-        """What the policy found by comparing the programs of some schedules."""
+        """Return a policy's result: the best schedule, statistics, and the schedules it tried."""
         counted = SearchStatistics(
             seconds=watch.seconds,
             candidates=len(tried),
@@ -112,17 +114,9 @@ class Programs:
 
 
 class Watch:
-    """The time of a search.
+    """A stopwatch of a search, with a limit in seconds or None.
 
-    Parameters
-    ----------
-    limit
-        Seconds, or None.
-
-    Attributes
-    ----------
-    complete
-        False once something was left out because the limit had passed.
+    ``complete`` turns False once something was left out because the limit had passed.
     """
 
     def __init__(self, limit: float | None) -> None:
@@ -132,18 +126,18 @@ class Watch:
 
     @property
     def seconds(self) -> float:
-        """Since the search began."""
+        """Seconds since the search began."""
         return time.perf_counter() - self._begin
 
     def spent(self) -> bool:
-        """Whether the limit has passed; what is left out then makes the search incomplete."""
+        """Return whether the limit has passed; if so, mark the search as incomplete."""
         if self._limit is not None and self.seconds > self._limit:
             self.complete = False
         return not self.complete
 
 
 class _Split(NamedTuple):
-    """How :func:`choose_instances` is asked to split."""
+    """Arguments of :func:`choose_instances` that say how sub-graphs are split."""
 
     capacity: int | None
     axes: tuple[int, ...]
@@ -152,10 +146,11 @@ class _Split(NamedTuple):
 
 
 def _splits(request: Request, programs: Programs, watch: Watch) -> list[Schedule]:
-    """Schedules with instances, each of another split.
+    """Return schedules with instances that can be built, each by another way to split.
 
-    What a model of the caches predicts to be best, rows of images included, and of the batch all
-    splits into instances of some sizes, whatever it predicts.
+    The first is the best one by a model of the caches, which may split rows of images too. The
+    others split the batch so that instances fit into caches of several sizes, whatever the model
+    predicts.
     """
     lanes, hierarchy = programs.costs.lanes, programs.costs.hierarchy
     predicted = _Split(None, (0, 2), 1, hierarchy)

@@ -1,4 +1,4 @@
-"""The policy ``greedy``: whatever can run now runs now (IOS, section 4.2)."""
+"""The policy ``greedy``: every unit runs in the earliest stage it can run in (IOS, section 4.2)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,10 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def greedy_schedule(graph: OpGraph, blocks: Sequence[int] | None = None) -> Schedule:
-    """All units that can run now form one stage, again and again.
+    """Return the schedule whose stages hold all units that can run after the previous stages.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    blocks
-        Bit sets of units in the order of execution, which no stage crosses; None for the whole
-        graph as one.
-
-    Raises
-    ------
-    SearchError
-        If the blocks do not fit the graph.
+    ``blocks`` are bit sets of units in the order of execution, which no stage crosses; None for the
+    whole graph as one block. Raise SearchError if they do not fit the graph.
     """
     masks = (graph.all_operators,) if blocks is None else tuple(blocks)
     cut_into_blocks(graph, masks)
@@ -43,7 +33,7 @@ def greedy_schedule(graph: OpGraph, blocks: Sequence[int] | None = None) -> Sche
 
 
 def find(request: Request) -> Found:
-    """The greedy schedule of the whole graph."""
+    """Return the greedy schedule of the whole graph."""
     return Found(greedy_schedule(request.problem.units))
 
 

@@ -25,7 +25,7 @@ from tvm_ios.schedule.waves import waves
 
 @dataclass(frozen=True, slots=True, order=True)
 class Slot:
-    """When a task runs on its processor."""
+    """The time, in seconds, at which a task runs, and the processor it runs on."""
 
     begin: float
     end: float
@@ -36,20 +36,11 @@ class Slot:
 def heft(
     costs: Sequence[Sequence[float]], communication: Mapping[tuple[int, int], float]
 ) -> tuple[Slot, ...]:
-    """Place tasks on processors (HEFT, figure 2).
+    """Place tasks on processors (HEFT, figure 2) and return one slot a task, in the order of tasks.
 
-    Parameters
-    ----------
-    costs
-        For each task, in topological order, its time on each processor.
-    communication
-        For each edge of the tasks the time from the end of the first to the begin of the second,
-        where these are on different processors.
-
-    Returns
-    -------
-    tuple of Slot
-        One a task, in the order of the tasks.
+    ``costs`` are for each task, in topological order, its seconds on each processor.
+    ``communication`` is for each edge the seconds from the end of the first task to the start of
+    the second if they run on different processors.
     """
     ranks = upward_ranks(costs, communication)
     sources: dict[int, dict[int, float]] = {}
@@ -76,12 +67,9 @@ def heft(
 def upward_ranks(
     costs: Sequence[Sequence[float]], communication: Mapping[tuple[int, int], float]
 ) -> list[float]:
-    """For each task the length of the longest path from its begin to the end (equation 8).
+    """Return for each task the length of the longest path from its start to the end (equation 8).
 
-    Parameters
-    ----------
-    costs, communication
-        As of :func:`heft`; times of a task are averaged over the processors.
+    The arguments are those of :func:`heft`; a task's costs are averaged over the processors.
     """
     after = [0.0] * len(costs)
     ranks = [0.0] * len(costs)
@@ -96,7 +84,7 @@ def upward_ranks(
 
 
 def _earliest(slots: Sequence[Slot], ready: float, seconds: float) -> float:
-    """When a task can begin: in the first gap that holds it, else at the end."""
+    """Return when a task can begin: in the first gap that is long enough, else after all slots."""
     free = ready
     for slot in slots:
         if free + seconds <= slot.begin:
@@ -106,7 +94,7 @@ def _earliest(slots: Sequence[Slot], ready: float, seconds: float) -> float:
 
 
 def heft_schedule(request: Request) -> Schedule:
-    """All units where HEFT places them, launched in the order in which they begin there."""
+    """Return one stage of streams: each unit on the lane where HEFT places it, by start time."""
     graph = request.problem.units
     seconds, lanes = _seconds_of_units(request)
     edges = {(p, unit): 0.0 for unit in range(len(graph)) for p in bits(graph.predecessors[unit])}
@@ -117,11 +105,11 @@ def heft_schedule(request: Request) -> Schedule:
 
 
 def _seconds_of_units(request: Request) -> tuple[list[float], int]:
-    """The seconds of each unit on a lane, and the number of lanes.
+    """Return the seconds of each unit on one lane, and the number of lanes.
 
-    Where lanes are threads, units were timed on one of them. Where they are streams, of which there
-    are as many as are asked for, a unit takes what it takes alone on the device, and there is one
-    for each unit of the widest wave.
+    Where lanes are threads, units were timed on one of them. Where they are streams, whose number
+    is free, the seconds are those of a unit alone on the device, and there is one stream for each
+    unit of the widest wave.
     """
     graph, costs = request.problem.units, request.costs
     model = costs.stages
@@ -137,7 +125,7 @@ def _seconds_of_units(request: Request) -> tuple[list[float], int]:
 
 
 def find(request: Request) -> Found:
-    """HEFT's schedule of the whole graph."""
+    """Return HEFT's schedule of the whole graph."""
     return Found(heft_schedule(request))
 
 

@@ -1,4 +1,7 @@
-"""The policy ``holistic``: the best of all policies, block by block, by measured programs."""
+"""The policy ``holistic``: the fastest segments of all policies' schedules, by measured programs.
+
+A segment lies between two points at which schedules have run the same units.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,16 @@ from tvm_ios.policies.promise import why_no_program
 from tvm_ios.policies.registry import policy_named
 from tvm_ios.schedule.schedule import Schedule
 
-#: What it chooses from, block by block, beside instances.
+#: Policies whose segments are mixed with those of graphturbo.
 _OTHERS = ("sequential", "greedy", "ios-both", "rammer", "ios-holistic")
 
-#: The one of these whose merged convolutions are tried inside instances, and what is always there.
+#: The policy whose merged convolutions are tried inside instances, and policies always mixed.
 _MERGES = "ios-both"
 _ALWAYS = {"sequential", _MERGES}
 
 
 def find(request: Request) -> Found:
-    """The best of all policies between any two places where they have done the same units."""
+    """Return the fastest of: the mix of all policies' segments, and the best whole schedules."""
     watch = Watch(request.limits.budget.time_limit)
     programs = Programs(request)
     others = {
@@ -44,7 +47,7 @@ def find(request: Request) -> Found:
     distinct = list({programs.timed(s).content: s for s in schedules}.values())
     measured = _profiled(request, programs, distinct)
     mixed = mix(request.problem.units, measured, request.policy)
-    # Profiles cost each program something else: what came out best as a whole competes too.
+    # Profiling slows programs down to different degrees: the best whole ones compete too.
     whole = [
         min(measured, key=lambda candidate: sum(candidate.seconds)).schedule,
         measured[0].schedule,
@@ -66,7 +69,10 @@ HOLISTIC = Policy(
 
 
 def _why_not(request: Request, found: Found) -> str:
-    """Why a schedule is not worth mixing; nothing is left out where no gap is allowed."""
+    """Return why a schedule is not worth mixing, or an empty string if it may be.
+
+    If the limits allow no gap, only schedules that their policy itself declines are left out.
+    """
     problem, least = request.problem, request.limits.budget.gap
     return found.why_not or why_no_program(problem, request.costs, found.schedule, least)
 

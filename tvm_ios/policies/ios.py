@@ -1,6 +1,6 @@
-"""The policies of IOS: a dynamic program over stages, and what each may do with one (section 4.2).
+"""The policies of IOS: a dynamic program over stages, with different strategies (section 4.2).
 
-``ios-holistic`` searches over Rammer's co-scheduling (section 3.3 there) as a third strategy.
+``ios-holistic`` adds Rammer's co-scheduling (section 3.3 there) as a third strategy.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tvm_ios.schedule.stage import Strategy
 
 
 def ios_policy(name: str, summary: str, *strategies: Strategy) -> Policy:
-    """The policy that searches over some strategies.
+    """Return the policy that searches over stages with the given strategies.
 
-    Whatever these are, a single unit is always a legal concurrent stage.
+    A stage of a single unit is always allowed, as a concurrent one.
     """
     allowed = frozenset(strategies)
     placing = {Offer.RTASKS} if Strategy.CO_SCHEDULE in allowed else set[Offer]()
@@ -42,12 +42,12 @@ def ios_policy(name: str, summary: str, *strategies: Strategy) -> Policy:
 
 
 def _find(strategies: frozenset[Strategy], request: Request) -> Found:
-    """The fastest schedule: of all stages, or of measured ones by measuring few."""
+    """Return the fastest schedule found, with rTasks placed on lanes if units are co-scheduled."""
     costs, units = request.costs, request.problem.units
     if Strategy.CO_SCHEDULE not in strategies:
         return Found(*_searched(strategies, request))
     if why_not := too_little(request):
-        # Merged units are in the search without tiles of several.
+        # Co-scheduling is not worth a search: search merged and concurrent stages only.
         return replace(request.found(IOS_BOTH.name), statistics=None, why_not=why_not)
     rtasks = costs.rtasks
     assert rtasks is not None, "the policy needs them"
@@ -66,7 +66,7 @@ def _searched(
     try:
         schedule, statistics = search(strategies, request)
     except MemoryBudgetError:
-        # Its time may have ended before that of a smaller search.
+        # This search may have run out of time before a smaller one did: take that one's result.
         if not known:
             raise
         schedule, statistics = fastest(known)
@@ -83,7 +83,7 @@ def _search_all(
     as_one = request.costs.branches_alike and limits.reuse
     begin = time.perf_counter()
     blocks = problem.wide_blocks if as_one else problem.blocks
-    # To cut blocks takes seconds of large graphs, which are the search's.
+    # Cutting a large graph into blocks takes seconds, which count as time of the search.
     spent, limit = time.perf_counter() - begin, limits.budget.time_limit
     return search_graph(
         problem.units,
@@ -123,7 +123,11 @@ def _search_measuring(
 
 
 def _front(strategies: frozenset[Strategy], request: Request) -> tuple[FrontPoint, ...]:
-    """All trades of latency for memory; stages that need no measuring are priced once."""
+    """Return all trades of latency for memory.
+
+    Where stages need no measuring, all are computed in one search; else one search is made for each
+    smaller and smaller budget.
+    """
     problem, costs = request.problem, request.costs
     if costs.measuring is None and costs.stages is not None:
         as_one = costs.branches_alike and request.limits.reuse

@@ -1,7 +1,7 @@
-"""The policy ``memory``: one unit after another in the order of least peak memory, or in parts.
+"""The policy ``memory``: units one after another, in the order that needs the least peak memory.
 
-Where no order fits into a memory budget, sub-graphs run instance by instance: the parts of large
-tensors are made in turn.
+Where no order fits into a memory budget, sub-graphs run instance by instance, so that large tensors
+are made in parts, one after another.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tvm_ios.schedule.stage import sequential_stages
 
 #: Seconds for splits, unless the search has a limit of its own.
 _SECONDS = 60.0
-#: So many steps more are looked at once a split fits: lanes that run instances of their own need
-#: more memory than lanes that share one.
+#: Steps to try after the first split that fits: lanes that run instances of their own need more
+#: memory than lanes that share one, and may fit later.
 _FURTHER_STEPS = 3
 
 
 def memory_schedule(graph: OpGraph) -> Schedule:
-    """One unit a stage, in the order of least peak memory."""
+    """Return the schedule of one unit a stage in the order of least peak memory."""
     stages = sequential_stages(graph)
     order = order_stages(graph, stages).order
     ordered = tuple(stages[place] for place in order)
@@ -37,12 +37,9 @@ def memory_schedule(graph: OpGraph) -> Schedule:
 
 
 def find(request: Request) -> Found:
-    """The schedule of least peak memory; where it exceeds the budget, the split that fits best.
+    """Return the schedule of least peak memory, or the fastest split that fits into the budget.
 
-    Raises
-    ------
-    MemoryBudgetError
-        If nothing fits; it names the smallest split that was tried.
+    Raise MemoryBudgetError, which names the smallest split tried, if nothing fits.
     """
     schedule, budget = memory_schedule(request.problem.units), request.limits.memory_budget
     if budget is None or (peak := stages_peak(request.problem.units, schedule.stages)) <= budget:
@@ -92,13 +89,16 @@ def _split(request: Request, budget: int, lacking: str) -> Found:
 
 
 def _first_built(programs: Programs, splits: Sequence[MemorySplit], own: bool) -> Schedule | None:
-    """The first split of which there is a program: with lanes of their own, or with shared ones."""
+    """Return the first split whose program can be built, or None.
+
+    With ``own``, only splits whose instances run on lanes of their own; else only the others.
+    """
     schedules = (split.schedule for split in splits if split.on_lanes == own)
     return next((schedule for schedule in schedules if programs.builds(schedule)), None)
 
 
 def _front(request: Request) -> tuple[FrontPoint, ...]:
-    """The order of least memory alone: how long splits take is not known of stages."""
+    """Return the order of least memory as the only trade, for the time of splits is not known."""
     schedule = find(replace(request, limits=replace(request.limits, memory_budget=None))).schedule
     return (FrontPoint(schedule, stages_peak(request.problem.units, schedule.stages)),)
 

@@ -1,4 +1,4 @@
-"""The best of several schedules between any two places where they have done the same units."""
+"""Mixing of schedules: the fastest segments between points where they have run the same units."""
 
 from __future__ import annotations
 
@@ -14,16 +14,10 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Stages of a schedule between two neighbouring borders.
+    """The stages of a schedule between two neighbouring points at which it can be cut.
 
-    Attributes
-    ----------
-    stages
-        The numbers of the stages.
-    order
-        The instances that run in them, as the schedule's plan has them.
-    done
-        Bit set of the units that have run when it ends.
+    ``stages`` are numbers of stages, ``order`` the instances that run in them in the order of the
+    schedule's plan, and ``done`` the bit set of the units that have run when the segment ends.
     """
 
     stages: tuple[int, ...]
@@ -32,15 +26,10 @@ class Segment:
 
 
 def segments_of(schedule: Schedule) -> tuple[Segment, ...]:
-    """Cut a schedule wherever all that began before has ended.
+    """Cut a valid schedule at each point at which all stages and sub-graphs begun have ended.
 
-    That is after each stage; among sub-graphs, where all instances of those before come before
-    all instances of those after.
-
-    Parameters
-    ----------
-    schedule
-        A valid one.
+    That is after each stage outside sub-graphs; between sub-graphs, only if all instances of those
+    before the point come before all instances of those after it.
     """
     plan = schedule.instances or InstancePlan((), ())
     owner = {unit: n for n, subgraph in enumerate(plan.subgraphs) for unit in subgraph.units}
@@ -68,31 +57,17 @@ def _mask(plan: InstancePlan, subgraph: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A schedule whose segments were measured.
-
-    Attributes
-    ----------
-    schedule
-        The schedule that was measured.
-    seconds
-        The seconds of each of its segments.
-    """
+    """A schedule that was measured, and the seconds of each of its segments."""
 
     schedule: Schedule
     seconds: tuple[float, ...]
 
 
 def mix(graph: OpGraph, candidates: Sequence[Candidate], policy: str) -> Schedule:
-    """The schedule of the least sum of segments; of equals the one that changes least often.
+    """Join segments of valid schedules of a graph into the schedule with the least sum of times.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    candidates
-        Valid schedules of it; the first one is preferred to equal ones.
-    policy
-        The name of the result.
+    Of equal sums, the one that changes between candidates least often is taken, then one that uses
+    earlier candidates. The result names ``policy``.
     """
     segments = [segments_of(candidate.schedule) for candidate in candidates]
     edges: dict[int, list[tuple[int, int]]] = {}
@@ -101,7 +76,8 @@ def mix(graph: OpGraph, candidates: Sequence[Candidate], policy: str) -> Schedul
         for place, segment in enumerate(segments_of_candidate):
             edges.setdefault(before, []).append((number, place))
             before = segment.done
-    # Of each set of units, by the candidate that came there last: seconds, changes, and the way.
+    # For each set of units that have run, and each candidate whose segment ran last: the seconds,
+    # the changes between candidates, and the segments.
     best: dict[int, dict[int, tuple[float, int, tuple[tuple[int, int], ...]]]] = {}
     best[0] = {-1: (0.0, 0, ())}
     for done in sorted(edges, key=int.bit_count):
@@ -118,17 +94,7 @@ def mix(graph: OpGraph, candidates: Sequence[Candidate], policy: str) -> Schedul
 
 
 def joined(graph: OpGraph, parts: Sequence[tuple[Schedule, Segment]], policy: str) -> Schedule:
-    """Segments of several schedules as one.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    parts
-        Segments that follow each other, each with its schedule.
-    policy
-        The name of the result.
-    """
+    """Join consecutive segments of several schedules, each with its schedule, into one schedule."""
     stages = tuple(schedule.stages[n] for schedule, segment in parts for n in segment.stages)
     placements: dict[int, Placement] = {}
     kernels: dict[int, str] = {}
@@ -165,7 +131,7 @@ def joined(graph: OpGraph, parts: Sequence[tuple[Schedule, Segment]], policy: st
 
 
 def by_sub_graph(schedule: Schedule) -> Schedule:
-    """The same instances, those of a sub-graph before those of the next: more borders."""
+    """Return a schedule whose instances run sub-graph by sub-graph, so that it has more cuts."""
     if schedule.instances is None:
         return schedule
     order = tuple(sorted(schedule.instances.order, key=lambda place: place.subgraph))
@@ -173,15 +139,10 @@ def by_sub_graph(schedule: Schedule) -> Schedule:
 
 
 def with_merges(schedule: Schedule, other: Schedule) -> Schedule:
-    """The same instances, which merge the units that stages of another schedule merge.
+    """Return a schedule with instances in which units are merged as in stages of another schedule.
 
-    Only units of one sub-graph that have stages of their own: they read the same tensor, so that
-    all of them can run where the first does.
-
-    Parameters
-    ----------
-    schedule, other
-        Valid schedules of one graph; the first one with instances.
+    Only units of one sub-graph that have stages of their own are merged: they read the same tensor,
+    so all of them can run where the first does. Both are valid schedules of one graph.
     """
     plan = schedule.instances or InstancePlan((), ())
     owner = {unit: n for n, subgraph in enumerate(plan.subgraphs) for unit in subgraph.units}

@@ -19,25 +19,14 @@ from tvm_ios.schedule.streams import stage_of_streams
 
 
 def nimble_schedule(graph: OpGraph) -> Schedule:
-    """All units on Nimble's streams, launched in the graph's own order."""
+    """Return one stage of Nimble's streams, with units launched in the graph's own order."""
     stage = stage_of_streams(range(len(graph)), assign_streams(graph))
     return Schedule(graph.fingerprint, (stage,), policy="nimble", batch=graph.batch)
 
 
 def assign_streams(graph: OpGraph) -> dict[int, int]:
-    """A stream for each unit (Nimble, Algorithm 1).
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-
-    Returns
-    -------
-    dict of int to int
-        For each unit the first unit of its stream.
-    """
-    # A unit as what is read stands with its number, as a reader with its complement.
+    """Return for each unit the first unit of its stream (Nimble, Algorithm 1)."""
+    # A unit is in the bipartite graph twice: as a source by its number, as a reader by ~number.
     edges = [
         (source, ~unit)
         for unit in range(len(graph))
@@ -54,9 +43,9 @@ def assign_streams(graph: OpGraph) -> dict[int, int]:
 
 
 def least_predecessors(graph: OpGraph, unit: int) -> int:
-    """What a unit reads from that no other of its inputs implies, as a bit set.
+    """Return, as a bit set, the predecessors of a unit that no other predecessor implies.
 
-    These edges are the graph's minimum equivalent graph, its transitive reduction.
+    Their edges are the graph's minimum equivalent graph, its transitive reduction.
     """
     implied = 0
     for source in bits(graph.predecessors[unit]):
@@ -65,7 +54,7 @@ def least_predecessors(graph: OpGraph, unit: int) -> int:
 
 
 def find(request: Request) -> Found:
-    """Nimble's schedule of the whole graph."""
+    """Return Nimble's schedule of the whole graph."""
     return Found(nimble_schedule(request.problem.units))
 
 

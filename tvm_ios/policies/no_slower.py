@@ -1,4 +1,4 @@
-"""What a search within limits must be as fast as: greedy, and the policies that it includes."""
+"""A guard for limited searches: no result is slower than greedy or a smaller search's result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_ios.policies.mixing import Candidate, mix
 from tvm_ios.policies.policy import Found, Request
 from tvm_ios.schedule.schedule import Schedule
 
-#: Sums of the same latencies differ by as much with their order.
+#: Relative differences up to this are ties: sums of latencies differ so by rounding.
 _TIE = 1e-12
 
 
@@ -24,25 +24,14 @@ def no_slower(
     statistics: SearchStatistics,
     included: Sequence[Found],
 ) -> tuple[Schedule, SearchStatistics]:
-    """The best of a schedule that was found, the greedy one, and those of policies it includes.
+    """Return the fastest mix of a found schedule, the greedy one, and those of included policies.
 
-    They are mixed wherever two of them have run the same units. The greedy stages of a block are
-    in every search that has groups side by side, but those of the whole graph may cross the borders
-    of blocks. The policies that a search includes can be faster where its time or its
-    measurements ended; what they found before is taken then, no search is made for it.
-
-    Stages that were not measured have optimistic costs; those that the best mix needs are
-    measured, as far as the budget lasts.
-
-    Parameters
-    ----------
-    request
-        What the policy was asked; the costs tell stages.
-    schedule, statistics
-        What its search found, with latencies.
-    included
-        Found before, by policies whose schedules the search has among its own if it is not cut
-        short.
+    Schedules are mixed wherever two of them have run the same units. The greedy stages of a block
+    are in every search that has concurrent groups, but those of the whole graph may cross the
+    borders of blocks. Policies whose schedules are among those of this search (``included``) can be
+    faster if its time or its measurements ended early; their known results are used, and no search
+    is made. Stages that were not measured have optimistic costs; those that the best mix needs are
+    measured as far as the budget lasts.
     """
     graph, costs, limits = request.problem.units, request.costs, request.limits
     assert costs.stages is not None, "the policy needs them"
@@ -102,7 +91,7 @@ def no_slower(
 
 
 def fastest(found: Sequence[Found]) -> tuple[Schedule, SearchStatistics]:
-    """The fastest schedule that was found before, as that of a search that found nothing itself."""
+    """Return the fastest of known results, with statistics of a search that found nothing."""
     best = min(found, key=lambda each: each.schedule.latency)
     schedule = replace(best.schedule.content, latencies=best.schedule.latencies)
     return schedule, SearchStatistics(seconds=0.0, complete=False)

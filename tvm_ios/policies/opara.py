@@ -22,19 +22,19 @@ from tvm_ios.policies.policy import Found, Policy, Request
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.streams import stage_of_streams
 
-#: Floating-point operations an element computed from which on a unit is bound by arithmetic: a
-#: product of matrices, whatever its kind is called.
+#: The least FLOPs for each element computed with which a unit is bound by arithmetic: it contains
+#: a matrix product, whatever its kind is called.
 _PRODUCT_FLOPS = 64
 
 
 def opara_schedule(graph: OpGraph) -> Schedule:
-    """All units on Opara's streams, in Opara's launch order."""
+    """Return one stage of Opara's streams, with units launched in Opara's order."""
     stage = stage_of_streams(launch_order(graph), allocate_streams(graph))
     return Schedule(graph.fingerprint, (stage,), policy="opara", batch=graph.batch)
 
 
 def allocate_streams(graph: OpGraph) -> dict[int, int]:
-    """For each unit the first unit of its stream."""
+    """Return for each unit the first unit of its stream."""
     stream_of: dict[int, int] = {}
     followed = 0
     for unit in range(len(graph)):
@@ -46,7 +46,7 @@ def allocate_streams(graph: OpGraph) -> dict[int, int]:
 
 
 def launch_order(graph: OpGraph) -> list[int]:
-    """Units so that arithmetic and memory are used in turn, the least demanding first."""
+    """Return units so that arithmetic- and memory-bound ones alternate, the smallest first."""
     demand = [elements(graph, unit) for unit in range(len(graph))]
     ready: tuple[list[int], list[int]] = ([], [])
 
@@ -73,17 +73,17 @@ def launch_order(graph: OpGraph) -> list[int]:
 
 
 def is_arithmetic(graph: OpGraph, unit: int) -> bool:
-    """Whether a unit is bound by arithmetic rather than by memory."""
+    """Return whether a unit is bound by arithmetic rather than by memory."""
     return graph.operators[unit].flops >= _PRODUCT_FLOPS * elements(graph, unit)
 
 
 def elements(graph: OpGraph, unit: int) -> int:
-    """Elements that a unit computes."""
+    """Return the number of elements that a unit computes."""
     return sum(math.prod(graph.tensors[t].shape) for t in graph.operators[unit].outputs)
 
 
 def find(request: Request) -> Found:
-    """Opara's schedule of the whole graph."""
+    """Return Opara's schedule of the whole graph."""
     return Found(opara_schedule(request.problem.units))
 
 

@@ -1,4 +1,4 @@
-"""What a policy is, what it is asked, and what it answers."""
+"""The interface of policies: the problem, the request to a policy, and its result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be scheduled.
+    """The units to schedule, cut into blocks.
 
     Attributes
     ----------
@@ -31,11 +31,11 @@ class Problem:
     blocks
         Bit sets of units, in the order of execution.
     operators
-        The graph that the units are made of, where it is known.
+        The graph of operators that the units are made of, or None if it is not known.
     mergeable
-        Tells which units can become one operator.
+        Returns whether units can be merged into one operator.
     max_block
-        The most units of a block, if the blocks were cut for it.
+        The most units of a block, or None if the blocks were cut in another way.
     """
 
     units: OpGraph
@@ -46,33 +46,33 @@ class Problem:
 
     @staticmethod
     def of(units: OpGraph, max_block: int, operators: OpGraph | None = None) -> Problem:
-        """Cut a graph into blocks of so many units at most."""
+        """Return the problem of a graph that is cut into blocks of at most ``max_block`` units."""
         return Problem(units, cut_blocks(units, max_block), operators, max_block=max_block)
 
     @cached_property
     def wide_blocks(self) -> tuple[int, ...]:
-        """The blocks for a search that takes equal branches for one: it need not cut as many."""
+        """The blocks for a search that counts equal branches as one; they may have more units."""
         if self.max_block is None:
             return self.blocks
         return cut_blocks(self.units, self.max_block, branches_as_one=True)
 
     def schedule(self, stages: tuple[Stage, ...]) -> Schedule:
-        """Stages as a schedule of the units; who searches notes the policy and the device."""
+        """Return a schedule of these stages; the search notes the policy and the device in it."""
         return Schedule(self.units.fingerprint, stages, policy="", batch=self.units.batch)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How far to search.
+    """Limits of a search.
 
     Attributes
     ----------
     pruning
-        The most units of a group, and groups of a stage other than greedy's.
+        The most units of a group, and the most groups of a stage; greedy's stages are exempt.
     max_block
         The most units of a block.
     budget
-        When measuring ends.
+        The most measurements and seconds, and the gain that is too small to measure for.
     memory_budget
         Bytes that the tensors between units may take at any time, as
         :mod:`tvm_ios.ios.stage_memory` counts them; None for no limit.
@@ -90,20 +90,20 @@ class Limits:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """The result of a policy.
 
     Attributes
     ----------
     schedule
-        The best one.
+        The best schedule.
     statistics
-        What was counted; None where nothing was searched.
+        Statistics of the search, or None if the policy does not search.
     left_out
-        Why programs were not tried that cannot be built, a sentence each.
+        For each program that was not tried because it cannot be built, a sentence that says why.
     tried
-        The schedules of the programs that were compared.
+        The schedules whose programs were compared.
     why_not
-        Why it is not worth a program, in half a sentence; empty if it may be.
+        Half a sentence that says why the schedule is not worth a program; empty if it may be.
     """
 
     schedule: Schedule
@@ -115,24 +115,24 @@ class Found:
 
 @dataclass(frozen=True)
 class Request:
-    """What a policy is asked.
+    """A request to a policy to find a schedule.
 
     Attributes
     ----------
     policy
         The name of the policy.
     problem
-        What to schedule.
+        The units to schedule.
     costs
-        What is known of a device; all that the policy needs.
+        Execution times on a device; they offer all that the policy needs.
     limits
-        How far to search.
+        Limits of the search.
     progress
         Called with (what, done, total).
     found
-        What another policy finds for the same problem, searched once.
+        Returns what the policy of a name finds for the same problem, and searches at most once.
     known
-        What another policy has found for it, or None; nothing is searched.
+        Returns what the policy of a name has found for the same problem, or None; never searches.
     """
 
     policy: str
@@ -146,29 +146,29 @@ class Request:
 
 @dataclass(frozen=True)
 class Policy:
-    """A way to schedule.
+    """A scheduling policy.
 
     Attributes
     ----------
     name
-        How people ask for it.
+        The name by which users choose it.
     summary
-        What it does, in half a sentence.
+        Half a sentence that says what it does.
     find
-        Makes the schedule.
+        Finds the schedule.
     needs
-        What the costs must offer.
+        Offers that the costs must have.
     strategies
-        What it may do with a stage, if it searches over stages.
+        The strategies that it may give a stage, if it searches over stages.
     keeps_memory_budget
         Whether it finds schedules within ``limits.memory_budget``.
     front
-        All trades of latency for memory, the fastest first; None if these are found by searching
-        with smaller and smaller budgets.
+        Returns all trades of latency for memory, the fastest first; None if they are found by
+        searching with smaller and smaller budgets.
     tried
-        Whether ``optimize`` tries it without being told to.
+        Whether ``optimize`` tries it by default.
     tried_for
-        The graphs of units for which it does; None for all.
+        Returns whether ``optimize`` tries it for a graph of units; None for every graph.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a schedule can gain over one unit after another, before there is a program of it."""
+"""Bounds on the gain of a schedule over the sequential one, before its program is built."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
-#: Smaller gains are none when they are printed.
+#: Smaller gains would be printed as 0.0 %.
 _SHOWN = 5e-4
 
 
 def most_to_gain(request: Request) -> float | None:
-    """The most that units side by side gain, as a part of the time of one after another.
+    """Return an upper bound on the part of the sequential time that concurrent units save.
 
     Whatever runs where, no unit ends before those that it reads from, each at its best on all
-    lanes; and lanes do no less work than that of each unit on one of them. Both are of the kernels
-    that units usually have, and of units as they are: merged ones are others.
-
-    Returns
-    -------
-    float, or None
-        None where units are not measured.
+    lanes, and lanes do no less work than that of each unit on one of them. Both hold for the usual
+    kernels of units, and for units as they are: merged ones are others. Return None if units are
+    not measured.
     """
     measuring, graph = request.costs.measuring, request.problem.units
     if measuring is None or not len(graph):
@@ -36,7 +32,7 @@ def most_to_gain(request: Request) -> float | None:
 
 
 def too_little(request: Request) -> str:
-    """Why units side by side are not worth a search; empty if they may be, or nobody asks."""
+    """Return why concurrent units are not worth a search; empty if they may be or no gap is set."""
     gap = request.limits.budget.gap
     gain = most_to_gain(request) if gap else None
     if gain is None or gain > gap:
@@ -51,18 +47,10 @@ def why_no_program(
     least: float,
     progress: Progress = silent,
 ) -> str:
-    """Why a schedule is not worth a program; empty if it may be, or that is not known.
+    """Return why a schedule is not worth a program; empty if it may be, or if that is not known.
 
-    Parameters
-    ----------
-    problem, costs
-        What was scheduled, and by which costs.
-    schedule
-        Of the problem.
-    least
-        What it has to gain, as a part of the time of one unit after another.
-    progress
-        Called with (what, done, total).
+    It is not if its program is the sequential one, or gains at most ``least``, a part of the
+    sequential time.
     """
     measuring, graph = costs.measuring, problem.units
     if schedule.instances is not None:
@@ -70,7 +58,7 @@ def why_no_program(
     sequential = problem.schedule(sequential_stages(graph))
     if measuring is not None:
         seconds = tuple(measuring.latencies(graph, sequential.stages))
-        # Its chains, too, are taken off.
+        # Complete the sequential schedule as well, with its chains.
         sequential = costs.completed(replace(sequential, latencies=seconds))
     if _program(schedule) == _program(sequential):
         return "finds nothing better than one unit after another"
@@ -81,7 +69,7 @@ def why_no_program(
         said = f"not built: its stages gain {_percent(gain) if gain >= _SHOWN else 'nothing'}"
     elif all(stage.strategy is Strategy.CONCURRENT for stage in schedule.stages):
         if schedule.chains or sequential.chains:
-            # What a chain gains is no part of the bounds.
+            # The bounds do not count the gain of chains.
             return ""
         bounds = measuring.bounds(progress)
         alone = sum(bounds.stage_latency(graph, stage) for stage in sequential.stages)
@@ -93,7 +81,7 @@ def why_no_program(
 
 
 def _program(schedule: Schedule) -> object:
-    """What two schedules share that have the same program, where latencies are the same."""
+    """Return a key that two schedules with the same program share, given equal latencies."""
     return schedule.stages, schedule.chains, dict(schedule.kernels)
 
 

@@ -1,4 +1,4 @@
-"""The policy ``rammer``: rTasks of waves, placed on lanes (Rammer, section 3)."""
+"""The policy ``rammer``: rTasks of waves of units, placed on lanes (Rammer, section 3)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tvm_ios.rammer.wavefront import rammer_schedule, wavefront_programs
 
 
 def find(request: Request) -> Found:
-    """Rammer's schedule; its rPrograms are measured if they can be, else simulated."""
+    """Return Rammer's schedule; its rPrograms are measured where they can be, else simulated."""
     units, rtasks = request.problem.units, request.costs.rtasks
     assert rtasks is not None, "the policy needs them"
     measuring, measured = rtasks.measuring, None
     if measuring is not None:
-        # Before minutes of profiling.
+        # Raise before minutes of profiling rather than after.
         measuring.require_any()
     if why_not := too_little(request):
         return Found(request.found("sequential").schedule, why_not=why_not)
@@ -36,7 +36,7 @@ def find(request: Request) -> Found:
     programs = wavefront_programs(units, kernels, rtasks.lanes, profile)
     seconds = measured(programs) if measured else rtasks.seconds(units, programs)
     schedule = rammer_schedule(units, programs, seconds, kernels)
-    # What was simulated when the budget was spent is not compared with what is measured.
+    # Simulated times, used once the budget was spent, are not compared with measured ones.
     if measured is None or measured.complete:
         on_streams = partial(rtasks.on_streams, units)
         schedule = with_streams(schedule, units.predecessors, on_streams)

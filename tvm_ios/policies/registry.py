@@ -1,4 +1,4 @@
-"""The registry of policies: ours, and those that other packages add as ``tvm_ios.policies``."""
+"""The registry of policies: built-in ones, and those of other packages' ``tvm_ios.policies``."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ OURS = {
 
 
 def policy_names() -> tuple[str, ...]:
-    """All policies, ours first."""
+    """Return the names of all policies, the built-in ones first."""
     return tuple(dict.fromkeys((*OURS, *extensions(GROUP))))
 
 
 def policy_modules() -> tuple[str, ...]:
-    """The modules of our policies, which nothing imports but by name."""
+    """Return the modules of the built-in policies, which are only imported by name."""
     return tuple(dict.fromkeys(_module(name) for name in OURS))
 
 
@@ -51,14 +51,9 @@ def _module(name: str) -> str:
 
 
 def policy_named(name: str) -> Policy:
-    """A policy by its name.
+    """Return the policy of a name.
 
-    Raises
-    ------
-    SearchError
-        If there is none.
-    ExtensionError
-        If the package that adds it is broken.
+    Raise SearchError if there is none, ExtensionError if the package that adds it is broken.
     """
     if name in OURS:
         return getattr(importlib.import_module(_module(name)), OURS[name].partition(":")[2])
@@ -75,19 +70,10 @@ def policy_named(name: str) -> Policy:
 def tried_policies(
     offers: Collection[Offer], units: OpGraph | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The policies that are tried where none is named.
+    """Return the policies tried by default with costs of these offers, and the broken extensions.
 
-    Parameters
-    ----------
-    offers
-        What costs know of.
-    units
-        What is scheduled; None where only policies for all graphs are tried.
-
-    Returns
-    -------
-    tuple of str, tuple of str
-        Their names, and a sentence for each that a broken package adds.
+    The first are names; the second are sentences, one for each policy that cannot be loaded. If
+    ``units`` is None, only policies for every graph are returned.
     """
     names: list[str] = []
     broken: list[str] = []

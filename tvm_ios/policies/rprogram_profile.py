@@ -1,4 +1,4 @@
-"""The profiler of Rammer's policy: rPrograms are measured as long as a budget lasts."""
+"""Times of rPrograms for Rammer's policy, measured as long as a budget lasts, then simulated."""
 
 from __future__ import annotations
 
@@ -14,18 +14,11 @@ Report = Callable[[int], None]
 
 
 class RProgramProfile:
-    """Seconds of rPrograms, all of one call taken in the same way: measured or simulated.
+    """A profiler of rPrograms that measures all programs of one call, or simulates all of them.
 
-    Parameters
-    ----------
-    measure
-        Seconds of each of several, in their order.
-    budget
-        When measuring ends; from then on times are simulated.
-    report
-        Called after each measurement.
-    can_run
-        Tells which can be measured at all; others take for ever.
+    ``measure`` yields the seconds of rPrograms in their order, until the budget is spent.
+    ``report`` is called with the number of measurements. Programs that ``can_run`` rejects take
+    infinitely long.
     """
 
     def __init__(
@@ -41,21 +34,21 @@ class RProgramProfile:
         self._budget = budget
         self._report = report
         self._begin = time.perf_counter()
-        #: By identity, for the one that grows is asked about again and again.
+        #: Programs and their seconds by identity: the growing program is looked up again and again.
         self._measured: dict[int, tuple[RProgram, float]] = {}
 
     @property
     def measured(self) -> int:
-        """How many different rPrograms were measured, or found in the log."""
+        """The number of different rPrograms that were measured or found in the log."""
         return len(self._measured)
 
     @property
     def seconds(self) -> float:
-        """Since the profile began."""
+        """Seconds since the profile began."""
         return time.perf_counter() - self._begin
 
     def __call__(self, programs: Sequence[RProgram]) -> tuple[float, ...]:
-        """Seconds of some rPrograms that are to be compared."""
+        """Return the seconds of rPrograms that are to be compared with each other."""
         new = [program for program in programs if id(program) not in self._measured]
         most, limit = self._budget.max_measurements, self._budget.time_limit
         if new and (

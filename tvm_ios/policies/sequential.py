@@ -1,4 +1,4 @@
-"""The policy ``sequential``: what every other one is compared with (IOS, section 4.2)."""
+"""The policy ``sequential``, the baseline of all others (IOS, section 4.2)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tvm_ios.schedule.stage import sequential_stages
 
 
 def sequential_schedule(graph: OpGraph) -> Schedule:
-    """One unit a stage, in the graph's own order."""
+    """Return the schedule of one unit a stage, in the graph's own order."""
     return Schedule(
         graph.fingerprint, sequential_stages(graph), policy="sequential", batch=graph.batch
     )
 
 
 def find(request: Request) -> Found:
-    """The sequential schedule."""
+    """Return the sequential schedule."""
     return Found(sequential_schedule(request.problem.units))
 
 

@@ -1,4 +1,4 @@
-"""Two sequences of stages side by side: the cheapest way through all pairs of their prefixes.
+"""The cheapest interleaving of two sequences of stages, some of them side by side.
 
 A step takes the next stages of one sequence, of the other, or of both side by side. Where the costs
 of steps are those of a barrier after each, the way of the least sum is found exactly, by dynamic
@@ -21,14 +21,10 @@ Seconds = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Step:
-    """The next stages of two sequences.
+    """The next stages of two sequences, which run side by side.
 
-    Attributes
-    ----------
-    left, right
-        How many stages of each are done before.
-    of_left, of_right
-        How many it takes; 0 where the other runs alone.
+    ``left`` and ``right`` count the stages of each sequence that ran before; ``of_left`` and
+    ``of_right`` are how many the step takes, 0 if the other sequence runs alone.
     """
 
     left: int
@@ -38,27 +34,24 @@ class Step:
 
 
 class StagePairs:
-    """The steps through two sequences of stages, what each costs, and the cheapest way.
+    """The steps through two sequences of stages, the cost of each step, and the cheapest way.
 
-    Parameters
-    ----------
-    left, right
-        How many stages the sequences have.
-    most
-        How many of each a step takes at most. Steps that take a sequence's beginning, or the rest
-        of it, beside the same of the other one, may take any number.
+    ``left`` and ``right`` are the lengths of the sequences, ``most`` how many stages of each a step
+    takes at most. Steps that take the beginning of both sequences, or the rest of both, may take
+    more.
     """
 
     def __init__(self, left: int, right: int, most: int) -> None:
         self.left, self.right, self.most = left, right, most
-        #: By where a step ends, and how many stages it takes of each.
+        #: Costs of steps, by where a step ends and how many stages it takes of each sequence.
         self._inner = np.full((left + 1, right + 1, most + 1, most + 1), np.inf)
-        #: Those from the begin on, by where they end; and those to the end, by where they begin.
+        #: Costs of steps that start where both sequences begin, by where they end, and of steps to
+        #: the end of both, by where they begin.
         self._heads = np.full((left + 1, right + 1), np.inf)
         self._tails = np.full((left + 1, right + 1), np.inf)
 
     def steps(self) -> Iterator[Step]:
-        """Those that take of both, except to begin or to end with more than others may take."""
+        """Yield the steps that take at most ``most`` stages of each sequence, and some of both."""
         for i, j in product(range(self.left), range(self.right)):
             takes = (range(1, min(self.most, rest) + 1) for rest in (self.left - i, self.right - j))
             for of_left, of_right in product(*takes):
@@ -66,16 +59,16 @@ class StagePairs:
 
     @property
     def count(self) -> int:
-        """How many steps there are that take of both."""
+        """The number of steps with stages of both sequences whose costs are finite."""
         return int(np.isfinite(self._inner[:, :, 1:, 1:]).sum())
 
     def set_alone(self, left: Sequence[float], right: Sequence[float]) -> None:
-        """Say what the stages of each sequence cost alone."""
+        """Set the cost of each stage of both sequences if it runs alone."""
         self._inner[1:, :, 1, 0] = np.reshape(left, (-1, 1))
         self._inner[:, 1:, 0, 1] = np.reshape(right, (1, -1))
 
     def set_cost(self, step: Step, seconds: float) -> None:
-        """Say what a step costs."""
+        """Set the cost of a step."""
         i, j = step.left + step.of_left, step.right + step.of_right
         if max(step.of_left, step.of_right) <= self.most:
             self._inner[i, j, step.of_left, step.of_right] = seconds
@@ -86,12 +79,10 @@ class StagePairs:
                 self._tails[step.left, step.right] = seconds
 
     def set_bounds(self, left: Seconds, right: Seconds) -> None:
-        """Say what all steps that take of both cost at least, if they do not disturb each other.
+        """Set lower bounds for all steps of both sequences, as if these did not disturb each other.
 
-        Parameters
-        ----------
-        left, right
-            Of each sequence the seconds of each stage on 1, 2, ... lanes; no less with fewer.
+        ``left`` and ``right`` hold for each stage its seconds on 1, 2, ... lanes, which must not
+        grow with the lanes.
         """
         lefts, rights = _sums(left), _sums(right)
         n, m = self.left, self.right
@@ -104,7 +95,7 @@ class StagePairs:
         self._tails[:n, :m] = side_by_side(lefts[-1] - lefts[:n], rights[-1] - rights[:m])
 
     def only(self, steps: Iterable[Step]) -> StagePairs:
-        """The same, where of the steps that take of both there are only some."""
+        """Return a copy whose only steps with stages of both sequences are the given ones."""
         rest = StagePairs(self.left, self.right, self.most)
         rest._inner[:, :, 1, 0], rest._inner[:, :, 0, 1] = (
             self._inner[:, :, 1, 0],
@@ -115,7 +106,7 @@ class StagePairs:
         return rest
 
     def cost(self, step: Step) -> float:
-        """What a step costs; infinite if it takes too many stages."""
+        """Return the cost of a step; infinite if it takes too many stages."""
         i, j = step.left + step.of_left, step.right + step.of_right
         if max(step.of_left, step.of_right) <= self.most:
             return float(self._inner[i, j, step.of_left, step.of_right])
@@ -126,9 +117,9 @@ class StagePairs:
         return np.inf
 
     def cheapest(self) -> tuple[float, tuple[Step, ...]]:
-        """The least sum of seconds, and the steps of the way that costs it."""
+        """Return the least sum of seconds, and the steps of the way that costs it."""
         n, m, most = self.left, self.right, self.most
-        # Padded, so that all places have as many before them; read backwards, as steps count.
+        # Padded, so that every place has ``most`` places before it; reversed, as steps count back.
         best = np.full((n + 1 + most, m + 1 + most), np.inf)
         taken: dict[tuple[int, int], Step] = {}
         for i in range(n + 1):
@@ -160,12 +151,10 @@ class StagePairs:
 
 
 def side_by_side(left: Seconds, right: Seconds) -> Seconds:
-    """For each pair the seconds of both at once, with the best division of the lanes.
+    """Return the seconds of each pair of rows at once, with the best division of the lanes.
 
-    Parameters
-    ----------
-    left, right
-        Of each one the seconds on 1, 2, ... lanes, of at least two.
+    Rows hold seconds on 1, 2, ... lanes, at least two. The result has a row for each of ``left``
+    and a column for each of ``right``.
     """
     lanes = left.shape[1]
     divisions = (
@@ -176,5 +165,5 @@ def side_by_side(left: Seconds, right: Seconds) -> Seconds:
 
 
 def _sums(seconds: Seconds) -> Seconds:
-    """Of the first 0, 1, 2, ... stages."""
+    """Return the seconds of the first 0, 1, 2, ... stages together."""
     return np.concatenate([np.zeros((1, seconds.shape[1])), np.cumsum(seconds, axis=0)])

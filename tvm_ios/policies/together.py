@@ -1,9 +1,9 @@
-"""The policy ``together``: models that know nothing of each other, side by side.
+"""The policy ``together``: independent models in one graph, side by side.
 
 Each component of the graph has the stages that ``ios-both`` finds for it. A dynamic program then
 decides which stages of one run beside which of another (:mod:`tvm_ios.policies.stage_pairs`), on
-lanes of their own, and which alone on all lanes. A third component joins what was found for the
-two that take the longest, and so on.
+lanes of their own, and which alone on all lanes. A third component joins the result of the two that
+take the longest, and so on.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.policies.stage_pairs import Seconds, StagePairs, Step
 from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
-#: Stages of one component that a step takes at most, and how many costs of steps are kept.
+#: The most stages of one component in a step, and the most costs of steps in memory.
 _STAGES, _COSTS = 16, 8_000_000
-#: The same where a model prices each step.
+#: The same limits where a cost model computes the cost of each step.
 _PRICED_STAGES, _PRICED = 3, 60_000
 
 Stages = tuple[Stage, ...]
@@ -38,7 +38,7 @@ Way = tuple[Step, ...]
 
 
 def find(request: Request) -> Found:
-    """The stages of all components, those of different ones side by side where that is faster."""
+    """Return the stages of all components, side by side where that is faster."""
     graph = request.problem.units
     apart = request.found(IOS_BOTH.name).schedule
     parts = components(graph)
@@ -52,7 +52,7 @@ def find(request: Request) -> Found:
     sequences.sort(key=prices.sum, reverse=True)
     stages = reduce(partial(_paired, prices), sequences)
     if prices.sum(stages) >= apart.latency:
-        # Stages of several components, which it has as well, may be the best.
+        # The stages of ios-both may combine units of several components, and be the fastest.
         stages = apart.stages
     schedule = request.problem.schedule(stages)
     latencies = tuple(prices.seconds[stage] for stage in stages)
@@ -60,15 +60,7 @@ def find(request: Request) -> Found:
 
 
 class _Prices:
-    """What stages take, which are measured where few have to be.
-
-    Parameters
-    ----------
-    request
-        What the policy was asked.
-    stages, latencies
-        Known before.
-    """
+    """The seconds of stages, of which few are measured. Some are known from the start."""
 
     def __init__(self, request: Request, stages: Stages, latencies: Sequence[float]) -> None:
         self._begin = time.perf_counter()
@@ -83,20 +75,20 @@ class _Prices:
 
     @property
     def gap(self) -> float:
-        """What part of the time is not worth measuring."""
+        """The part of the time that is too small to measure for."""
         return self._request.limits.budget.gap
 
     @property
     def lanes(self) -> int:
-        """On how many lanes units were measured; two where that is not known."""
+        """The number of lanes that units were measured on; two where that is not known."""
         return self._on_lanes.shape[1]
 
     def sum(self, stages: Iterable[Stage]) -> float:
-        """Seconds of stages that were asked for."""
+        """Return the total seconds of stages that were asked for."""
         return sum(self.seconds[stage] for stage in stages)
 
     def ask(self, stages: Iterable[Stage]) -> None:
-        """Find out what stages take."""
+        """Find out the seconds of stages that are not known, and remember them."""
         unknown = list(dict.fromkeys(stage for stage in stages if stage not in self.seconds))
         if self.measuring is not None:
             asked = self.measuring.latencies(self.graph, unknown)
@@ -107,7 +99,7 @@ class _Prices:
         self.seconds |= zip(unknown, map(float, asked), strict=True)
 
     def measure_some(self, stages: Sequence[Stage]) -> None:
-        """Measure stages as far as the budget lasts."""
+        """Measure stages as long as the budget lasts."""
         budget = self._request.limits.budget
         self.rounds += 1
         for done, stage in enumerate(dict.fromkeys(stages)):
@@ -120,11 +112,11 @@ class _Prices:
             self._request.progress("together: measuring stages", done + 1, len(stages))
 
     def table(self, stage: Stage) -> Seconds:
-        """Seconds of a stage's units one after another on 1, 2, ... lanes."""
+        """Return the seconds of a stage's units one after another on 1, 2, ... lanes."""
         return self._on_lanes[list(stage.units)].sum(axis=0)
 
     def bound(self, stage: Stage) -> float:
-        """Optimistic seconds of a stage, where stages are measured."""
+        """Return a lower bound of the seconds of a stage; needs costs that measure."""
         assert self.measuring is not None
         return self.measuring.bounds(self._request.progress).stage_latency(self.graph, stage)
 
@@ -145,13 +137,13 @@ class _Prices:
         if len(known) == len(self.graph):
             table = np.array([known[unit] for unit in range(len(self.graph))])
             return np.minimum.accumulate(table, axis=1)
-        # On streams, of which there are as many as are asked for, a unit takes what it takes alone.
+        # The number of streams is not limited: a unit takes as long on one as alone.
         alone = [self.bound(stage) for stage in sequential_stages(self.graph)]
         return np.array([alone, alone]).T
 
 
 def _paired(prices: _Prices, left: Stages, right: Stages) -> Stages:
-    """Both sequences as one, of the least sum of seconds."""
+    """Join two sequences of stages into one with the least sum of seconds."""
     measures = prices.measuring is not None
     most, room = (_STAGES, _COSTS) if measures else (_PRICED_STAGES, _PRICED)
     fitting = math.isqrt(room // ((len(left) + 1) * (len(right) + 1))) - 1
@@ -164,7 +156,7 @@ def _paired(prices: _Prices, left: Stages, right: Stages) -> Stages:
 
 
 def _priced_way(prices: _Prices, pairs: StagePairs, left: Stages, right: Stages) -> Way:
-    """The cheapest way where any stage's seconds may be asked for."""
+    """Return the cheapest way if the seconds of every stage may be asked for."""
     steps = [*pairs.steps(), Step(0, 0, len(left), len(right))]
     stages = [_stage(left, right, step) for step in steps]
     prices.ask(stages)
@@ -175,11 +167,11 @@ def _priced_way(prices: _Prices, pairs: StagePairs, left: Stages, right: Stages)
 
 
 def _measured_way(prices: _Prices, pairs: StagePairs, left: Stages, right: Stages) -> Way:
-    """The cheapest way by measuring only what may be on it.
+    """Return the cheapest way, measuring only steps that may be on it.
 
-    What was not measured costs what it would if lanes did not disturb each other. Where small gains
-    are left out, it costs more by as much as those that were measured do, as a rule: otherwise
-    whatever was not measured yet looks better than all that was.
+    A step that was not measured is expected to cost what it would if lanes did not disturb each
+    other. If small gains may be left out, this is scaled by the median ratio of measured to
+    expected costs: otherwise steps that were not measured always look better than measured ones.
     """
     tables = [np.array([prices.table(stage) for stage in each]) for each in (left, right)]
     several = {
@@ -216,7 +208,10 @@ def _measured_way(prices: _Prices, pairs: StagePairs, left: Stages, right: Stage
 
 
 def _stage(left: Stages, right: Stages, step: Step) -> Stage:
-    """What a step runs: a stage as it is, the groups of two side by side, or two groups."""
+    """Return the stage of a step: a stage as it is, or the groups of two stages side by side.
+
+    If the step takes several stages of a sequence, their units form one group.
+    """
     lefts = left[step.left : step.left + step.of_left]
     rights = right[step.right : step.right + step.of_right]
     both = (*lefts, *rights)
@@ -232,7 +227,7 @@ def _units(stages: Stages) -> tuple[int, ...]:
 
 
 def _of_part(stages: Stages, part: int) -> Stages:
-    """What stages do for a component."""
+    """Return the part of each stage that computes units of a component, without empty stages."""
     sequence: list[Stage] = []
     for stage in stages:
         inside = (tuple(u for u in group if part >> u & 1) for group in stage.groups)

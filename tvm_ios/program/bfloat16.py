@@ -1,4 +1,4 @@
-"""The number format bfloat16, the upper half of float32, and the form of units that has it."""
+"""The number format bfloat16, the upper half of float32, and the form of units that uses it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,9 @@ FORM = "bfloat16"
 
 
 def require_precision(policy: str, kernels: Collection[str], precision: str) -> None:
-    """Refuse a schedule that was given and rounds weights where float32 is asked for.
+    """Raise UserError if a given schedule rounds weights to bfloat16 and that was not asked for.
 
-    Parameters
-    ----------
-    policy, kernels
-        The schedule's policy, and the names of its units' rKernels.
-    precision
-        What was asked for; empty for float32.
-
-    Raises
-    ------
-    UserError
-        If units have their weights in bfloat16, and this was not asked for.
+    ``kernels`` are the names of the units' rKernels; ``precision`` is empty for float32.
     """
     rounded = sum(name == FORM for name in kernels)
     if rounded and precision != FORM:
@@ -37,14 +27,9 @@ def require_precision(policy: str, kernels: Collection[str], precision: str) -> 
 
 
 def computed_precision(asked: str, kernels: Collection[str]) -> str:
-    """In what a program computes.
+    """Return the precision in which a program computes.
 
-    Parameters
-    ----------
-    asked
-        The precision that was asked for; empty for float32.
-    kernels
-        The names of its units' rKernels.
+    This is the one that was asked for (empty for float32), but float32 if no unit has the form.
     """
     if asked == FORM and FORM not in kernels:
         return "float32"
@@ -52,7 +37,7 @@ def computed_precision(asked: str, kernels: Collection[str]) -> str:
 
 
 def rounded_units(asked: str, kernels: Collection[str], units: int) -> str:
-    """How many units of a program have rounded weights, if that was asked for: one sentence."""
+    """Return a sentence that says how many units have bfloat16 weights; empty if not asked for."""
     if asked != FORM:
         return ""
     rounded = sum(name == FORM for name in kernels)
@@ -62,9 +47,9 @@ def rounded_units(asked: str, kernels: Collection[str], units: int) -> str:
 
 
 def bfloat16_bits(array: Array) -> Array:
-    """The bits, as uint16, of the nearest bfloat16 of each float32, of two equally near the even.
+    """Return the bits, as uint16, of the nearest bfloat16 of each float32; ties go to even.
 
-    What is too large becomes infinite; NaN stays NaN.
+    Too large numbers become infinite; NaN stays NaN.
     """
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
     upper = bits >> np.uint32(16)

@@ -11,7 +11,7 @@ from tvm_ios.program.program import UnitCode
 
 @dataclass(frozen=True)
 class ConstantUse:
-    """A constant as a kernel wants it: a parameter of the unit's function, transformed."""
+    """A constant as a kernel reads it: a parameter of the unit's function, and its transform."""
 
     parameter: int
     transform: ParamTransform
@@ -19,27 +19,27 @@ class ConstantUse:
 
 @dataclass(frozen=True)
 class CompiledUnit:
-    """Code that runs a unit.
+    """The compiled code of a unit, in one of its forms.
 
     Attributes
     ----------
     code
         Its phases. The parameters are the data inputs, ``constants`` and the outputs.
     constants
-        How to make the constant parameters, in their order.
+        How to make the constant parameters, in order.
     key
         Equal for units of equal code.
     kernels
         The keys of its kernels.
     tuned
-        Names of what a tuning log had for it.
+        The names of the workloads that a tuning log had an entry for.
     library
-        The kernel library that it calls, which has to be where it runs; empty for none.
+        The kernel library that it calls, needed where it runs; empty for none.
     name
-        The rKernel that a schedule has to name for the unit to run in this form; empty for those
-        that it may run in without a name.
+        The rKernel that a schedule has to name for the unit to run in this form; empty if the form
+        runs without a name.
     forms
-        What each kernel is, for people, such as ``contraction``; empty where nobody knows.
+        A label of each kernel for people, such as ``contraction``; empty where unknown.
     """
 
     code: UnitCode
@@ -53,6 +53,6 @@ class CompiledUnit:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What is worth keeping beside a program, as plain data; what is empty is left out."""
+        """Return the notes to keep beside a program, as plain data, without the empty ones."""
         notes = {"forms": list(self.forms), "tuned": sorted(self.tuned), "library": self.library}
         return {name: value for name, value in notes.items() if value}

@@ -1,4 +1,4 @@
-"""How a constant of the model becomes what a kernel reads: plain data, applied at build time."""
+"""How a constant of the model is transformed for a kernel: plain data, applied at build time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_ios.program.winograd import filterings, transformed_weights
 
 @dataclass(frozen=True, slots=True)
 class ParamTransform:
-    """Steps applied to a constant, one after another.
+    """Steps that are applied to a constant, one after another.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class ParamTransform:
     steps: tuple[tuple[Any, ...], ...] = ()
 
     def apply(self, array: Array) -> Array:
-        """The constant in physical form, contiguous."""
+        """Return the transformed constant, contiguous."""
         for step in self.steps:
             match step:
                 case ("reshape", extents):
@@ -58,7 +58,7 @@ class ParamTransform:
         return np.ascontiguousarray(array)
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The physical shape of a constant of this shape."""
+        """Return the shape that a constant of this shape has after the transform."""
         result: tuple[int, ...] = tuple(shape)
         for step in self.steps:
             match step:
@@ -83,7 +83,7 @@ class ParamTransform:
         return result
 
     def to_json(self) -> list[Any]:
-        """Plain data, the inverse of :meth:`from_json`."""
+        """Return plain data, the inverse of :meth:`from_json`."""
         return [
             [list(cast("tuple[int, ...]", x)) if isinstance(x, tuple) else x for x in step]
             for step in self.steps
@@ -91,7 +91,7 @@ class ParamTransform:
 
     @staticmethod
     def from_json(data: Sequence[Any]) -> ParamTransform:
-        """Read what :meth:`to_json` wrote."""
+        """Read the data that :meth:`to_json` wrote."""
         return ParamTransform(
             tuple(
                 tuple(tuple(cast("list[int]", x)) if isinstance(x, list) else x for x in step)
@@ -101,13 +101,10 @@ class ParamTransform:
 
 
 def packing(shape: Sequence[int], parts: Sequence[int], block: int) -> ParamTransform:
-    """From a convolution's ``(O, I, H, W)``, or a product's ``(I, O)``, to packed blocks.
+    """Return the packing of a convolution's ``(O, I, H, W)``, or a product's ``(I, O)``.
 
-    Returns
-    -------
-    ParamTransform
-        The change to ``(blocks, H, W, I, block)``; each part of the output channels fills
-        whole blocks.
+    The result has the shape ``(blocks, H, W, I, block)``; each part of the output channels (of the
+    counts ``parts``) is padded to whole blocks.
     """
     steps: list[tuple[Any, ...]] = []
     if len(shape) == 2:
@@ -126,21 +123,10 @@ def packing(shape: Sequence[int], parts: Sequence[int], block: int) -> ParamTran
 def packing_channels(
     shape: Sequence[int], parts: Sequence[int], block: int, count: int, filled: int
 ) -> ParamTransform:
-    """As :func:`packing`, but with packs of so many input channels next to each other.
+    """Return a :func:`packing` in which ``count`` input channels lie next to each other.
 
-    Parameters
-    ----------
-    shape, parts, block
-        As of :func:`packing`.
-    count
-        Input channels of a pack.
-    filled
-        Input channels of all packs, those beyond the weights' own zero.
-
-    Returns
-    -------
-    ParamTransform
-        The change to ``(blocks, H, W, packs, block, count)``.
+    The result has the shape ``(blocks, H, W, packs, block, count)``. Input channels are padded with
+    zeros to ``filled``, the channels of all packs.
     """
     steps: list[tuple[Any, ...]] = []
     shape = tuple(shape)
@@ -164,12 +150,10 @@ def packing_channels(
 def channel_sums(
     shape: Sequence[int], factor: int, parts: Sequence[int], block: int
 ) -> ParamTransform:
-    """From weights as of :func:`packing` to sums of each output channel's, times a factor.
+    """Return the transform from weights to the sums of each output channel, times ``factor``.
 
-    Returns
-    -------
-    ParamTransform
-        The change to ``(blocks * block,)`` in int32.
+    The result has the shape ``(blocks * block,)`` and type int32; other parameters as for
+    :func:`packing`.
     """
     steps: list[tuple[Any, ...]] = [("transpose", (1, 0))] if len(shape) == 2 else []
     steps += [("sums", factor), ("pad_parts", tuple(parts), block), ("astype", "int32")]
@@ -177,17 +161,17 @@ def channel_sums(
 
 
 def phase_taps(kernel: int, stride: int, pad: int) -> tuple[int, int]:
-    """The inputs that a transposed convolution reads, along one axis.
+    """Return the first and last input, relative to q, that a transposed convolution reads for q.
 
-    Outputs ``q * stride`` to ``(q + 1) * stride - 1``, the phases of ``q``, together read the
-    inputs from ``q`` plus the first number returned to ``q`` plus the second: an ordinary
-    convolution with the phases' channels side by side, and zeros where a phase has no weight.
+    Along one axis, outputs ``q * stride`` to ``(q + 1) * stride - 1``, the phases of ``q``,
+    together read the inputs from ``q + first`` to ``q + last``: an ordinary convolution with the
+    phases' channels side by side, and zeros where a phase has no weight.
     """
     return -((kernel - 1 - pad) // stride), (stride - 1 + pad) // stride
 
 
 def _phases(weight: Array, strides: Sequence[int], pads: Sequence[int]) -> Array:
-    """From ``(I, O, H, W)`` to ``(phases * O, I, rows, columns)`` of the ordinary convolution."""
+    """Turn ``(I, O, H, W)`` into ``(phases * O, I, rows, columns)`` of the ordinary convolution."""
     channels, out, *kernel = weight.shape
     first, last = zip(*map(phase_taps, kernel, strides, pads), strict=True)
     extents = [b - a + 1 for a, b in zip(first, last, strict=True)]

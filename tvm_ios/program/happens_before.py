@@ -1,9 +1,9 @@
-"""Which launches of a program are ordered, and whether all that must be are.
+"""The happens-before order of a program's launches, and the check that it has no races.
 
-A launch *happens before* another if the lanes' own order and the waits say so in every run.
-Two launches conflict if both use a region of memory and one of them writes it; tiles of one
-kernel on the same buffers do not conflict, for a kernel's tiles are independent. A program is
-free of races if every two conflicting launches are ordered.
+A launch *happens before* another if the lanes' own order and the waits say so in every run. Two
+launches conflict if both use a region of memory and one of them writes it; tiles of one kernel on
+the same buffers do not conflict, for a kernel's tiles are independent. A program is free of races
+if every two conflicting launches are ordered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tvm_ios.program.regions import regions_of
 
 
 class RaceError(UserError):
-    """Two launches that need an order have none; the sentence names them and the buffer."""
+    """Two launches that need an order have none; the message names them and the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,12 @@ class _Access:
 
 
 def check_races(program: Program) -> None:
-    """Check that every data dependence between lanes is ordered.
+    """Check that every data dependence between lanes is ordered, or raise RaceError.
 
-    Parameters
-    ----------
-    program
-        What is to run; its ``uses`` say which arguments of a kernel are written, all others
-        are only read.
-
-    Raises
-    ------
-    RaceError
-        Naming the first two launches that conflict and may run at the same time, or the first
-        that reads a buffer which nothing has surely written before; or if the program does not
-        say what its kernels write.
+    Arguments of a kernel that ``program.uses`` does not list as written are only read. The error
+    names the first two conflicting launches that may run at the same time, or the first that reads
+    a buffer which nothing has surely written before. It is raised too if the program lacks
+    ``uses``.
     """
     if len(program.uses) != len(program.kernels):
         raise RaceError("the program does not say which arguments its kernels write")
@@ -82,13 +74,10 @@ def check_races(program: Program) -> None:
 def ordered_launches(
     program: Program,
 ) -> Iterator[tuple[int, int, tuple[int, ...], Launch]]:
-    """All launches, in an order that the waits allow.
+    """Yield (lane, finished, finished_before, launch) in an order that the waits allow.
 
-    Yields
-    ------
-    lane, finished, finished_before, launch
-        ``finished`` is the launch's place in its lane, from 1; ``finished_before[l]`` is
-        how many launches of lane ``l`` have finished in every run when this launch begins.
+    ``finished`` is the launch's place in its lane, from 1; ``finished_before[l]`` is how many
+    launches of lane ``l`` have finished in every run when this launch begins.
     """
     lanes = program.lanes
     position = [0] * len(lanes)

@@ -1,4 +1,4 @@
-"""Where tensors lie that are joined to others: side by side in the result, so nothing is copied."""
+"""Placement of concatenated tensors directly in the result, side by side, so nothing is copied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_ios.graph.op_graph import OpGraph
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tensor lies: in which one, and in which range of which axis."""
+    """The place of a tensor in another one: the range [begin, end) of one axis."""
 
     of: int
     axis: int
@@ -35,9 +35,9 @@ class Join:
     axis
         The axis of the result along which the inputs lie side by side.
     fields
-        What it joins (None for a constant), and how much of the axis that is.
+        The tensors that it joins (None for a constant), each with its extent along the axis.
     priority
-        Who has more is served first; see :func:`join_priority`.
+        Joins of higher priority are placed first; see :func:`join_priority`.
     """
 
     output: int
@@ -46,7 +46,7 @@ class Join:
     priority: tuple[Any, ...]
 
     def in_place(self, places: Places) -> frozenset[int]:
-        """The fields that lie where the result wants them."""
+        """Return the fields that lie where the result needs them."""
         times = Counter(tensor for tensor, _ in self.fields)
         return frozenset(
             tensor
@@ -55,9 +55,9 @@ class Join:
         )
 
     def reads_its_result(self, places: Places) -> bool:
-        """Whether a field that must be copied lies where the result does.
+        """Return whether a field that must be copied lies in the memory of the result.
 
-        Tiles of the copy run side by side, and a program tells only of buffers who writes them.
+        Tiles of the copy run side by side, and a program records writers only for whole buffers.
         """
         whole = places.get(self.output, self.alone)
         copied = {tensor for tensor, _ in self.fields} - self.in_place(places)
@@ -65,7 +65,7 @@ class Join:
         return any(p.of == whole.of and p.begin < whole.end and whole.begin < p.end for p in owners)
 
     def field_places(self, whole: Place) -> Iterator[tuple[int | None, Place]]:
-        """The fields and where they should lie if the result, or its beginning, lies there."""
+        """Yield each field with the place that it should have if the result begins at ``whole``."""
         begin = whole.begin
         for tensor, extent in self.fields:
             yield tensor, Place(whole.of, self.axis, begin, begin + extent)
@@ -73,17 +73,17 @@ class Join:
 
     @property
     def alone(self) -> Place:
-        """Where the result lies if it is in no other tensor."""
+        """The place of the result if it lies in no other tensor."""
         return Place(self.output, self.axis, 0, sum(extent for _, extent in self.fields))
 
 
 def join_priority(
     graph: OpGraph, unit: int, size: int, fields: Sequence[tuple[int | None, int]]
 ) -> tuple[Any, ...]:
-    """What is concatenated again comes after the concatenation that reads it.
+    """Return the priority of a concatenation: the deeper in the graph, the higher.
 
-    ``size`` is the number of elements of the result. The unit's number is last, because a schedule
-    changes it.
+    So a concatenation comes before those that it reads. ``size`` is the number of elements of the
+    result. The unit's number is last, because a schedule changes it.
     """
     makers = [None if t is None else graph.producer[t] for t, _ in fields]
     depths = tuple(-1 if maker is None else graph.depth[maker] for maker in makers)
@@ -95,22 +95,11 @@ def place_joined(
     may_lie: Callable[[int, Join], bool],
     works: Callable[[Join, Places], bool],
 ) -> tuple[Places, list[Join]]:
-    """Lay joined tensors into the results, as far as they can lie there.
+    """Place joined tensors in their results, as far as possible.
 
-    Parameters
-    ----------
-    joins
-        All joins of one graph.
-    may_lie
-        Whether a tensor may be memory of the program's that lies as the result of the join does.
-    works
-        Whether a concatenation can be computed with tensors in these places; others are left as
-        they were.
-
-    Returns
-    -------
-    tuple
-        The places, and the concatenations that they are for.
+    ``may_lie`` says whether a tensor may lie in memory where the result of a join does; ``works``
+    says whether a join can be computed with such places, otherwise it is left as it was. Return the
+    places and the joins that they are for.
     """
     candidates = sorted(joins, key=lambda join: join.priority, reverse=True)
     while True:
@@ -124,7 +113,7 @@ def place_joined(
 
 
 def _place(join: Join, may_lie: Callable[[int, Join], bool], places: dict[int, Place]) -> None:
-    """Place the fields of a concatenation, as far as they can lie in its result."""
+    """Place the fields of a concatenation in its result, as far as they can lie there."""
     if join.output not in places and may_lie(join.output, join):
         # The fields may lie side by side already, in what a later concatenation joins them to.
         side_by_side = _side_by_side(join, places)
@@ -146,7 +135,7 @@ def _place(join: Join, may_lie: Callable[[int, Join], bool], places: dict[int, P
 
 
 def _side_by_side(join: Join, places: Places) -> Place | None:
-    """The range that the fields fill, one after another; None if they do not."""
+    """Return the range that the fields already fill one after another; None if they do not."""
     first = None if join.fields[0][0] is None else places.get(join.fields[0][0])
     if first is None or first.axis != join.axis:
         return None

@@ -1,4 +1,4 @@
-"""Writes lanes of launches with the waits that their data needs, and no others."""
+"""Write lanes of launches with exactly the waits that their data needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm_ios.program.program import Launch, Wait
 
 
 class PhaseWriter(Protocol):
-    """What units' code is emitted to; see :meth:`LaneWriter.phase`."""
+    """A receiver of the phases of units' code; see :meth:`LaneWriter.phase`."""
 
     def phase(
         self,
@@ -24,15 +24,10 @@ class PhaseWriter(Protocol):
 class LaneWriter:
     """Appends launches to lanes and puts before each the waits that it needs.
 
-    What must be waited for follows from the regions of memory: a reader waits for the writers, a
-    writer for the writers and the readers before it. Each lane remembers what earlier waits have
-    proved about the other lanes (a vector clock), and a wait that says nothing new is left out.
-    As a wait only ever names launches that are written already, waits form no cycle.
-
-    Parameters
-    ----------
-    lanes
-        How many there are.
+    The waits follow from the regions of memory: a reader waits for the writers, a writer for the
+    writers and the readers before it. Each lane remembers what earlier waits have proved about the
+    other lanes (a vector clock), and a wait that says nothing new is left out. As a wait only ever
+    names launches that are written already, waits form no cycle.
     """
 
     def __init__(self, lanes: int) -> None:
@@ -52,15 +47,10 @@ class LaneWriter:
         reads: Collection[int],
         writes: Collection[int],
     ) -> None:
-        """Append launches that may run at the same time, such as the tiles of one kernel.
+        """Append (lane, launch) pairs that may run at the same time, such as tiles of one kernel.
 
-        Parameters
-        ----------
-        launches
-            Lane and launch; at least one.
-        reads, writes
-            The regions of memory that they read, and those that they write (or read and
-            write), such as :func:`tvm_ios.program.regions.regions_of` numbers them.
+        ``launches`` is not empty. ``reads`` and ``writes`` are regions of memory, numbered as by
+        :func:`tvm_ios.program.regions.regions_of`; what is read and written is in ``writes``.
         """
         required = dict(self._floor)
         for region in {*reads, *writes}:
@@ -86,7 +76,7 @@ class LaneWriter:
         self._floor = {lane: len(past) - 1 for lane, past in enumerate(self._history)}
 
     def lanes(self) -> tuple[tuple[Launch | Wait, ...], ...]:
-        """What was written."""
+        """Return the written lanes."""
         return tuple(map(tuple, self._items))
 
     def _wait(self, lane: int, required: Mapping[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""Which lanes run which group of a concurrent stage (plain arithmetic, no TVM)."""
+"""The lanes of each group of a concurrent stage (plain arithmetic, no TVM)."""
 
 from __future__ import annotations
 
@@ -11,28 +11,13 @@ def allocate_lanes(
 ) -> tuple[tuple[int, ...], ...]:
     """Give every group of a stage its lanes so that the last one ends early.
 
-    Up to as many groups as lanes get disjoint teams that cover all lanes: every lane in turn
-    goes to the group that would end last. More groups than lanes get one lane each, the
-    longest group first on the lane that is free first; groups that share a lane run in their
-    order in the stage.
+    Up to as many groups as lanes get disjoint teams that cover all lanes: every lane in turn goes
+    to the group that would end last. More groups than lanes get one lane each, the longest group
+    first on the lane that is free first; groups that share a lane run in their order in the stage.
 
-    Parameters
-    ----------
-    latencies
-        For each group its seconds on 1, 2, ... lanes (the last entry stands for more lanes),
-        or one number: seconds on one lane, taken to divide evenly.
-    lanes
-        How many there are.
-
-    Returns
-    -------
-    tuple of tuple of int
-        For each group its lanes, ascending.
-
-    Raises
-    ------
-    ValueError
-        If there is no lane, or a group has no latency.
+    ``latencies`` has for each group its seconds on 1, 2, ... lanes (the last entry stands for more
+    lanes), or one number: seconds on one lane, taken to divide evenly. Return the lanes of each
+    group, ascending. Raise ValueError if there is no lane, or a group has no latency.
 
     Examples
     --------
@@ -56,9 +41,9 @@ def allocate_lanes(
 
 
 def team_sizes(latencies: Sequence[float | Sequence[float]], lanes: int) -> list[int]:
-    """Lanes for each of at most as many groups as lanes; together all lanes.
+    """Return the number of lanes of each of at most as many groups as lanes; together all lanes.
 
-    The longest group's end is least if more lanes never make a group slower.
+    The last group's end is minimal if more lanes never make a group slower.
     """
     sizes = [1] * len(latencies)
     if not sizes:
@@ -73,7 +58,7 @@ def team_sizes(latencies: Sequence[float | Sequence[float]], lanes: int) -> list
 
 
 def group_seconds(latency: float | Sequence[float], lanes: int) -> float:
-    """Seconds of a group on a team of so many lanes."""
+    """Return the seconds of a group on a team of ``lanes`` lanes."""
     if isinstance(latency, int | float):
         return latency / lanes
     return latency[min(lanes, len(latency)) - 1]

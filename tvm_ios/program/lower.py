@@ -1,11 +1,10 @@
 """Lowering: from a schedule and the code of the units to a program of lanes.
 
-Stages are laid out in order. A stage of one group runs its units one after another, each
-kernel's tiles spread over all lanes. With no more groups than lanes every group has a team of
-lanes of its own; with more groups than lanes each group has one lane and lanes take several
-groups. Streams are such groups, whose units are laid out in the order of their launches; the data
-says what one waits for of another. A merge stage is one group whose code computes the outputs of
-all its units.
+Stages are laid out in order. A stage of one group runs its units one after another, each kernel's
+tiles spread over all lanes. With no more groups than lanes every group has a team of lanes of its
+own; with more groups than lanes each group has one lane and lanes take several groups. Streams are
+such groups, whose units are laid out in the order of their launches; waits between them follow from
+the data. A merge stage is one group whose code computes the outputs of all its units.
 
 No barrier stands between stages, because the waits that the data needs imply the order; with
 ``barriers`` there is one, which is what IOS measures.
@@ -79,7 +78,7 @@ def lower(
     constant_name
         Names constants; equal names share a buffer. Default: ``unit name/parameter index``.
     parts
-        For each tensor that lies in another one's memory, where: numbers of tensors.
+        The place of each tensor that lies in another one's memory, by numbers of tensors.
 
     Raises
     ------
@@ -118,10 +117,10 @@ def lower_stages(
 ) -> Program:
     """Compile some stages, such as one that is to be measured; parameters as in :func:`lower`.
 
-    ``placements`` has one for the place in ``stages`` of each co-scheduled stage.
+    ``placements`` has one for each co-scheduled stage, by its index in ``stages``.
 
-    Tensors that the stages read but do not produce become inputs of the program; what others
-    read of theirs, and graph outputs, become its outputs.
+    Tensors that the stages read but do not produce become inputs of the program; their tensors that
+    others read, and graph outputs, become its outputs.
     """
     if lanes < 1:
         raise LoweringError(f"a program needs at least one lane, not {lanes}")
@@ -153,21 +152,10 @@ def lower_stages(
 def recorded_latency(
     stages: Sequence[Stage], recorded: Mapping[int, Sequence[float]], lanes: int
 ) -> UnitLatency | None:
-    """What a schedule says that units take, as :func:`lower_stages` wants it.
+    """Return the unit latencies that a schedule records, as :func:`lower_stages` takes them.
 
-    Parameters
-    ----------
-    stages
-        All stages; what they merge is one unit.
-    recorded
-        For units that were measured the seconds on 1, 2, ... lanes.
-    lanes
-        How many lanes the program has.
-
-    Returns
-    -------
-    UnitLatency or None
-        None if that does not say how the groups of some stage are to share the lanes.
+    ``recorded`` has for measured units the seconds on 1, 2, ... lanes. Return None if that does not
+    say how the groups of some stage are to share the lanes.
     """
     complete = {unit: seconds for unit, seconds in recorded.items() if len(seconds) >= lanes}
     # As many groups as lanes have one each, whatever they take.
@@ -206,7 +194,7 @@ def _work_groups(
 def _in_launch_order(
     stage: Stage, groups: Iterable[tuple[_OfGroup, tuple[_Work, ...]]]
 ) -> list[tuple[_OfGroup, _Work]]:
-    """The work of a stage, each with what its group has; that of streams as it is launched."""
+    """Return the work of a stage with the value given for its group, in the order of launches."""
     listed = [(given, item) for given, group in groups for item in group]
     if stage.order:
         place = {unit: number for number, unit in enumerate(stage.order)}
@@ -217,7 +205,7 @@ def _in_launch_order(
 def group_teams(
     graph: OpGraph, stage: Stage, groups: int, lanes: int, unit_latency: UnitLatency | None
 ) -> Sequence[tuple[int, ...]]:
-    """For each group the lanes that it runs on."""
+    """Return, for each group, the lanes that it runs on."""
     if groups == 1:
         return (tuple(range(lanes)),)
 
@@ -235,7 +223,7 @@ def group_teams(
 
 
 def team_width(units: tuple[int, ...], team: int, unit_latency: UnitLatency | None) -> int:
-    """Lanes that a unit takes of its team: the fewest of those on which it is fastest."""
+    """Return how many lanes of its team a unit takes: the fewest on which it is fastest."""
     unit, *others = units
     if unit_latency is None or others:
         return team

@@ -1,4 +1,4 @@
-"""Where buffers lie in one arena (plain data)."""
+"""The offsets of buffers in one arena (plain data)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MemoryPlan:
     offsets: Mapping[int, int]
 
     def to_json(self, program: Program) -> dict[str, Any]:
-        """Plain data: one first byte a buffer of the program, -1 for one that is not planned."""
+        """Return plain data: the first byte of each buffer, -1 if it is not planned."""
         return {
             "format": "tvm-ios memory plan",
             "version": 1,
@@ -41,12 +41,10 @@ class MemoryPlan:
 
     @staticmethod
     def from_json(data: Mapping[str, Any], program: Program) -> MemoryPlan:
-        """Read what :meth:`to_json` wrote of the same program.
+        """Read the data that :meth:`to_json` wrote for the same program.
 
-        Raises
-        ------
-        ProgramError
-            If the data is not a memory plan of this version, or :func:`check_plan` refuses it.
+        Raise ProgramError if the data is not a memory plan of this version, or :func:`check_plan`
+        refuses it.
         """
         if data.get("format") != "tvm-ios memory plan" or data.get("version") != 1:
             raise ProgramError("this is not a tvm-ios memory plan of version 1")
@@ -63,17 +61,14 @@ class MemoryPlan:
 
 
 def planned_buffers(program: Program) -> tuple[int, ...]:
-    """The buffers that a plan gives memory: intermediate ones and scratch, without parts."""
+    """Return the buffers that a plan gives memory: intermediate ones and scratch, without parts."""
     return tuple(n for n, b in enumerate(program.buffers) if b.role in PLANNED and b.part is None)
 
 
 def pieces(program: Program, plan: MemoryPlan) -> tuple[dict[int, range], tuple[int, ...]]:
-    """The arena cut wherever a buffer begins or ends.
+    """Cut the arena wherever a buffer begins or ends.
 
-    Returns
-    -------
-    buffers, sizes
-        The pieces of each planned buffer, by number; the bytes of each piece.
+    Return the range of pieces of each planned buffer, and the bytes of each piece.
     """
     ends = {b: begin + program.buffers[b].type.nbytes for b, begin in plan.offsets.items()}
     borders = sorted({*plan.offsets.values(), *ends.values()})
@@ -83,12 +78,9 @@ def pieces(program: Program, plan: MemoryPlan) -> tuple[dict[int, range], tuple[
 
 
 def check_plan(program: Program, plan: MemoryPlan) -> None:
-    """Check that a plan gives every planned buffer bytes inside the arena.
+    """Check that a plan gives every planned buffer aligned bytes inside the arena.
 
-    Raises
-    ------
-    ProgramError
-        Naming the first buffer that has none, or bytes outside or not aligned.
+    Raise ProgramError, which names the first buffer without such bytes, otherwise.
     """
     if set(plan.offsets) != set(planned_buffers(program)):
         raise ProgramError("the memory plan and the program do not name the same buffers")

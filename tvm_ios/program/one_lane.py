@@ -1,4 +1,4 @@
-"""A program's launches on a single lane: the same bits, for a worker that has one CPU to itself."""
+"""A program's launches on a single lane, with the same results, for a worker with one CPU."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from tvm_ios.program.program import Launch, Program
 
 
 def on_one_lane(program: Program) -> Program:
-    """All launches of a program, one after another, in an order that its waits allow.
+    """Return the program with all launches on one lane, in an order that its waits allow.
 
-    Launches that follow each other and run adjacent tiles of one kernel on the same buffers become
-    one: any partition of a kernel's tiles gives the same bits. Each run is one that the program
-    itself may have had, so that it is free of races, and every memory plan of it safe.
-
-    Parameters
-    ----------
-    program
-        Of any number of lanes; one that has a single lane is returned as it is.
+    Consecutive launches of adjacent tiles of one kernel on the same buffers become one: any
+    partition of a kernel's tiles gives the same bits. The order is one that the program itself may
+    run in, so it is free of races, and every memory plan of the program stays safe. A program of
+    one lane is returned as it is.
     """
     if len(program.lanes) == 1:
         return program
@@ -33,7 +29,7 @@ def on_one_lane(program: Program) -> Program:
 
 
 def _joined(first: Launch, second: Launch) -> Launch | None:
-    """Both as one launch, if their tiles are adjacent ones of the same work."""
+    """Return both launches as one if their tiles are adjacent ones of the same work, else None."""
     if replace(first, begin=0, end=0) != replace(second, begin=0, end=0):
         return None
     if first.end == second.begin:

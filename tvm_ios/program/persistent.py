@@ -1,10 +1,9 @@
-"""An rProgram for one persistent kernel: what each vEU runs, and what it waits for (plain data).
+"""An rProgram for one persistent kernel: the steps of each vEU and their waits (plain data).
 
 On a GPU a vEU is a thread block that stays (Rammer, section 4.1.2). It goes through a list of
-ranges of rTasks; a *step* is one of them, and after it the vEU counts its steps up. What must be
-waited for are whole operators, for a tensor is read as soon as all of it is there; so waits are
-written down once an operator, and not for each pair of vEUs, of which hundreds of vEUs have too
-many.
+ranges of rTasks; a *step* is one of them, and after it the vEU increments its step count. A tensor
+is read only when all of it is there, so steps wait for whole operators; the waits are kept once for
+each operator, because there are too many pairs of hundreds of vEUs.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ class ROperator:
     kernel, buffers, unit
         As of a :class:`tvm_ios.program.program.Launch`.
     waits
-        Operators that must be complete before any of its rTasks begins, in ascending order; those
-        that these have waited for themselves are left out.
+        Operators that must be complete before any of its rTasks begins, in ascending order, without
+        those that these have waited for themselves.
     """
 
     kernel: int
@@ -50,7 +49,7 @@ class ROperator:
 
 @dataclass(frozen=True)
 class PersistentProgram:
-    """What a persistent kernel runs.
+    """The program of a persistent kernel.
 
     Attributes
     ----------
@@ -72,7 +71,7 @@ class PersistentProgram:
 
     @cached_property
     def barriers(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """For each step of each vEU the operators that it has to wait for.
+        """For each step of each vEU, the operators that it has to wait for.
 
         Those are left out that the vEU knows to be complete: they were waited for before, by the
         vEU or by operators that it has waited for, or it has run all of their rTasks itself.
@@ -94,7 +93,7 @@ class PersistentProgram:
 
     @cached_property
     def finished(self) -> tuple[StepCounts, ...]:
-        """For each operator the steps that the vEUs which run it have made when it is complete."""
+        """For each operator, the step counts of the vEUs that run it when it is complete."""
         steps: list[dict[int, int]] = [{} for _ in self.operators]
         for number, lane in enumerate(self.lanes):
             for place, step in enumerate(lane, 1):
@@ -103,7 +102,7 @@ class PersistentProgram:
 
     @cached_property
     def _before(self) -> tuple[int, ...]:
-        """For each operator the bit set of those that are complete when it begins."""
+        """For each operator, the bit set of those that are complete when it begins."""
         waits = [mask_of(operator.waits) for operator in self.operators]
         return closures(waits, range(len(waits)))
 
@@ -113,7 +112,7 @@ class PersistentProgram:
         return not any(operator.waits for operator in self.operators)
 
     def steps_of(self, operators: Collection[int]) -> dict[int, int]:
-        """For each vEU the steps after which some operators are complete, in ascending order."""
+        """Return each vEU's step count at which some operators are complete, by vEU."""
         needed: dict[int, int] = {}
         for operator in operators:
             for lane, steps in self.finished[operator].items():

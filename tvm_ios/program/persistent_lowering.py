@@ -23,21 +23,11 @@ def lower_persistent(
     constant_name: ConstantName | None = None,
     parts: Mapping[int, Part] = NO_PARTS,
 ) -> PersistentProgram:
-    """Compile a co-scheduled stage to a persistent program.
+    """Compile a co-scheduled stage to a persistent program on ``lanes`` vEUs.
 
-    Parameters
-    ----------
-    graph, code, constant_name, parts
-        As for :func:`tvm_ios.program.lower.lower`; a phase has a tile an rTask.
-    stage, placement
-        What runs where.
-    lanes
-        vEUs.
-
-    Raises
-    ------
-    LoweringError
-        If the placement is none of the stage's units, of their code, or of so many vEUs.
+    Other parameters are as for :func:`tvm_ios.program.lower.lower`; a phase has one tile for each
+    rTask. Raise LoweringError if the placement does not fit the stage's units, their code or the
+    number of vEUs.
     """
     reject_misfit(graph, stage, placement, code, lanes)
     builder = ProgramBuilder(
@@ -57,7 +47,7 @@ def lower_persistent(
 
 
 class _Writer:
-    """Takes phases from a builder and notes which operators each has to wait for.
+    """Records the phases of a builder as operators, each with those that it has to wait for.
 
     A reader waits for the last writer of a region, a writer for it and the readers since.
     """

@@ -1,4 +1,4 @@
-"""Units whose rTasks a placement puts on lanes: what fits, and their launches."""
+"""Units whose rTasks a placement puts on lanes: the check of the placement, and the launches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def reject_misfit(
     code: Mapping[int, UnitCode],
     lanes: int,
 ) -> None:
-    """Refuse a placement that is none of the stage's units, of their code, or of these lanes."""
+    """Raise LoweringError if a placement does not fit the stage's units, code or lanes."""
     if fault := fault_of(graph, stage.units, placement):
         raise LoweringError(f"a co-scheduled stage {fault}: search again")
     tiles: dict[tuple[int, int], int] = {}
@@ -45,20 +45,9 @@ def emit_placed(
     codes: Mapping[int, UnitCode],
     placement: Placement,
 ) -> None:
-    """Emit the phases of units in the order of a placement.
+    """Emit the phases of units, with the given code, in the order of a placement.
 
-    Units are numbered as data flows: those without launches come before what reads them.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    builder, writer
-        What makes launches, and what they go to.
-    codes
-        The code of each unit that is placed.
-    placement
-        What runs where.
+    Units are numbered as data flows: those without launches come before their readers.
     """
     begun: dict[int, BegunWork] = {}
 
@@ -78,7 +67,7 @@ def emit_placed(
 
 
 def ranges_of(shares: Iterable[Share]) -> list[tuple[int, int, int]]:
-    """Lane, begin and end of one phase's launches: on a lane neighbours are one."""
+    """Return (lane, begin, end) of one phase's launches; adjacent shares of a lane are joined."""
     ranges: list[tuple[int, int, int]] = []
     for share in sorted(shares, key=lambda s: (s.lane, s.begin)):
         if ranges and ranges[-1][0] == share.lane and ranges[-1][2] == share.begin:

@@ -1,8 +1,8 @@
-"""A program: lanes of launches and waits, what every scheduler compiles to (plain data).
+"""A program: lanes of launches and waits, to which every schedule is compiled (plain data).
 
-A *lane* is an ordered list of :class:`Launch` and :class:`Wait`. On a CPU a lane is a thread
-and a launch calls a kernel on a range of its tiles; on CUDA a lane is a stream and a wait an
-event. Sequential, concurrent, merged and co-scheduled stages differ only in the program.
+A *lane* is an ordered list of :class:`Launch` and :class:`Wait`. On a CPU a lane is a thread and a
+launch calls a kernel on a range of its tiles; on CUDA a lane is a stream and a wait an event.
+Sequential, concurrent, merged and co-scheduled stages differ only in the program.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LINE = ALIGNMENT // 4
 
 
 class ProgramError(UserError):
-    """A program that cannot run, with one sentence that names the first fault."""
+    """A program cannot run; the message names the first fault in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferType:
-    """Physical shape and type of a buffer: what a kernel was compiled for."""
+    """The physical shape and type of a buffer, for which kernels were compiled."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -100,7 +100,7 @@ class KernelUse:
 
 
 class Role(StrEnum):
-    """What a buffer is for."""
+    """The purpose of a buffer."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -111,14 +111,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which elements of another buffer are a buffer: a range of one axis.
+    """The part of another buffer that a buffer is: a range of one axis.
 
     Attributes
     ----------
     of
         The other buffer, which is no part itself.
     axis
-        Into its physical shape; the same for all parts of a buffer.
+        An axis of its physical shape; the same for all parts of a buffer.
     begin, end
         The range.
     """
@@ -136,12 +136,12 @@ class Buffer:
     Attributes
     ----------
     name
-        Unique; for a constant it names the parameter.
+        Unique; the name of the parameter, for a constant.
     type
-        What kernels were compiled for: of a part, the type of the whole, whose memory they are
-        given and in which they find the part by themselves.
+        The type for which kernels were compiled. For a part it is the type of the whole: kernels
+        get the memory of the whole, and find the part by themselves.
     role
-        What it is for.
+        Its purpose.
     part
         Set if it lies in another buffer: kernels then touch these elements only.
     """
@@ -154,10 +154,9 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Run the tiles ``[begin, end)`` of a kernel on some buffers.
+    """A launch of the tiles ``[begin, end)`` of a kernel on some buffers.
 
-    ``unit`` says whose work it is, for errors and traces: an index into
-    :attr:`Program.units`.
+    ``unit`` is an index into :attr:`Program.units`, for errors and traces.
     """
 
     kernel: int
@@ -169,7 +168,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Go on only when ``lane`` has finished its first ``launches`` launches of this run."""
+    """A wait until ``lane`` has finished its first ``launches`` launches of this run."""
 
     lane: int
     launches: int
@@ -177,7 +176,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Program:
-    """What an executor runs.
+    """A program that an executor runs.
 
     Attributes
     ----------
@@ -190,8 +189,8 @@ class Program:
     units
         Names of the units, for errors and traces.
     uses
-        One a kernel; or empty in a program written by hand, whose launches are not checked
-        against the kernels then.
+        How each kernel may be launched. Empty in a program written by hand, whose launches are
+        then not checked against the kernels.
     """
 
     lanes: tuple[tuple[Launch | Wait, ...], ...]
@@ -276,7 +275,7 @@ class Program:
                 raise ProgramError(f"lane {lane} writes the {buffer.role.value} {buffer.name!r}")
 
     def _reject_deadlock(self) -> None:
-        """Run the lanes with instantaneous kernels; what stays behind waits for ever."""
+        """Simulate the lanes, and raise ProgramError if one of them would wait for ever."""
         done = [0] * len(self.lanes)
         position = [0] * len(self.lanes)
         moved = True
@@ -295,6 +294,6 @@ class Program:
                 raise ProgramError(f"lane {number} would wait for ever: the waits form a cycle")
 
     def whole_of(self, buffer: int) -> int:
-        """The buffer whose memory a buffer lies in: of a part the whole, else itself."""
+        """Return the buffer whose memory a buffer lies in: a part's whole, else itself."""
         part = self.buffers[buffer].part
         return buffer if part is None else part.of

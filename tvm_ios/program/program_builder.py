@@ -1,4 +1,4 @@
-"""Buffers and launches of a program: what the code of units reads and writes."""
+"""Builds a program's buffers and launches from the code of units."""
 
 from __future__ import annotations
 
@@ -30,21 +30,15 @@ ConstantName = Callable[[tuple[int, ...], int], str]
 
 
 class LoweringError(UserError):
-    """A schedule and code that do not fit together, with the first fault."""
+    """A schedule and code do not fit together; the message names the first fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class BegunWork:
     """Units that one code computes, with the buffers of this code.
 
-    Attributes
-    ----------
-    units, code
-        What computes what.
-    buffers
-        The code's parameters and then its scratch.
-    unit
-        The number of this work among the program's units.
+    ``buffers`` are the code's parameters and then its scratch; ``unit`` is the number of this work
+    among the program's units.
     """
 
     units: tuple[int, ...]
@@ -56,22 +50,10 @@ class BegunWork:
 class ProgramBuilder:
     """Gives every tensor a buffer and turns units into launches, one unit after another.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    work
-        What will be emitted, in order: units that one code computes, and the code.
-    constant_name
-        Names constants; equal names share a buffer.
-    parts
-        For each tensor that lies in another one's memory, where; numbers of tensors. The code of
-        units was made for the whole.
-
-    Raises
-    ------
-    LoweringError
-        If two codes disagree about a tensor, or one does not fit its units.
+    ``work`` lists what will be emitted, in order: units that one code computes, and the code.
+    Constants of equal ``constant_name`` share a buffer. ``parts`` has the place of each tensor that
+    lies in another one's memory, by numbers of tensors; the code of units was made for the whole.
+    Raise LoweringError if two codes disagree about a tensor, or one does not fit its units.
     """
 
     def __init__(
@@ -109,7 +91,7 @@ class ProgramBuilder:
             self.emit_phase(writer, begun, phase, list(zip(lanes, cuts, cuts[1:], strict=False)))
 
     def begin(self, units: tuple[int, ...], code: UnitCode) -> BegunWork:
-        """Give some units' code its buffers; its phases are emitted next, in order."""
+        """Give some units' code its buffers, before its phases are emitted in order."""
         parameters = self._parameters(units, code)
         scratch = [self._scratch(kind) for kind in code.scratch]
         self._units.append(work_name(self._graph, units))
@@ -122,7 +104,7 @@ class ProgramBuilder:
         phase: int,
         ranges: Sequence[tuple[int, int, int]],
     ) -> None:
-        """Write the launches of one phase: for each its lane and the tiles from and to."""
+        """Write one phase's launches; ``ranges`` are (lane, first tile, last tile)."""
         code, buffers = begun.code, begun.buffers
         call = code.calls[phase]
         inputs = len(code.parameters) - code.outputs
@@ -150,7 +132,7 @@ class ProgramBuilder:
         self._uses[call.symbol] = KernelUse(call.tiles, len(call.arguments), tuple(sorted(written)))
 
     def program(self, lanes: Sequence[tuple[Launch | Wait, ...]]) -> Program:
-        """The finished program, whose lanes were written."""
+        """Return the finished program with these lanes."""
         return Program(
             tuple(lanes),
             tuple(self._kernels),
@@ -160,7 +142,7 @@ class ProgramBuilder:
         )
 
     def _tensor_buffers(self, work: Sequence[tuple[tuple[int, ...], UnitCode]]) -> dict[int, int]:
-        """A buffer for each tensor: inputs and outputs in the graph's order, then the rest."""
+        """Make a buffer for each tensor: inputs and outputs in the graph's order, then the rest."""
         graph = self._graph
         types: dict[int, tuple[BufferType, str]] = {}
         produced: dict[int, None] = {}
@@ -239,7 +221,7 @@ class ProgramBuilder:
         )
 
     def _scratch(self, kind: BufferType) -> int:
-        """Each unit's scratch is a buffer of its own; a memory plan says what shares bytes."""
+        """Make a scratch buffer of its own; which buffers share bytes is up to a memory plan."""
         name = f"scratch {len(self._buffers)}"
         while name in self._number:
             name += "#"
@@ -258,7 +240,7 @@ class ProgramBuilder:
 
 
 def tensor_names(graph: OpGraph) -> tuple[str, ...]:
-    """For each tensor the name of its buffer: its own, made unique and unlike a constant's."""
+    """Return the name of each tensor's buffer: its own, made unique and unlike a constant's."""
     taken: set[str] = set()
     names: list[str] = []
     for number, tensor in enumerate(graph.tensors):
@@ -273,16 +255,17 @@ def tensor_names(graph: OpGraph) -> tuple[str, ...]:
 
 
 def work_name(graph: OpGraph, units: Iterable[int]) -> str:
-    """The name in programs of a unit, or of several merged ones."""
+    """Return the name in programs of a unit, or of several merged ones."""
     return "+".join(graph.operators[unit].name for unit in units)
 
 
 def tensors_of(
     graph: OpGraph, units: Sequence[int], outputs: int | None = None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Distinct data inputs from elsewhere in the order of first use, and outputs.
+    """Return the distinct data inputs of units in the order of first use, and their outputs.
 
-    Code of fewer ``outputs`` than the units have is a chain's: it makes what others read.
+    Code with fewer ``outputs`` than the units have is a chain's: only outputs that no unit of the
+    chain reads are returned.
     """
     made = tuple(t for u in units for t in graph.operators[u].outputs)
     inputs = dict.fromkeys(t for u in units for t in graph.operators[u].inputs)

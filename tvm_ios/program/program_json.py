@@ -1,4 +1,4 @@
-"""Programs as plain data, which files hold."""
+"""Programs as plain data, for files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORMAT, _VERSION = "tvm-ios program", 3
 
 
 def program_to_json(program: Program) -> dict[str, Any]:
-    """Plain data, of which :func:`program_from_json` makes the program."""
+    """Return plain data, from which :func:`program_from_json` makes the program."""
     return {
         "format": _FORMAT,
         "version": _VERSION,
@@ -43,12 +43,9 @@ def program_to_json(program: Program) -> dict[str, Any]:
 
 
 def program_from_json(data: Mapping[str, Any]) -> Program:
-    """Read what :func:`program_to_json` wrote.
+    """Read the data that :func:`program_to_json` wrote.
 
-    Raises
-    ------
-    ProgramError
-        If the data is not a program of this version, or would not run.
+    Raise ProgramError if the data is not a program of this version, or would not run.
     """
     if data.get("format") != _FORMAT or data.get("version") != _VERSION:
         raise ProgramError(f"this is not a {_FORMAT} of version {_VERSION}")

@@ -1,8 +1,8 @@
-"""Regions: the pieces of memory that launches must not fight over.
+"""Regions: disjoint pieces of memory, by which conflicts of launches are found.
 
 A buffer that is part of another (a producer that writes into a slice of a concatenation) shares
-some of its elements. Every buffer is therefore a range of *regions*: one of its own, or those
-that the borders of its parts cut it into.
+some of its elements. Every buffer is therefore a range of *regions*: one of its own, or those that
+the borders of its parts cut it into.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ from tvm_ios.program.program import Buffer
 
 
 def regions_of(buffers: Sequence[Buffer]) -> tuple[range, ...]:
-    """For each buffer the regions that it consists of; buffers overlap where these do.
+    """Return the regions that each buffer of a program consists of; buffers overlap where these do.
 
-    Parameters
-    ----------
-    buffers
-        All buffers of a program; the parts of one buffer are ranges of the same axis.
+    The parts of one buffer are ranges of the same axis.
     """
     borders = _borders(buffers)
     first: dict[int, int] = {}
@@ -39,7 +36,7 @@ def regions_of(buffers: Sequence[Buffer]) -> tuple[range, ...]:
 
 
 def region_bytes(buffers: Sequence[Buffer]) -> tuple[int, ...]:
-    """The size of each region, numbered as by :func:`regions_of`."""
+    """Return the bytes of each region, numbered as by :func:`regions_of`."""
     return tuple(
         buffers[number].type.nbytes * (end - begin) // cuts[-1]
         for number, cuts in _borders(buffers).items()
@@ -48,7 +45,7 @@ def region_bytes(buffers: Sequence[Buffer]) -> tuple[int, ...]:
 
 
 def _borders(buffers: Sequence[Buffer]) -> dict[int, list[int]]:
-    """For each whole buffer where its regions begin and where the last one ends."""
+    """Return, for each whole buffer, where its regions begin and where the last one ends."""
     cuts: dict[int, set[int]] = {n: set() for n, b in enumerate(buffers) if b.part is None}
     for buffer in buffers:
         if buffer.part is not None:

@@ -1,8 +1,8 @@
-"""A persistent program as tables of integers: what each vEU of the kernel reads and goes through.
+"""A persistent program as tables of integers, which the vEUs of the kernel interpret.
 
-A branch of code for each vEU, as the paper draws it (Rammer, figure 9), would be hundreds of
-copies of the same calls; a list that every vEU interprets costs a few loads a step. Steps that
-wait for the same operators share one list of waits.
+A branch of code for each vEU, as the paper draws it (Rammer, figure 9), would be hundreds of copies
+of the same calls; a list that every vEU interprets costs a few loads a step. Steps that wait for
+the same operators share one list of waits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class StepRow(NamedTuple):
 
 
 class StepWait(NamedTuple):
-    """A vEU has to have made so many steps."""
+    """A wait until a vEU has made ``steps`` steps."""
 
     lane: int
     steps: int
@@ -34,16 +34,16 @@ class StepWait(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepTable:
-    """What the vEUs run.
+    """The steps of all vEUs.
 
     Attributes
     ----------
     first
-        For each vEU, and after the last, the number of its first step.
+        For each vEU the index of its first step, and at the end the number of steps.
     steps
         The steps of all vEUs, one vEU after another.
     waits
-        What a barrier polls: lists that steps refer to.
+        The waits of all barriers; a step refers to a range of them.
     """
 
     first: tuple[int, ...]
@@ -52,22 +52,22 @@ class StepTable:
 
     @property
     def barriers(self) -> int:
-        """Steps that have something to wait for: barrier rTasks."""
+        """The number of steps that have something to wait for: barrier rTasks."""
         return sum(step.first_wait < step.last_wait for step in self.steps)
 
     @property
     def polls(self) -> int:
-        """Steps of vEUs that all barriers together look at."""
+        """The number of waits that all barriers together check."""
         return sum(step.last_wait - step.first_wait for step in self.steps)
 
     @property
     def words(self) -> tuple[int, ...]:
-        """The table as the kernel reads it: ``first``, then all steps, then all waits."""
+        """Return the table as the kernel reads it: ``first``, then all steps, then all waits."""
         return (*self.first, *chain.from_iterable(self.steps), *chain.from_iterable(self.waits))
 
 
 def tabulate(program: PersistentProgram) -> StepTable:
-    """The tables of a persistent program."""
+    """Return the table of a persistent program."""
     first, steps, waits = [0], list[StepRow](), list[StepWait]()
     spans: dict[Sequence[int], tuple[int, int]] = {(): (0, 0)}
     for lane, barriers in zip(program.lanes, program.barriers, strict=True):

@@ -2,9 +2,9 @@
 
 Along one axis ``F(m, r)`` computes ``m`` outputs of a filter of ``r`` taps from ``m + r - 1``
 inputs by as many products: ``A^T [(G g) * (B^T d)]``. In two dimensions every matrix is applied to
-rows and to columns, so that ``m * m`` outputs take ``(m + r - 1)^2`` products in the place of
-``m * m * r * r`` (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). Along
-an axis where the filter has one tap nothing is done.
+rows and to columns, so that ``m * m`` outputs take ``(m + r - 1)^2`` products instead of ``m * m *
+r * r`` (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). An axis along
+which the filter has one tap is left as it is.
 """
 
 from __future__ import annotations
@@ -48,18 +48,10 @@ _LARGEST: Mapping[int, int] = MappingProxyType({1: 12, 2: 8})
 
 @dataclass(frozen=True, slots=True)
 class Filtering:
-    """The matrices of ``F(outputs, taps)``; the point of the last row is infinity.
+    """The matrices of ``F(outputs, taps)`` along one axis; the point of the last row is infinity.
 
-    Attributes
-    ----------
-    outputs, taps
-        Outputs of a tile, and taps of the filter, along one axis.
-    inverse
-        ``A^T``: outputs by products.
-    weights
-        ``G``: products by taps.
-    data
-        ``B^T``: products by inputs.
+    ``inverse`` is ``A^T`` (outputs by products), ``weights`` is ``G`` (products by taps), and
+    ``data`` is ``B^T`` (products by inputs).
     """
 
     outputs: int
@@ -70,12 +62,12 @@ class Filtering:
 
     @property
     def size(self) -> int:
-        """Inputs of a tile, and products, along one axis."""
+        """The number of inputs of a tile, and of products, along one axis."""
         return self.outputs + self.taps - 1
 
 
 def share_of_products(form: str, kernel: Sequence[int]) -> float:
-    """The products of a form of a convolution to those of the direct one; 1 of another form."""
+    """Return the ratio of a form's products to those of direct convolution; 1 unless Winograd."""
     if not form.startswith(FORM):
         return 1.0
     axes = filterings(int(form.removeprefix(FORM)), kernel)
@@ -83,30 +75,24 @@ def share_of_products(form: str, kernel: Sequence[int]) -> float:
 
 
 def can_filter(outputs: int, kernel: Sequence[int]) -> bool:
-    """Whether there are :func:`filterings` whose rounding stays small."""
+    """Return whether there are :func:`filterings` whose rounding error stays small."""
     sizes = [outputs + taps - 1 for taps in kernel if taps > 1]
     return bool(sizes) and max(sizes) <= _LARGEST[len(sizes)] and set(sizes) <= set(_POINTS)
 
 
 def filterings(outputs: int, kernel: Sequence[int]) -> tuple[Filtering, ...]:
-    """The filtering along each axis, by tiles of so many outputs where the filter has taps.
+    """Return the filtering along each axis, with ``outputs`` outputs where the filter has taps.
 
-    Raises
-    ------
-    ValueError
-        If there are no points for tiles of this size.
+    Raise ValueError if there are no points for tiles of this size.
     """
     return tuple(filtering(outputs if taps > 1 else 1, taps) for taps in kernel)
 
 
 @lru_cache
 def filtering(outputs: int, taps: int) -> Filtering:
-    """The matrices of ``F(outputs, taps)``.
+    """Return the matrices of ``F(outputs, taps)``.
 
-    Raises
-    ------
-    ValueError
-        If there are no points for tiles of this size.
+    Raise ValueError if there are no points for tiles of this size.
     """
     size = outputs + taps - 1
     if size not in _POINTS:
@@ -131,7 +117,7 @@ def filtering(outputs: int, taps: int) -> Filtering:
 
 
 def transformed_weights(weight: Array, outputs: int) -> Array:
-    """From a filter's taps to a tile's products, the last axes: in float64, rounded once."""
+    """Transform a filter's taps (the last axes) to a tile's products, in float64, rounded once."""
     axes = filterings(outputs, weight.shape[2:])
     rows, columns = (np.array(axis.weights, np.float64) for axis in axes)
     result = np.einsum("ik,ockl,jl->ocij", rows, weight.astype(np.float64), columns, optimize=True)
@@ -139,7 +125,7 @@ def transformed_weights(weight: Array, outputs: int) -> Array:
 
 
 def _product_of_roots(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
-    """The coefficients of the product of ``x - root``, the constant one first."""
+    """Return the coefficients of the product of ``x - root``, the constant one first."""
     result = [Fraction(1)]
     for root in roots:
         shifted = [Fraction(0), *result]

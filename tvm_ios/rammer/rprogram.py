@@ -1,8 +1,8 @@
-"""rPrograms under construction: Append, and which lane gets which rTasks.
+"""Construction of rPrograms: Append, and the choice of lanes for rTasks.
 
-The simulation is that of the list schedule: a lane executes its rTasks in the order of Append,
-each as soon as the lane is free and all that its unit reads has been computed. rTasks of a phase
-are alike, so only how many of them a lane executes matters: it gets a range.
+The simulation is that of the list schedule: a lane executes its rTasks in the order of Append, each
+as soon as the lane is free and all that its unit reads has been computed. rTasks of a phase are
+alike, so only how many of them a lane executes matters: it gets a range.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tvm_ios.schedule.rkernel import RKernel
 
 @dataclass(frozen=True, slots=True)
 class RProgram:
-    """What is emitted to the device at once (Rammer, section 3.2); never changed, only extended.
+    """A program that is emitted to the device at once (Rammer, section 3.2); immutable.
 
     Attributes
     ----------
     units
-        In the order of Append.
+        Units in the order of Append.
     kernels
         For each unit the rKernel that computes it.
     placement
@@ -43,25 +43,17 @@ class RProgram:
 
     @staticmethod
     def empty(lanes: int) -> RProgram:
-        """One of no units."""
+        """Return a program without units."""
         return RProgram((), {}, (), (0.0,) * lanes, {})
 
     def append(
         self, graph: OpGraph, wave: Sequence[int], chosen: Mapping[int, RKernel]
     ) -> RProgram:
-        """This program and then a wave of units that do not read from each other.
+        """Return this program followed by a wave of units that do not read from each other.
 
         The phases of a unit are rOperators that depend on each other, so the wave's first phases
-        come first, then all second ones.
-
-        Parameters
-        ----------
-        graph
-            The graph of units; what stands in no wave so far was computed before the program.
-        wave
-            Unit numbers.
-        chosen
-            For each of them its rKernel.
+        come first, then all second ones. Units that are in no wave so far were computed before the
+        program. ``chosen`` are the rKernels of the wave's units.
         """
         clocks = list(self.clocks)
         shares: list[Share] = []
@@ -92,24 +84,19 @@ class RProgram:
 
 
 def simulate(programs: Sequence[RProgram]) -> tuple[float, ...]:
-    """Seconds of rPrograms if every rTask takes as long as it was profiled."""
+    """Return the seconds of rPrograms if every rTask takes as long as it was profiled."""
     return tuple(max(program.clocks) for program in programs)
 
 
 def simulated_spans(
     predecessors: Sequence[int], program: RProgram
 ) -> tuple[tuple[Share, float, float], ...]:
-    """For each share of the placement when it begins and ends in the simulation, in seconds.
+    """Return when each share of an rProgram's placement begins and ends, simulated, in seconds.
 
-    Parameters
-    ----------
-    predecessors
-        For each unit of the graph the bit set of those that it reads from.
-    program
-        An rProgram with its placement.
+    ``predecessors`` holds for each unit of the graph the bit set of those that it reads from.
     """
     clocks = [0.0] * len(program.clocks)
-    #: For each unit the end of its last phase so far, and which that is.
+    #: For each unit the second at which its last rTask so far ends.
     ends: dict[int, float] = {}
     spans: list[tuple[Share, float, float]] = []
     shares = groupby(program.placement, lambda share: (share.unit, share.phase))
@@ -128,22 +115,12 @@ def simulated_spans(
 def select_lanes(
     clocks: Sequence[float], ready: float, tasks: int, seconds: float
 ) -> tuple[int, ...]:
-    """SelectvEU for all rTasks of a phase: how many each lane gets.
+    """Return how many of a phase's rTasks each lane gets (SelectvEU).
 
-    One after another they go to the lane that can begin them earliest; of several, to the one
-    that idles least before, then to the first. The ``k``-th that a lane gets begins ``k`` times
-    ``seconds`` after the lane can begin at all.
-
-    Parameters
-    ----------
-    clocks
-        For each lane when it is free.
-    ready
-        When the rTasks may begin.
-    tasks
-        How many there are.
-    seconds
-        The seconds that one of them takes.
+    One after another they go to the lane that can begin them earliest; of several, to the one that
+    idles least before, then to the first. The ``k``-th that a lane gets begins ``k`` times
+    ``seconds`` after the lane can begin at all. ``clocks`` say when lanes are free, ``ready`` when
+    the rTasks may begin, and ``seconds`` how long each takes.
     """
     starts = [max(clock, ready) for clock in clocks]
     counts = _certain(starts, tasks, seconds)
@@ -160,7 +137,7 @@ def select_lanes(
 
 
 def _certain(starts: Sequence[float], tasks: int, seconds: float) -> list[int]:
-    """How many rTasks each lane gets whatever breaks ties: all but about two a lane.
+    """Return how many rTasks each lane gets whatever breaks ties: all but about two a lane.
 
     Were rTasks divisible, all lanes would end at one level. Fewer than all rTasks begin one
     ``seconds`` below it, so none of these waits for another choice; one less a lane is safe from

@@ -1,4 +1,4 @@
-"""Persistent kernels only where they are faster than launches on streams."""
+"""Replacement of persistent kernels by launches on streams where these are no slower."""
 
 from __future__ import annotations
 
@@ -16,16 +16,10 @@ def with_streams(
     predecessors: Sequence[int],
     seconds: Callable[[Stage], float | None],
 ) -> Schedule:
-    """A schedule in which waves on streams stand for co-scheduled stages that are no faster.
+    """Return a schedule with waves on streams in place of co-scheduled stages that are no faster.
 
-    Parameters
-    ----------
-    schedule
-        One with the seconds of its stages.
-    predecessors
-        For each unit the bit set of the units it reads from.
-    seconds
-        Of a stage on streams; None where nothing is to be compared.
+    The schedule has the latencies of its stages. ``seconds`` returns those of a stage on streams,
+    or None if the stage is not to be compared.
     """
     stages: list[Stage] = []
     latencies: list[float] = []
@@ -42,7 +36,7 @@ def with_streams(
             if len(on_streams) == len(in_waves) and sum(on_streams) <= taken:
                 stages += in_waves
                 latencies += on_streams
-                # On streams units run in their usual way.
+                # On streams units have their usual kernels.
                 kernels = {u: name for u, name in kernels.items() if u not in stage.units}
                 continue
             placements[len(stages)] = schedule.placements[place]

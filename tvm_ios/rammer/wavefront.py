@@ -1,9 +1,9 @@
 """Rammer's wavefront scheduling policy (Rammer, Algorithm 1).
 
-Two slips of the algorithm as printed are repaired. Its loop pushes an rProgram only when the
-next one begins, so the last one is lost: here it is kept. And ``ScheduleWave(W, Pcurr, D)``
-appends to the program that it is given, so ``time(Pcurr)`` would be taken of the longer one:
-here programs are never changed, appending gives another.
+Two slips of the algorithm as printed are repaired. Its loop pushes an rProgram only when the next
+one begins, so the last one is lost: here it is kept. And ``ScheduleWave(W, Pcurr, D)`` appends to
+the program that it is given, so ``time(Pcurr)`` would be taken of the longer one: here programs are
+never changed, appending returns another.
 """
 
 from __future__ import annotations
@@ -18,35 +18,22 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import waves
 
-#: Gives the rKernels of a unit, at least one; the first is what the unit has in other stages.
+#: Returns the rKernels of a unit, at least one; the first is what the unit has in other stages.
 RKernels = Callable[[int], tuple[RKernel, ...]]
-#: Seconds of some rPrograms that are to be compared: all taken in the same way.
+#: Returns the seconds of rPrograms to compare, all measured or all simulated.
 Profile = Callable[[Sequence[RProgram]], Sequence[float]]
 
-#: Times this close are equal: sums of the same rTasks differ by as much with their order.
+#: Relative differences up to this are ties: sums of times differ so by rounding.
 _TIE = 1e-12
 
 
 def wavefront_programs(
     graph: OpGraph, kernels: RKernels, lanes: int, profile: Profile = simulate
 ) -> tuple[RProgram, ...]:
-    """Schedule a graph as rPrograms (Rammer, Algorithm 1: Schedule).
+    """Schedule a graph as rPrograms that run one after another (Rammer, Algorithm 1: Schedule).
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    kernels
-        What each unit can be computed with.
-    lanes
-        How many lanes the device has.
-    profile
-        Measures rPrograms; by default they are simulated.
-
-    Returns
-    -------
-    tuple of RProgram
-        To be run one after another; each unit stands in exactly one.
+    Each unit is in exactly one. ``kernels`` returns the rKernels of a unit, and ``profile`` the
+    seconds of rPrograms.
     """
     plans: list[RProgram] = []
     current = RProgram.empty(lanes)
@@ -66,11 +53,11 @@ def wavefront_programs(
 def schedule_wave(
     graph: OpGraph, wave: Sequence[int], program: RProgram, kernels: RKernels, profile: Profile
 ) -> RProgram:
-    """A program with a wave of units after it (ScheduleWave, with SelectRKernels).
+    """Return a program extended by a wave of units (ScheduleWave, with SelectRKernels).
 
-    The wave's fastest rKernels are taken if all their rTasks together leave lanes free (those of
-    a unit's phases are not there at once: the widest counts). Else the most efficient ones, which
-    leave more of the lanes to others, if the profile says that they are better.
+    The wave's fastest rKernels are taken if all their rTasks together leave lanes free (those of a
+    unit's phases do not run at once: the widest counts). Else the most efficient ones, which leave
+    more of the lanes to others, are taken if the profile says that they are better.
     """
     fast = {unit: fastest(kernels(unit)) for unit in wave}
     placed = program.append(graph, wave, fast)
@@ -85,21 +72,14 @@ def schedule_wave(
 
 
 def leaves_free(kernels: Iterable[RKernel], lanes: int) -> bool:
-    """Whether all rTasks of a wave together are fewer than the lanes."""
+    """Return whether all rTasks of a wave together are fewer than the lanes."""
     return sum(max(kernel.tasks, default=0) for kernel in kernels) < lanes
 
 
 def co_schedule(graph: OpGraph, units: Sequence[int], kernels: RKernels, lanes: int) -> RProgram:
-    """Some units as one rProgram, simulated: what a co-scheduled stage of them runs.
+    """Return the rProgram of a co-scheduled stage of some units, simulated.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    units
-        Of a stage; all that they read from else was computed before.
-    kernels, lanes
-        As for :func:`wavefront_programs`.
+    All other units that they read from were computed before.
     """
     program = RProgram.empty(lanes)
     for wave in waves(graph.predecessors, units):
@@ -113,18 +93,9 @@ def rammer_schedule(
     seconds: Sequence[float],
     kernels: RKernels,
 ) -> Schedule:
-    """A schedule of one co-scheduled stage an rProgram.
+    """Return a schedule with one co-scheduled stage for each rProgram, and its placements.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    programs
-        From :func:`wavefront_programs`.
-    seconds
-        The seconds of each program.
-    kernels
-        As for :func:`wavefront_programs`.
+    ``seconds`` are those of each program.
     """
     schedule = Schedule(
         fingerprint=graph.fingerprint,
@@ -140,16 +111,9 @@ def rammer_schedule(
 def with_placements(
     schedule: Schedule, programs: Callable[[Stage], RProgram], kernels: RKernels
 ) -> Schedule:
-    """A schedule whose co-scheduled stages have their placements, and the rKernels they are of.
+    """Return a schedule with the placements and rKernels of its co-scheduled stages.
 
-    Parameters
-    ----------
-    schedule
-        One that a search has found.
-    programs
-        What a co-scheduled stage runs.
-    kernels
-        As for :func:`wavefront_programs`.
+    ``programs`` returns the rProgram of a co-scheduled stage.
     """
     co_scheduled = {
         position: programs(stage)

@@ -1,5 +1,5 @@
-"""Solvers of combinatorial problems, which know nothing of graphs.
+"""Solvers of combinatorial problems, independent of graphs.
 
-- cp_sat: OR-Tools' constraint solver, the same answer each time
-- pbqp: a choice for each variable, at the least cost in all
+- cp_sat: OR-Tools' constraint solver, deterministic
+- pbqp: a choice for each variable, at the least total cost
 """

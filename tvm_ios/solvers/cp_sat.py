@@ -1,4 +1,4 @@
-"""CP-SAT, the constraint solver of OR-Tools: the same answer each time, and Ctrl-C ends it."""
+"""CP-SAT, the constraint solver of OR-Tools, run so that it is repeatable and Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -8,35 +8,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, CpSolver
 
-#: How often a solver that was interrupted is told to stop: it does not hear it before it began.
+#: Seconds after which an interrupted solver is told to stop again: it ignores this until it runs.
 _STOP_SECONDS = 0.01
 
 
 def solve_by_cp_sat(model: CpModel, limit: str, amount: float) -> tuple[CpSolver, bool] | None:
-    """Solve a model on one thread.
+    """Solve a model on one thread; return the solver and whether its solution is proven optimal.
 
-    Parameters
-    ----------
-    model
-        The model.
-    limit, amount
-        The parameter of the solver that limits it, and to what: ``"max_time_in_seconds"``, or
-        ``"max_deterministic_time"``, with which the same model gives the same answer everywhere.
-
-    Returns
-    -------
-    solver, proven
-        The solver with the best solution that was found, and whether none are better; None if
-        none was found.
+    Return None if no solution was found. ``limit`` names the parameter of the solver that limits it
+    to ``amount``: ``"max_time_in_seconds"``, or ``"max_deterministic_time"``, with which the same
+    model gives the same answer everywhere.
     """
-    # It takes a moment to import.
+    # Not at the top: it takes a moment to import.
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
-    # Its own handler takes Ctrl-C for the end of the time, and leaves none behind: the next one
-    # ends the process without a word.
+    # The solver's own handler treats Ctrl-C as the end of the time, and removes ours: the next
+    # Ctrl-C would end the process without a message.
     solver.parameters.catch_sigint_signal = False
     setattr(solver.parameters, limit, amount)
     # Signals are raised in the main thread, which therefore must not be the one that solves.

@@ -1,11 +1,11 @@
-"""Partitioned Boolean quadratic problems: a choice for each variable, at the least cost in all.
+"""Partitioned Boolean quadratic problems: a choice for each variable, at the least total cost.
 
-What a choice costs, alone and beside another one, is given by tables. Variables are eliminated one
-by one: the tables of a variable become one table of its neighbours. With one and two neighbours
-these are the reductions RI and RII of Scholz and Eckstein ("Register Allocation for Irregular
-Architectures", LCTES 2002); with any number it is exact too, and fast where variables hang together
-as the tensors of a network do, in a graph of small treewidth. Where tables would become too large
-a variable is set as their reduction RN does, and the result is not proven any more.
+Tables hold the costs of choices, alone and in pairs. Variables are eliminated one by one: the
+tables of a variable become one table of its neighbours. With one and two neighbours these are the
+reductions RI and RII of Scholz and Eckstein ("Register Allocation for Irregular Architectures",
+LCTES 2002); with any number it is exact too, and fast for graphs of small treewidth, such as those
+of the tensors of networks. Where tables would become too large a variable is set as their reduction
+RN does, and the result is no longer proven optimal.
 """
 
 from __future__ import annotations
@@ -21,43 +21,33 @@ import numpy.typing as npt
 
 Costs = npt.NDArray[np.float64]
 
-#: Entries of the largest table that is made.
+#: The most entries of a table.
 LARGEST_TABLE = 1 << 22
 
 
 @dataclass(frozen=True)
 class ChoiceProblem:
-    """What choices cost; infinity forbids them.
+    """The costs of choices, alone and in pairs; infinity forbids them.
 
-    Attributes
-    ----------
-    alone
-        For each variable what each of its choices costs.
-    pairs
-        For two variables what their choices cost together; the axes are in this order.
+    ``alone`` holds for each variable the cost of each choice. ``pairs`` holds for two variables the
+    costs of their choices together, with the axes in this order.
     """
 
     alone: Sequence[Costs]
     pairs: Mapping[tuple[int, int], Costs]
 
     def cost(self, choices: Sequence[int]) -> float:
-        """What these choices cost, one for each variable."""
+        """Return the total cost of choices, one for each variable."""
         alone = sum(float(costs[choices[v]]) for v, costs in enumerate(self.alone))
         return alone + sum(float(c[choices[a], choices[b]]) for (a, b), c in self.pairs.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """A solution.
+    """A solution: the choice of each variable, and the total cost.
 
-    Attributes
-    ----------
-    values
-        The choice of each variable.
-    cost
-        The cost of all; infinite if none is allowed, or none that is allowed was found.
-    proven
-        Whether no others cost less.
+    The cost is infinite if no choices are allowed, or no allowed ones were found. ``proven`` says
+    whether no others cost less.
     """
 
     values: tuple[int, ...]
@@ -66,12 +56,9 @@ class Choices:
 
 
 def cheapest(problem: ChoiceProblem) -> Choices:
-    """The choices that cost the least in all; of equal ones always the same.
+    """Return the choices with the least total cost; of equal ones always the same.
 
-    Parameters
-    ----------
-    problem
-        A problem with at least one choice for each variable.
+    Each variable must have at least one choice.
     """
     sizes = [len(costs) for costs in problem.alone]
     tables = [_Table((v,), costs) for v, costs in enumerate(problem.alone)]
@@ -115,22 +102,22 @@ def cheapest(problem: ChoiceProblem) -> Choices:
 
 @dataclass(frozen=True)
 class _Table:
-    """What choices of some variables cost together, an axis each."""
+    """The costs of choices of some variables together, one axis for each."""
 
     variables: tuple[int, ...]
     costs: Costs
 
     def without_last(self) -> _Table:
-        """The table with the best choice of the last variable."""
+        """Return the table with the best choice of the last variable."""
         return _Table(self.variables[:-1], self.costs.min(axis=-1))
 
     def least(self, variable: int) -> Costs:
-        """The least for each choice of one variable."""
+        """Return the least cost for each choice of one variable."""
         axes = tuple(axis for axis, v in enumerate(self.variables) if v != variable)
         return self.costs.min(axis=axes)
 
     def at(self, variable: int, choice: int) -> _Table:
-        """The table with one variable set."""
+        """Return the table with one variable set to a choice."""
         axis = self.variables.index(variable)
         others = (*self.variables[:axis], *self.variables[axis + 1 :])
         return _Table(others, np.asarray(self.costs.take(choice, axis=axis)))
@@ -139,7 +126,7 @@ class _Table:
 def _with_best_neighbours(
     variable: int, involved: Sequence[_Table], others: Sequence[_Table], sizes: Sequence[int]
 ) -> Costs:
-    """What the choices of a variable cost if each neighbour had nothing else beside it."""
+    """Return the cost of each choice of a variable if each neighbour had only this one."""
     alone = [table for table in others if len(table.variables) == 1]
     total = np.zeros(sizes[variable])
     for table in involved:
@@ -149,7 +136,7 @@ def _with_best_neighbours(
 
 
 def _sum(tables: Iterable[_Table], variables: tuple[int, ...], sizes: Sequence[int]) -> _Table:
-    """Tables of some of these variables as one of all of them."""
+    """Return the sum of tables of some of the variables, as a table of all of them."""
 
     def wide(table: _Table) -> Costs:
         order = [table.variables.index(v) for v in variables if v in table.variables]

@@ -1,4 +1,4 @@
-"""What a task is, in all that its result depends on, and the key that tells this from any other."""
+"""The content of a task, which is all that its result depends on, and the key of this content."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Job:
     Attributes
     ----------
     key
-        Equal for tasks of equal content, and for no others.
+        Hash of the content: equal for tasks of equal content alone.
     content
-        What is to be done, as plain data.
+        The task as plain data.
     files
-        The files that the content speaks of, by the names that it has for them.
+        The paths of the files that the content refers to, by the names used there.
     needs
-        The key of the job whose schedule it takes, if it takes one.
+        The key of the job whose schedule it takes, or None.
     holds
-        The device that it has for itself, if any: ``here`` or ``fleet:KEY``.
+        The device that it needs for itself, or None: ``here`` or ``fleet:KEY``.
     """
 
     key: str
@@ -66,28 +66,20 @@ class Job:
 
     @cached_property
     def model(self) -> str:
-        """Equal for jobs of the same model, batch and shapes."""
+        """A text that is equal for jobs of the same model, batch and shapes."""
         return json.dumps([self.content[key] for key in _GRAPH])
 
 
 def versions(*packages: str) -> dict[str, str | None]:
-    """The versions that results depend on; None for what is not installed."""
+    """Return the versions of tvm-ios, TVM and ``packages``; None for one that is not installed."""
     return {name: _version(name) for name in ("tvm-ios", "apache-tvm", *packages)}
 
 
 class Jobs:
-    """Makes jobs of tasks, and reads each file once.
+    """Turns tasks into jobs, and reads each file only once.
 
-    Parameters
-    ----------
-    folder
-        Where relative paths begin.
-    limits
-        How far each task goes.
-    machines
-        What each measured device is, in words.
-    tracker
-        HOST:PORT of the tracker of devices that are servers.
+    Relative paths begin at ``folder``. ``machines`` describes each measured device in words, and
+    ``tracker`` is the HOST:PORT of the tracker of remote devices.
     """
 
     def __init__(
@@ -106,14 +98,9 @@ class Jobs:
         self._stamps: dict[Path, tuple[int, int]] = {}
 
     def job(self, task: Task) -> Job:
-        """The job of a task.
+        """Return the job of a task.
 
-        Raises
-        ------
-        OSError
-            If a file is gone.
-        UserError
-            If the file of a device is none.
+        Raise OSError if a file is gone, UserError if a device's file is invalid.
         """
         model = self._model(task.workload)
         content: dict[str, Any] = {
@@ -150,7 +137,7 @@ class Jobs:
         return _job(content, {**model.files, **device.files}, needs, holds)
 
     def changed(self, job: Job) -> Path | None:
-        """A file of a job that is no more what the job's key says; None if all are."""
+        """Return a file of a job that has changed since the job was made; None if none has."""
         return next((p for p in job.files.values() if _stamp(p) != self._stamps[p]), None)
 
     def _model(self, workload: Workload) -> _Named:
@@ -184,13 +171,13 @@ class Jobs:
 
 
 def file_name(content: Mapping[str, str]) -> str:
-    """What the files of a job call one that its content describes."""
+    """Return the key in :attr:`Job.files` of the file that this part of the content describes."""
     return f"{content['sha256']}/{content['name']}"
 
 
 @dataclass(frozen=True)
 class _Named:
-    """What content says of a model or a device, and the files that it is in."""
+    """The part of a content that describes a model or a device, and the files it refers to."""
 
     content: Mapping[str, str]
     files: Mapping[str, Path] = field(default_factory=dict[str, Path])
@@ -207,7 +194,7 @@ def _job(
 
 
 def _nameless(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Content without the names of files and the tracker's address, which may change."""
+    """Return a content without names of files and the tracker's address, which may change."""
     return {
         key: value["sha256"] if isinstance(value, dict) and "sha256" in value else value
         for key, value in content.items()
@@ -216,7 +203,7 @@ def _nameless(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model_files(path: Path) -> _Named:
-    """A model's file, and those beside it that hold its weights."""
+    """Describe a model's file, together with the files beside it that hold its weights."""
     beside: dict[str, Path] = {}
     if path.suffix == ".onnx":
         # What is wrong with a file the task says, and the others go on.
@@ -236,7 +223,7 @@ def _model_files(path: Path) -> _Named:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """What changes with a file; nothing of one that is gone."""
+    """Return modification time and size of a file; zeros if it is gone."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -245,7 +232,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _package(group: str, name: str) -> str | None:
-    """The distribution that adds a name to a group of entry points; None for what is ours."""
+    """Return the distribution that adds an entry point to a group; None for built-in names."""
     entry = extensions(group).get(name)
     return None if entry is None or entry.dist is None else entry.dist.name
 

@@ -1,4 +1,4 @@
-"""A schedule under other conditions than it was searched for (IOS, table 3)."""
+"""Pricing a schedule under other conditions than it was searched for (IOS, table 3)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def crossed(data: Mapping[str, Any], search: Search) -> Schedule:
 
 
 def _rewired(schedule: Schedule, graph: OpGraph) -> Schedule:
-    """The bare stages of a schedule over another graph."""
+    """Return a schedule's stages alone, over another graph that must be wired equally."""
     if schedule.instances is not None:
         raise ScheduleError(
             f"the schedule of {schedule.policy} runs sub-graphs in instances, which are made for "

@@ -1,4 +1,4 @@
-"""The tasks of a sweep's file."""
+"""Expanding a sweep's file into its tasks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ from tvm_ios.sweep.toml_values import SweepError
 
 
 def expand(sweep: SweepFile) -> tuple[Task, ...]:
-    """All tasks: searches in the order of the file, what crosses them, and memory schedulers.
+    """Return all tasks: searches in the order of the file, their crossings, and memory schedulers.
 
-    Raises
-    ------
-    SweepError
-        If an exclusion fits no task, or nothing is left.
+    Raise SweepError if an exclusion fits no task, or nothing is left.
     """
     searches = [
         SearchTask(*values)
@@ -39,9 +36,9 @@ def expand(sweep: SweepFile) -> tuple[Task, ...]:
 
 
 def _crossed(searches: Sequence[SearchTask], crossed_by: str) -> Iterator[CrossingTask]:
-    """The schedule of each search for each other one that differs in one thing alone.
+    """Yield each search's schedule crossed with each other search that differs in one thing alone.
 
-    Without those of policies that ask for no costs: they find the same everywhere.
+    Policies that ask for no costs are left out: they find the same schedule everywhere.
     """
 
     def others(task: SearchTask) -> str:
@@ -65,7 +62,7 @@ def _crossed(searches: Sequence[SearchTask], crossed_by: str) -> Iterator[Crossi
 
 
 def _fits(exclusion: Mapping[str, tuple[Any, ...]], task: SearchTask | MemoryTask) -> bool:
-    """Whether a task has, for each key of an exclusion, one of its values."""
+    """Return whether a task has, for each key of an exclusion, one of its values."""
     values: dict[str, Any] = {"model": task.workload.model, "batch": task.workload.batch}
     if isinstance(task, SearchTask):
         values |= {"device": task.device, "policy": task.policy, "pruning": task.pruning}

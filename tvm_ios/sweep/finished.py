@@ -18,19 +18,13 @@ _FORMAT = {"format": "tvm-ios sweep result", "version": 1}
 
 
 class FinishedTasks:
-    """The finished tasks of a folder, by their keys.
-
-    Parameters
-    ----------
-    folder
-        Where ``tasks/KEY.json`` are.
-    """
+    """The finished tasks of a sweep's folder, as files ``tasks/KEY.json``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "tasks"
 
     def outcome(self, job: Job) -> dict[str, Any] | None:
-        """What a job came to; None if it is not finished."""
+        """Return the stored outcome of a job; None if it is not finished."""
         try:
             data = json_object(self._path(job).read_bytes())
         except (FileNotFoundError, JsonError):
@@ -39,13 +33,7 @@ class FinishedTasks:
         return data if _FORMAT.items() <= data.items() and "result" in data else None
 
     def keep(self, job: Job, outcome: dict[str, Any]) -> None:
-        """Write down what a job came to, unless it failed.
-
-        Raises
-        ------
-        OSError
-            If it cannot be written.
-        """
+        """Write the outcome of a job to its file, unless it failed; raise OSError if that fails."""
         if "result" in outcome:
             record = {**_FORMAT, "task": job.content, **outcome}
             write_atomically(self._path(job), json.dumps(record, indent=1).encode())
@@ -56,14 +44,9 @@ class FinishedTasks:
 
 @contextmanager
 def results_folder(path: Path) -> Generator[FinishedTasks]:
-    """The folder of a sweep, which no other sweep writes to meanwhile.
+    """Open the folder of a sweep, and lock it against other sweeps meanwhile.
 
-    Raises
-    ------
-    SweepError
-        If another one does.
-    OSError
-        If it cannot be made or written.
+    Raise SweepError if another sweep has the lock, OSError if the folder cannot be made or written.
     """
     make_folder(path)
     taken = SweepError(f"another sweep writes to {path}: wait for it, or choose another folder")

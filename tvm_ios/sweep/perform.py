@@ -1,4 +1,4 @@
-"""One task, from its content to its result: plain data in, plain data out."""
+"""Doing one task: from its content to its result, both plain data."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _crossing(
 
 
 def _cost(search: Search, schedule: Schedule) -> dict[str, Any]:
-    """What a schedule takes: its stages, and where programs can run its program."""
+    """Return the cost of a schedule: of its stages, and of its program if programs can be run."""
     units = search.problem.units
     schedule.validate(units)
     result: dict[str, Any] = {

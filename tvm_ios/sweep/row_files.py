@@ -1,4 +1,4 @@
-"""All rows of a sweep in one file: JSON, or Parquet."""
+"""Writing all rows of a sweep to one file: JSON, or Parquet."""
 
 from __future__ import annotations
 
@@ -17,20 +17,14 @@ from tvm_ios.sweep.rows import COLUMNS
 
 
 class TableFormat(StrEnum):
-    """What the one file of all rows is."""
+    """File formats for the rows of a sweep."""
 
     json = "json"
     parquet = "parquet"
 
 
 def require_format(table_format: TableFormat) -> None:
-    """Find out before long work whether rows can be written.
-
-    Raises
-    ------
-    UserError
-        If pyarrow is not installed, which writes Parquet.
-    """
+    """Require that a format can be written (Parquet needs pyarrow), or raise UserError."""
     if table_format is TableFormat.parquet and importlib.util.find_spec("pyarrow") is None:
         raise UserError(
             "--format parquet needs pyarrow: pip install pyarrow, or choose --format json"
@@ -38,21 +32,9 @@ def require_format(table_format: TableFormat) -> None:
 
 
 def write_rows(rows: Sequence[dict[str, Any]], folder: Path, table_format: TableFormat) -> Path:
-    """Write ``results.json`` or ``results.parquet``, in the place of an earlier one.
+    """Write ``results.json`` or ``results.parquet`` to a sweep's folder; return its path.
 
-    Parameters
-    ----------
-    rows
-        Those of :func:`tvm_ios.sweep.rows.rows_of`.
-    folder
-        The folder of the sweep.
-    table_format
-        What to write.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
+    ``rows`` are those of :func:`tvm_ios.sweep.rows.rows_of`. An earlier file is replaced.
     """
     path = folder / f"results.{table_format.value}"
     if table_format is TableFormat.json:

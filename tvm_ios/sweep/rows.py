@@ -1,4 +1,4 @@
-"""What a sweep came to as rows: a task each, all with the same columns."""
+"""The results of a sweep as rows: one per task, all with the same columns."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def rows_of(swept: SweepOutcome) -> list[dict[str, Any]]:
 
 
 def latency_of(result: Mapping[str, Any]) -> float | None:
-    """Milliseconds of a schedule: of its program where that was timed, else of its stages."""
+    """Return a result's latency in ms: of its program if that was timed, else of its stages."""
     program = result.get("program_ms")
     return result.get("latency_ms") if program is None else program
 

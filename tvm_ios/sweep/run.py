@@ -19,16 +19,9 @@ Outcome = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """What a sweep came to.
+    """The outcomes of a sweep's tasks (as :func:`tvm_ios.sweep.worker.work` returns them).
 
-    Attributes
-    ----------
-    outcomes
-        For each task what :func:`tvm_ios.sweep.worker.work` made of it.
-    keys
-        For each task the key of its content.
-    resumed
-        How many tasks were finished before.
+    ``keys`` has the key of each task's content; ``resumed`` counts tasks that were finished before.
     """
 
     outcomes: Mapping[Task, Outcome]

@@ -1,4 +1,4 @@
-"""The search that a task needs: by a device's description, or measured."""
+"""The search object of a task: priced by a device's description, or measured."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def search_of(content: Mapping[str, Any], files: Mapping[str, Path]) -> Generato
 
 
 def source_of(content: Mapping[str, Any], files: Mapping[str, Path]) -> ModelSource:
-    """The model of a task, and how it is read."""
+    """Return the model of a task, with its shapes and batch."""
     shapes = {name: tuple(shape) for name, shape in content["shapes"].items()}
     model = _path_or_name(content["model"], files)
     return ModelSource(model, shapes=shapes, batch=content["batch"])
 
 
 def units_of(source: ModelSource) -> OpGraph:
-    """The graph of units of a model."""
+    """Return the graph of units of a model."""
     shapes = tuple((name, tuple(shape)) for name, shape in source.shapes.items())
     return _units(source.model, shapes, source.batch)
 
@@ -80,12 +80,12 @@ def units_of(source: ModelSource) -> OpGraph:
 def _units(
     model: str, shapes: tuple[tuple[str, tuple[int, ...]], ...], batch: int | None
 ) -> OpGraph:
-    """The same, kept for the next tasks of a worker: neighbours are often of one model."""
+    """Return the graph of units of a model, cached: successive tasks are often of one model."""
     return units_and_tail(ModelSource(model, shapes=dict(shapes), batch=batch))[0]
 
 
 def _path_or_name(named: Mapping[str, str], files: Mapping[str, Path]) -> str:
-    """A file of the job, or what every installation has under a name."""
+    """Return the path of a file of the job, or the name if it is a built-in one."""
     path = files.get(file_name(named)) if "sha256" in named else None
     return named["name"] if path is None else str(path)
 
@@ -140,12 +140,9 @@ def _measured(source: ModelSource, **options: Any) -> Generator[Search]:
 
 
 def fleet_choice(tracker: str, device: str) -> FleetChoice:
-    """The servers that a device of a sweep names.
+    """Return the servers that a device name of a sweep refers to.
 
-    Raises
-    ------
-    TrackerError
-        If the tracker's address is none.
+    Raise TrackerError if the tracker's address is invalid.
     """
     from runtime_ext.fleet.choice import FleetChoice
     from runtime_ext.fleet.tracker import Address

@@ -1,4 +1,4 @@
-"""The file of a sweep: what a user writes, read and checked."""
+"""Reading and checking the file of a sweep, which a user writes."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True)
 class SweepFile:
-    """What is to be swept.
+    """The checked contents of a sweep's file.
 
     Attributes
     ----------
     folder
-        Where the file lies: its paths begin there.
+        The folder of the file, at which relative paths begin.
     workloads
         Models, with their batches and shapes.
     devices, policies, pruning
-        Crossed with these: one search each.
+        One search for each combination of these and a workload.
     crossings
-        Of :data:`CROSSINGS`.
+        Those of :data:`CROSSINGS` by which schedules are crossed.
     memory
         Memory schedulers, run for each workload.
     exclude
-        What is left out: for some of :data:`EXCLUDED` the values.
+        Combinations to leave out: values for some of the keys :data:`EXCLUDED`.
     limits
-        How far each task goes.
+        Limits of each task.
     """
 
     folder: Path
@@ -139,7 +139,7 @@ def _sweep(data: Mapping[str, Any], folder: Path) -> SweepFile:
 
 @dataclass(frozen=True)
 class _ModelEntry:
-    """A model of the file, with the values that are for it alone."""
+    """An entry of ``models``, with the batches and shapes that are for it alone."""
 
     models: tuple[str, ...]
     batches: tuple[int, ...] | None = None
@@ -169,7 +169,7 @@ def _model(folder: Path, value: Any, key: str) -> _ModelEntry:
 
 
 def _models(folder: Path, name: str) -> tuple[str, ...]:
-    """The models that a name stands for, which may be a pattern of files."""
+    """Return the models that a name stands for: one, or all files that match a pattern."""
     if name in zoo.names():
         return (name,)
     if any(letter in name for letter in "*?["):
@@ -242,7 +242,7 @@ def _exclusion(value: Any, key: str) -> Mapping[str, tuple[Any, ...]]:
 
 
 def _alternatives(name: str, values: Any) -> tuple[Any, ...]:
-    """The values of a key of an exclusion, of which there may be one without a list."""
+    """Return the values of a key of an exclusion; a single value needs no list."""
     if name == "pruning":
         several = is_list(values) and all(map(is_list, values))
         return list_of(_pruning, values if several else [values], name)

@@ -1,4 +1,4 @@
-"""Tasks: what a sweep does, each by itself."""
+"""The tasks of a sweep, each independent data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Workload:
 
     @property
     def shapes_text(self) -> str:
-        """The shapes as ``--shape`` takes them."""
+        """The shapes in the form of the option ``--shape``."""
         return " ".join(f"{name}:{','.join(map(str, shape))}" for name, shape in self.shapes)
 
     def __str__(self) -> str:
@@ -67,15 +67,7 @@ class SearchTask:
 
 @dataclass(frozen=True, slots=True)
 class CrossingTask:
-    """Say what the schedule of one task takes under the conditions of another one (IOS, table 3).
-
-    Attributes
-    ----------
-    search
-        The task whose schedule it is.
-    workload, device
-        With what, and where, it is to run.
-    """
+    """A task that prices the schedule of a search for another workload or device (IOS, table 3)."""
 
     search: SearchTask
     workload: Workload
@@ -87,14 +79,9 @@ class CrossingTask:
 
 @dataclass(frozen=True, slots=True)
 class MemoryTask:
-    """Order a model's operators for the least peak memory.
+    """A task that orders a model's operators for the least peak memory.
 
-    Attributes
-    ----------
-    workload
-        What is ordered.
-    scheduler
-        One of :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
+    ``scheduler`` is one of :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
     """
 
     workload: Workload
@@ -131,12 +118,12 @@ class TaskLimits:
 
 
 def is_measured(device: str) -> bool:
-    """Whether a device's times are measured, and not computed of its description."""
+    """Return whether a device's times are measured rather than computed from a description."""
     return device == HERE or device.startswith(FLEET)
 
 
 def columns_of(task: Task) -> dict[str, Any]:
-    """What tells a task from others in tables and files, the same columns for all kinds."""
+    """Return the columns that identify a task in tables and files, the same for all kinds."""
     search = task if isinstance(task, SearchTask) else None
     made_for = None
     if isinstance(task, CrossingTask):

@@ -1,4 +1,4 @@
-"""Values of a TOML file, checked: what is wrong is one sentence that names the key."""
+"""Checking the values of a TOML file; each error is one sentence that names the key."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ class SweepError(UserError):
 
 
 def table(value: Any, key: str, allowed: Collection[str]) -> Mapping[str, Any]:
-    """A table of allowed keys.
+    """Return a value as a table that has only allowed keys, or raise SweepError.
 
-    Raises
-    ------
-    SweepError
-        If it is something else, or has another key, of which the nearest allowed one is named.
+    The error names the allowed key that is nearest to an unknown one.
     """
     if not isinstance(value, dict):
         raise SweepError(f"{key} is {value!r}: write a table")
@@ -31,32 +28,23 @@ def table(value: Any, key: str, allowed: Collection[str]) -> Mapping[str, Any]:
 
 
 def require_known(name: str, allowed: Collection[str], what: str) -> str:
-    """A name that is allowed.
-
-    Raises
-    ------
-    SweepError
-        If it is not; names the nearest one.
-    """
+    """Return a name if it is allowed, or raise SweepError that names the nearest allowed one."""
     if name in allowed:
         return name
     raise SweepError(f"{name!r} is not {what}: use {', '.join(allowed)}{nearest(name, allowed)}")
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Whether a value is a list, of anything."""
+    """Return whether a value is a list, of anything."""
     return isinstance(value, list)
 
 
 def list_of(
     read: Callable[[Any, str], T], value: Any, key: str, *, repeated: bool = False
 ) -> tuple[T, ...]:
-    """A list that has one value at least, and each one once unless it may be ``repeated``.
+    """Return a list's values, each checked by ``read``, or raise SweepError.
 
-    Raises
-    ------
-    SweepError
-        If it is something else.
+    The list has at least one value, and none twice unless ``repeated``.
     """
     if not is_list(value) or not value:
         raise SweepError(f"{key} is {value!r}: write a list of one value or more")
@@ -68,21 +56,21 @@ def list_of(
 
 
 def text(value: Any, key: str) -> str:
-    """A text that is not empty; raises SweepError."""
+    """Return a value that is a text and not empty, or raise SweepError."""
     if not isinstance(value, str) or not value:
         raise SweepError(f"{key} has {value!r}: write a name in quotation marks")
     return value
 
 
 def count(value: Any, key: str) -> int:
-    """A number of at least 1; raises SweepError."""
+    """Return a value that is a whole number of at least 1, or raise SweepError."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise SweepError(f"{key} has {value!r}: write whole numbers from 1 on")
     return value
 
 
 def seconds(value: Any, key: str) -> float:
-    """A time above zero; raises SweepError."""
+    """Return a value that is a number above 0 as seconds, or raise SweepError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise SweepError(f"{key} is {value!r}: write seconds, above 0")
     return float(value)

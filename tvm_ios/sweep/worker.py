@@ -1,4 +1,4 @@
-"""A task in a worker process: text in, text out, and no failure that ends the process."""
+"""Doing a task in a worker process: JSON in, JSON out; no failure ends the process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ from tvm_ios.sweep.content import versions
 
 
 def begin_worker(parent: int) -> None:
-    """Make a process a worker of this machine, which ends with the process that started it.
-
-    Parameters
-    ----------
-    parent
-        That process's number.
-    """
+    """Set up this process as a local worker that ends with its ``parent``, a process ID."""
     end_with_parent(parent)
     # Ctrl-C is for the command alone, which ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

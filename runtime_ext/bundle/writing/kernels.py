@@ -139,7 +139,7 @@ def _fused(model: ModelToBundle, stage: Stage, code: Mapping[int, UnitCode]) -> 
 
 
 def _glibc(*libraries: Path) -> str:
-    """The newest version of glibc whose symbols some libraries name."""
+    """Return the newest version of glibc that some libraries need."""
     versions = {
         tuple(map(int, version.split(b".")))
         for library in libraries

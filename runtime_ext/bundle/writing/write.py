@@ -220,7 +220,7 @@ def write_bundle(
 
 
 def _require_tvm_build(model: ModelToBundle) -> None:
-    """Refuse what TVM's own build cannot be made of, before minutes of compiling."""
+    """Require that TVM's own build can be made of the model, or raise."""
     if model.precision == "float16":
         raise BundleError(
             "TVM's own build computes in float32, not in float16: leave out --with-tvm"

@@ -1,4 +1,4 @@
-"""Attention as one kernel: some rows of queries a tile, whose scores stay in a core's cache."""
+"""Attention as one kernel: a tile is some rows of queries, whose scores stay in a core's cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Spec = TypeVar("_Spec", Normalisation, Product)
 
 
 def attention(spec: Attention, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of an attention and its number of tiles (runs of rows of queries)."""
+    """Return the PrimFunc of an attention and its number of tiles (runs of rows of queries)."""
     code = TileCode(spec.buffers, unit)
     images, heights, rows = spec.softmax.grid
     blocks = -(-rows // spec.rows)
@@ -38,7 +38,7 @@ def attention(spec: Attention, unit: VectorUnit) -> tuple[Any, int]:
 
 
 class _Writer:
-    """Writes the code of a tile: scores, their softmax, and the product with the values."""
+    """A writer of a tile's code: scores, their softmax, and the product with the values."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class _Writer:
         self.values = replace(self.values, data=self._of_tile(handed))
 
     def rows(self, first: Index, count: int) -> None:
-        """Some rows of queries."""
+        """Write the code of ``count`` rows of queries."""
         code = self.code
         first = code.bind("query", first)
         shift = code.bind("shift", first * -self.row)
@@ -76,6 +76,6 @@ class _Writer:
         return Access(buffer, 0, (0, 0, self.row, 1))
 
     def _to_tile(self, spec: _Spec, buffer: int) -> _Spec:
-        """The kernel with its result in the tile's memory."""
+        """Return the spec with its result stored in the tile's memory."""
         (statement,) = spec.statements
         return replace(spec, statements=(replace(statement, target=self._of_tile(buffer)),))

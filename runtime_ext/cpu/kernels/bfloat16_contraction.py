@@ -1,8 +1,8 @@
-"""Contractions with weights in bfloat16: widened in registers, or multiplied in pairs as they are.
+"""Contractions with weights in bfloat16, converted in registers or multiplied in pairs directly.
 
-bfloat16 is the upper half of float32. A pair of input channels lies in 32 bits, so the float32 of
-one is the pair shifted to the left, and that of the other one the pair without its lower half: an
-instruction for a vector of weights, whose other half need not come from memory.
+bfloat16 is the upper half of float32. A pair of input channels is stored in 32 bits, so that one
+instruction converts a vector of either to float32: shift the pair left, or clear its lower half.
+Half the bytes come from memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ define <16 x float> @multiply_pairs(<16 x float> %sum, <32 x i16> %a, <32 x i16>
 
 
 def bfloat16_contraction(spec: Bfloat16Contraction, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of a contraction with weights in bfloat16, and its number of tiles."""
+    """Return the PrimFunc of a contraction with bfloat16 weights, and its number of tiles."""
     contraction = spec.contraction
     plan = plan_tiles(contraction, unit)
     halves = {contraction.weight, *([contraction.data.buffer] if spec.rounded else [])}
@@ -51,7 +51,7 @@ def bfloat16_contraction(spec: Bfloat16Contraction, unit: VectorUnit) -> tuple[A
 
 
 class _PairsWriter(ContractionWriter):
-    """Data are in bfloat16, and ``channels`` are pairs."""
+    """A writer for data in bfloat16; ``channels`` counts pairs."""
 
     def _multiply_add(
         self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
@@ -73,7 +73,7 @@ class _PairsWriter(ContractionWriter):
 
 
 class _WideningWriter(ContractionWriter):
-    """Data are float32, and ``channels`` single ones."""
+    """A writer for data in float32; ``channels`` counts single channels."""
 
     def _words(self) -> int:
         return -(-self.spec.channels // 2)
@@ -110,7 +110,7 @@ class _WideningWriter(ContractionWriter):
         weights: Index,
         accumulators: list[Any],
     ) -> None:
-        """The first one or both channels of a pair: each weight vector times each pixel's value."""
+        """Multiply one or both channels of a pair: weight vectors times each pixel's value."""
         spec, code, lanes = self.spec, self.code, self.unit.lanes
         vectors = spec.blocking.vectors
         _, _, sw, sc = spec.data.strides
@@ -127,7 +127,7 @@ class _WideningWriter(ContractionWriter):
 
 
 def _vectors_of_pairs(writer: ContractionWriter, first: Index) -> list[Any]:
-    """The pairs of weights of a block's output channels, from the ``first`` one of the buffer."""
+    """Load the pairs of weights of a block's output channels, from pair ``first`` of the buffer."""
     lanes, weight = writer.unit.lanes, writer.buffers[writer.spec.weight]
     return [
         load(weight, (first + v * lanes) * 2, 2 * lanes)
@@ -136,7 +136,7 @@ def _vectors_of_pairs(writer: ContractionWriter, first: Index) -> list[Any]:
 
 
 def _half(word: Any, half: int, lanes: int) -> Any:
-    """The float32 whose upper half is the first or the second of each pair."""
+    """Convert the first or second bfloat16 of each pair to float32."""
     if half:
         bits = tirx.bitwise_and(word, broadcast(tirx.IntImm("uint32", 0xFFFF0000), lanes))
     else:

@@ -29,7 +29,7 @@ _SETS, _WAYS = 64, 8
 
 
 def choose_blocking(spec: Contraction, unit: VectorUnit) -> Blocking:
-    """The register tile that should waste the fewest cycles on a row of pixels."""
+    """Return the register tile with the fewest estimated cycles for a row of pixels."""
     width = spec.window.output[1]
     if width == 1:
         # A matrix-vector product waits for memory: long blocks, as sequential as can be.
@@ -40,10 +40,10 @@ def choose_blocking(spec: Contraction, unit: VectorUnit) -> Blocking:
 
 
 def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
-    """For each register tile that fits the registers the cycles of a row of pixels.
+    """Estimate the cycles of a row of pixels for each register tile that fits the registers.
 
-    One vector is a weight, one the input, the rest accumulate. Of a single pixel the cycles
-    are the vectors of weights that are read.
+    Registers hold the tile's sums, a row of weights and one input. For a single pixel, cycles are
+    the vectors of weights that are read.
     """
     width = spec.window.output[1]
     if width == 1:
@@ -80,24 +80,24 @@ def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
 
 
 def spare_registers(tile: Blocking, unit: VectorUnit) -> int:
-    """Registers that a tile's accumulators, its weights and the input leave; or that they lack."""
+    """Return the registers that a tile leaves unused; negative if it needs too many."""
     return unit.registers - tile.pixels * tile.vectors - tile.vectors - 1
 
 
 def most_pixels(vectors: int, unit: VectorUnit) -> int:
-    """Pixels of the largest tile of so many vectors that fits the registers."""
+    """Return the most pixels of a tile of so many vectors that fits the registers."""
     return spare_registers(Blocking(0, vectors), unit) // vectors
 
 
 def _tile_cycles(pixels: int, vectors: int) -> float:
-    """Cycles for one input channel: two multiply-adds or not quite two loads, and some latency."""
+    """Estimate cycles for one input channel: two multiply-adds or loads each, plus latency."""
     work = max(pixels * vectors, _IN_FLIGHT) / 2
     loads = (pixels + vectors) / 2
     return max(work, 1.1 * loads) + 0.1 * loads + 0.5
 
 
 def _lines_a_set(pixels: int, pixel_bytes: int) -> int:
-    """Cache lines of one tile's pixels that compete for the same set."""
+    """Return how many cache lines of one tile's pixels compete for the same set."""
     if pixel_bytes % 64:
         return 1
     sets = _SETS // gcd(_SETS, pixel_bytes // 64)

@@ -1,4 +1,4 @@
-"""From a kernel's spec to machine code."""
+"""Compile a kernel's spec to machine code."""
 
 from __future__ import annotations
 
@@ -73,12 +73,11 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
 
 @tvm.transform.module_pass(opt_level=0)
 def _lower(module: Any, _: Any) -> Any:
-    """The few of TVM's passes that loops over flat buffers need.
+    """Apply the few TVM passes that loops over flat buffers need.
 
-    With all of them compiling takes twice as long: to flatten indices of one dimension, to look
-    for common expressions, which LLVM does as well, and for the checks of each buffer's shape and
-    type at every call. These are compared once instead, in each
-    :class:`~runtime_ext.units.unit.UnitPlan`.
+    All passes would double compile time: flattening one-dimensional indices, common expressions
+    (which LLVM finds as well), and checks of each buffer's shape and type at every call. Each
+    :class:`~runtime_ext.units.unit.UnitPlan` compares these once instead.
     """
     of = tirx.transform
     passes = [of.StmtSimplify(), of.MakePackedAPI(), of.SkipAssert()]
@@ -91,13 +90,7 @@ tirx.register_tir_pipeline(_OF_TILES, lambda: (_lower, *_OF_TVM[1:]))
 
 
 def build_kernel(spec: _Kernel, key: str, target: Any, unit: VectorUnit) -> tuple[Artefact, Any]:
-    """Compile a kernel.
-
-    Returns
-    -------
-    tuple
-        Its description, and the compiled ``tvm.runtime.Module``.
-    """
+    """Compile a kernel; return its description and the ``tvm.runtime.Module``."""
     phases = tir_of(spec, target, unit)
     names = [f"k{key}_{i}" for i in range(len(phases.phases))]
     module = tvm.IRModule(
@@ -120,7 +113,7 @@ def build_kernel(spec: _Kernel, key: str, target: Any, unit: VectorUnit) -> tupl
 
 
 def tir_of(spec: _Kernel, target: Any, unit: VectorUnit) -> Phases:
-    """The TIR of a kernel."""
+    """Return the TIR of a kernel."""
     if isinstance(spec, (Generic, Scheduled)):
         return lower_generic(spec, target)
     if isinstance(spec, Finer):

@@ -1,4 +1,4 @@
-"""Two kernels as one: what the first computes for a tile of the second stays in a core's cache."""
+"""Two fused kernels: the first's results for a tile of the second stay in a core's cache."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from runtime_ext.kernels.tile_work import channels_a_tile
 
 
 def chain(spec: Chain, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of a chain and its number of tiles."""
+    """Return the PrimFunc of a chain and its number of tiles."""
     if isinstance(spec.first, Pooling):
         assert isinstance(spec.second, Contraction)
         return _WindowThenProduct(spec, spec.first, spec.second, unit).kernel()
@@ -31,7 +31,7 @@ def chain(spec: Chain, unit: VectorUnit) -> tuple[Any, int]:
 
 
 class _WindowThenProduct:
-    """A tile is all channels of some rows of pixels."""
+    """A writer of a pool followed by a product; a tile is all channels of some rows of pixels."""
 
     def __init__(self, spec: Chain, first: Pooling, second: Contraction, unit: VectorUnit) -> None:
         self.first, self.second, self.unit = first, second, unit
@@ -54,7 +54,7 @@ class _WindowThenProduct:
         return code.kernel()
 
     def _reduce(self, line: Index, rows: int) -> None:
-        """All channels of some rows, which go to the tile's memory."""
+        """Write all channels of some rows to the tile's memory."""
         code, height = self.code, self.first.window.output[0]
         row = self.columns * self.channels
         target = Access(self.handed, 0, (height * row, row, self.channels, 1))
@@ -78,7 +78,7 @@ class _WindowThenProduct:
             of_rows(lambda writer: writer.channels(self.channels - rest, rest))
 
     def _multiply(self, tile: Index, rows: int) -> None:
-        """The product of the rows, which are one to the contraction: that of the tile's number."""
+        """Multiply the tile's rows, merged into one row whose number is the tile's."""
         second = _in_rows(self.second, self.rows * self.columns, rows * self.columns)
         second = replace(second, data=Access(self.handed, 0, (0, 0, self.channels, 1)))
         plan = plan_tiles(second, self.unit)
@@ -89,7 +89,7 @@ class _WindowThenProduct:
 
 
 class _ProductThenWindow:
-    """A tile is a block of the product's channels for some rows of pixels of the result.
+    """A writer of a product followed by a pool; a tile is a block of channels for some rows.
 
     Rows that two tiles read are computed for each of them.
     """
@@ -124,7 +124,7 @@ class _ProductThenWindow:
         return (rows - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilations[0] + 1
 
     def _multiply(self, image: Index, line: Index, rows: int, block: Index, whole: bool) -> Index:
-        """What the rows of the result read; returns the first row of it."""
+        """Compute the product's rows that the result's rows read; return the first of them."""
         code, window = self.code, self.second.window
         pixels = self.height * self.width if whole else self.width
         first = _in_rows(self.first, pixels, pixels)
@@ -152,7 +152,7 @@ class _ProductThenWindow:
         return begin
 
     def _pixels(self, spec: Contraction) -> int:
-        """The best register tile of a row, of the vectors for which the weights are packed."""
+        """Return the best pixels of a register tile, given the vectors of packed weights."""
         cycles = {
             tile.pixels: c
             for tile, c in row_cycles(spec, self.unit).items()
@@ -161,7 +161,7 @@ class _ProductThenWindow:
         return min(cycles, key=lambda pixels: (cycles[pixels], -pixels))
 
     def _reduce(self, image: Index, line: Index, rows: int, block: Index, begin: Index) -> None:
-        """The window over the rows."""
+        """Write the pool's results for some rows."""
         code, row = self.code, self.width * self.block
         second = replace(self.second, data=Access(self.handed, 0, (0, row, self.block, 1)))
         shift = code.bind("read_shift", -begin * row - block * self.block)
@@ -172,7 +172,7 @@ class _ProductThenWindow:
 
 
 def _in_rows(spec: Contraction, apart: int, pixels: int) -> Contraction:
-    """A product of one row of all pixels as one of rows, of which each begins so far apart."""
+    """Return a one-row product as one over several rows, which begin ``apart`` pixels apart."""
 
     def moved(at: Access) -> Access:
         _, _, w, c = at.strides

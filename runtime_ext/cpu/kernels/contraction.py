@@ -44,7 +44,7 @@ _ROOM = 24
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """How tile numbers map to the grid; see :meth:`TileCode.block_and_group`."""
+    """The mapping of tile numbers to the grid; see :meth:`TileCode.block_and_group`."""
 
     runs: tuple[TileRun, ...]
     parts: tuple[ChannelPart, ...]
@@ -58,12 +58,12 @@ class TilePlan:
 
     @property
     def tiles(self) -> int:
-        """How many tiles there are."""
+        """Number of tiles."""
         return self.blocks * self.rows * self.strips
 
 
 def contraction(spec: Contraction, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of a contraction and its number of tiles."""
+    """Return the PrimFunc of a contraction and its number of tiles."""
     plan = plan_tiles(spec, unit)
     code = TileCode(spec.buffers, unit)
     with code.tiles(plan.tiles) as tile:
@@ -72,7 +72,7 @@ def contraction(spec: Contraction, unit: VectorUnit) -> tuple[Any, int]:
 
 
 def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
-    """How the tiles of a contraction lie, as its blocking or rules of thumb say."""
+    """Return the tiles of a contraction, by its blocking or by rules of thumb."""
     width = spec.blocking.vectors * unit.lanes
     parts = channel_parts(spec.parts, width)
     blocks = sum(part.blocks for part in parts)
@@ -95,7 +95,7 @@ def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
 
 
 def bytes_of_weights(spec: Contraction, width: int) -> int:
-    """The bytes of weights that are packed into blocks of so many channels."""
+    """Return the bytes of weights that are packed into blocks of ``width`` channels."""
     rows, columns = spec.window.kernel
     blocks = sum(part.blocks for part in channel_parts(spec.parts, width))
     return blocks * width * spec.channels * rows * columns * 4
@@ -114,14 +114,7 @@ class Place:
 class Channels:
     """Output channels of a block.
 
-    Attributes
-    ----------
-    part
-        Of which part they are.
-    first
-        The first one, counted from the part, or from the first part where these are of groups.
-    count
-        How many there are.
+    ``first`` is counted from the part, or, for groups, from the first part.
     """
 
     part: ChannelPart
@@ -130,9 +123,9 @@ class Channels:
 
 
 class ContractionWriter:
-    """Writes the code of a contraction's tiles.
+    """A writer of the code of a contraction's tiles.
 
-    ``stored_shift`` is added to where results are stored.
+    ``stored_shift`` is added to the offsets at which results are stored.
     """
 
     def __init__(
@@ -151,23 +144,24 @@ class ContractionWriter:
         self.passes = Passes(self.buffers[spec.weight], words, self._number_of_passes())
 
     def _number_of_passes(self) -> int:
-        """Passes over the weights of a block for which those of the next one are fetched, or 0.
+        """Return the passes over a block's weights that prefetch the next block's, or 0.
 
-        A pass is a register tile. A single one reads in order; few weights stay in a cache.
+        A pass is a register tile. Nothing is prefetched for a single pass, which reads in order,
+        or for few weights, which stay in a cache.
         """
         passes = self.plan.rows * self._tiles_of_row // self.plan.regions
         return passes if passes > 1 and self.plan.blocks_outer else 0
 
     def _words(self) -> int:
-        """Words of 32 bits that an output channel has of weights at a place of the kernel."""
+        """Return an output channel's weights at one place of the kernel, in words of 32 bits."""
         return self.spec.channels
 
     def _width(self) -> int:
-        """Output channels of a block."""
+        """Return the output channels of a block."""
         return self.spec.blocking.vectors * self.unit.lanes
 
     def tile(self, tile: Any) -> None:
-        """One block of channels for a row of pixels, or for a strip of it."""
+        """Write one block of channels for a row of pixels, or for a strip of it."""
         plan, code = self.plan, self.code
         groups = plan.rows * plan.strips
         block, tile_of_block = code.block_and_group(tile, plan.blocks, groups, plan.regions)
@@ -191,7 +185,7 @@ class ContractionWriter:
             begin += run.tiles
 
     def _shared(self, place: Place, run: TileRun, first: Index) -> None:
-        """The part of a run in a strip that begins at this register tile, counted from the run."""
+        """Write a strip's part of a run, from register tile ``first``, counted from the run."""
         code, last = self.code, first + self.plan.strip
         begin = code.bind("begin", tirx.min(tirx.max(first, 0), run.tiles))
         end = code.bind("end", tirx.max(begin, tirx.min(last, run.tiles)))
@@ -199,7 +193,7 @@ class ContractionWriter:
             self._pixels(place, code.bind("x0", x * run.pixels + run.begin), run)
 
     def run(self, place: Place, run: TileRun) -> None:
-        """Register tiles of a row that need the same code."""
+        """Write the register tiles of a row that need the same code."""
         if run.tiles == 1:
             self._pixels(place, run.begin, run)
             return
@@ -207,7 +201,7 @@ class ContractionWriter:
             self._pixels(place, self.code.bind("x0", x * run.pixels + run.begin), run)
 
     def _pixels(self, place: Place, x0: Index, run: TileRun) -> None:
-        """A register tile: accumulate over the window and the input channels, then store."""
+        """Write a register tile: accumulate over the window and the input channels, then store."""
 
         def accumulate(accumulators: list[Any]) -> None:
             begin, end = kernel_rows(self.code, self.spec.window, place.row)
@@ -222,7 +216,7 @@ class ContractionWriter:
     def accumulated(
         self, _block: Index, run: TileRun, accumulate: Callable[[list[Any]], None]
     ) -> list[Any]:
-        """The sums of a register tile in float32, of which ``accumulate`` is given zeros."""
+        """Return the sums of a register tile in float32; ``accumulate`` adds to zeroed buffers."""
         code, lanes = self.code, self.unit.lanes
         sums = code.accumulators(run.pixels * self.spec.blocking.vectors, lanes)
         for total in sums:
@@ -255,9 +249,10 @@ class ContractionWriter:
             self._input_channels(words, pixels, source, weights, accumulators, fetch)
 
     def _words_of_row(self, run: TileRun) -> int:
-        """Of a long row of the filter that is one run of the data, how many numbers; or else 0.
+        """Return the length of a filter row if it is long and contiguous in the data, else 0.
 
-        Column by column it would be too much code: spectra have filters of hundreds.
+        Such rows are one loop: unrolled by column, filters of hundreds of columns (for spectra)
+        would be too much code.
         """
         spec, window = self.spec, self.spec.window
         _, _, sw, sc = spec.data.strides
@@ -268,7 +263,7 @@ class ContractionWriter:
         return window.kernel[1] * spec.channels
 
     def _fetch(self, place: Place, x0: Index) -> Fetch:
-        """What each step of a register tile fetches of the next block's weights."""
+        """Return the function by which each step of a register tile prefetches weights."""
         line = place.image * self.spec.window.output[0] + place.row
         nth = line * self._tiles_of_row + tirx.floordiv(integer(x0), self.spec.blocking.pixels)
         return partial(self.passes.fetch, self.code, place.block, nth)
@@ -282,7 +277,7 @@ class ContractionWriter:
         accumulators: list[Any],
         fetch: Fetch,
     ) -> None:
-        """All input channels at places of the kernel, of the packed weights from there on."""
+        """Write the loop over all input channels at one place of the kernel."""
 
         def multiply(ci: Index) -> None:
             self._multiply_add(ci, pixels, source, weights, accumulators)
@@ -298,7 +293,7 @@ class ContractionWriter:
         multiply: Callable[[Index], None],
         fetch: Fetch,
     ) -> None:
-        """A loop over words of weights of each output channel of a block, some of them a step."""
+        """Write a loop over words of weights, ``unroll`` of them a step, and the rest after it."""
         steps, size = words // unroll if unroll else 0, unroll * self._width()
         if steps == 1:
             for word in range(unroll):
@@ -314,7 +309,7 @@ class ContractionWriter:
     def _multiply_add(
         self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
     ) -> None:
-        """One input channel: each weight vector times each pixel's broadcast value."""
+        """Write one input channel: each weight vector times each pixel's broadcast value."""
         spec, code, lanes = self.spec, self.code, self.unit.lanes
         vectors = spec.blocking.vectors
         _, _, sw, sc = spec.data.strides
@@ -332,7 +327,7 @@ class ContractionWriter:
                 code.store(acc, 0, load(acc, 0, lanes) + value * row[v], lanes)
 
     def repeated(self, at: Index) -> Any:
-        """An element of the data, activated, in all lanes of a vector."""
+        """Return an element of the data, after the prologue, in all lanes of a vector."""
         code, data, lanes = self.code, self.buffers[self.spec.data.buffer], self.unit.lanes
         if self.spec.prologue == ACC:
             value = load(data, at, lanes, 0)
@@ -342,10 +337,10 @@ class ContractionWriter:
         return code.bind("x", value)
 
     def _unroll(self, words: int, accumulators: int) -> int:
-        """Words of so many in a loop step: some 100 multiply-adds, faster than 30 by a tenth.
+        """Return the words of weights in a loop step: some 100 multiply-adds are faster than 30.
 
-        Of two channels LLVM loads all weights at once, for which many accumulators leave too few
-        registers; with some of these in memory, a kernel takes twice as long.
+        If a step has two words, LLVM loads all weights at once; with many accumulators, too few
+        registers are left and a spilling kernel takes twice as long.
         """
         if words <= UNROLLED:
             return words
@@ -356,7 +351,7 @@ class ContractionWriter:
         return 1 if unroll == 2 and accumulators > _ROOM else unroll
 
     def _store(self, place: Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:
-        """Apply the epilogue to the accumulators, part by part, the last block cut short."""
+        """Apply the epilogue to the accumulators, part by part; the last block may be shorter."""
         vectors, lanes = self.spec.blocking.vectors, self.unit.lanes
 
         def write(channels: Channels) -> None:
@@ -369,7 +364,7 @@ class ContractionWriter:
         self.channels(place.block, write)
 
     def channels(self, block: Index, write: Callable[[Channels], None]) -> None:
-        """Statements for the output channels of a block, of whichever part they are."""
+        """Call ``write`` for the output channels of a block, for each part that it may be in."""
         width = self._width()
         blocks = self.plan.blocks
         if self.spec.groups > 1:
@@ -401,7 +396,7 @@ class ContractionWriter:
         sums: Sequence[Sequence[Any]],
         channels: Channels,
     ) -> None:
-        """Apply the statements to the sums of each pixel, a vector for each of a block's."""
+        """Apply the statements to the sums: for each pixel, one vector for each of the block's."""
         lanes, part = self.unit.lanes, channels.part
         stores: list[Store] = []
         for grid, of_pixel in zip(pixels, sums, strict=True):

@@ -1,4 +1,4 @@
-"""Contractions of integers on x86: a register tile as of floats, more products an instruction."""
+"""Contractions of integers on x86: register tiles as for floats, more products an instruction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ define VECTOR @multiply_fours(VECTOR %sum, VECTOR %a, VECTOR %b) {
 
 
 def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc that writes images in 8 or 16 bits, and its number of tiles."""
+    """Return the PrimFunc that writes images in 8 or 16 bits, and its number of tiles."""
     rows, columns = spec.pixels
     (top, left), filled = spec.pads, extents(spec.buffers[1])[-1]
     code = TileCode(spec.buffers, unit)
@@ -80,7 +80,7 @@ def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
 
 
 def _inside(spec: Narrowing, place: tuple[Index, Index]) -> Any:
-    """Whether a pixel is one of the image; None if all are."""
+    """Return the condition that a pixel is inside the image; None if all are."""
     conditions: list[Any] = []
     axes = zip(place, spec.pads, spec.pixels, spec.source_pixels, strict=True)
     for at, before, extent, source in axes:
@@ -92,7 +92,7 @@ def _inside(spec: Narrowing, place: tuple[Index, Index]) -> Any:
 
 
 def integer_contraction(spec: IntegerContraction, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of a contraction of integers, and its number of tiles."""
+    """Return the PrimFunc of a contraction of integers, and its number of tiles."""
     contraction = spec.contraction
     plan = plan_tiles(contraction, unit)
     dtypes = ["float32"] * len(spec.buffers)
@@ -110,7 +110,7 @@ def integer_contraction(spec: IntegerContraction, unit: VectorUnit) -> tuple[Any
 
 
 class _Writer(ContractionWriter):
-    """Adds up int32, and hands float32 to the statements."""
+    """A writer that accumulates in int32 and converts sums to float32 for the statements."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Writer(ContractionWriter):
     def _multiply_add(
         self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
     ) -> None:
-        """A pack of input channels: packs of weights times each pixel's broadcast pack."""
+        """Write one pack of input channels: packs of weights times each pixel's broadcast pack."""
         spec, code, lanes = self.spec, self.code, self.unit.lanes
         vectors = spec.blocking.vectors
         _, _, sw, pack = spec.data.strides
@@ -159,7 +159,7 @@ class _Writer(ContractionWriter):
                 code.store(acc, 0, self._added(load(acc, 0, lanes), value, row[v]), lanes)
 
     def _added(self, total: Any, data: Any, weights: Any) -> Any:
-        """Sums with the products of packs: of data as 32 bits each, of weights as they are."""
+        """Return the sums plus products of packs: 32-bit words of data, vectors of weights."""
         lanes = self.unit.lanes
         sums = _type("int32", lanes)
         if self._starts is not None:

@@ -1,4 +1,4 @@
-"""Interleave groups of channels in registers: vectors in, shuffled vectors out."""
+"""Interleave groups of channels in registers: load vectors, shuffle them, store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ELEMENTS = 4096
 
 
 def interleave(spec: Interleave, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc and its number of tiles, some consecutive pixels of a row each."""
+    """Return the PrimFunc and its number of tiles, some consecutive pixels of a row each."""
     code = TileCode(spec.buffers, unit)
     strip = max(1, min(spec.grid[2], _ELEMENTS // (spec.count * len(spec.values))))
     with code.pixels(spec.grid, strip) as grid:
@@ -27,7 +27,7 @@ def interleave(spec: Interleave, unit: VectorUnit) -> tuple[Any, int]:
 def _vectors(
     spec: Interleave, code: TileCode, grid: tuple[Index, Index, Index], channel: Index, lanes: int
 ) -> None:
-    """As many channels of every group as a vector holds."""
+    """Interleave and store one vector of channels of every group."""
     buffers, groups = code.buffers, len(spec.values)
     read = [evaluate(code, buffers, value, grid, channel, None, lanes) for value in spec.values]
     at = element_offset(spec.target, grid, channel * groups)

@@ -1,4 +1,4 @@
-"""Images enlarged by whole factors: each input's neighbourhood is read once for all its results."""
+"""Enlarge images by whole factors; each input's neighbourhood is read once for all its results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime_ext.kernels.statements import divide
 
 
 def interpolation(spec: Interpolation, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of an interpolation and its number of tiles, an input row each."""
+    """Return the PrimFunc of an interpolation and its number of tiles, an input row each."""
     height, width = spec.pixels
     code = TileCode(spec.buffers, unit)
     with code.tiles(spec.batch * height) as tile:

@@ -1,4 +1,4 @@
-"""Multiply a few vectors by a constant matrix: zeros left out, what pairs share computed once."""
+"""Multiply vectors by a constant matrix, skipping zeros and sharing work between paired rows."""
 
 from __future__ import annotations
 
@@ -16,26 +16,12 @@ Coefficient = Callable[[Fraction], Any]
 
 
 class CoefficientTable:
-    """The coefficients of a matrix as vectors in memory, to be read where they are used.
+    """The coefficients of matrices as vectors in memory, loaded where they are used.
 
-    As constants they would be kept in registers outside of all loops of a kernel, also of those
-    that need the registers for sums.
-
-    Parameters
-    ----------
-    code
-        Gets what stores them.
-    matrices
-        Whose columns, but for the first and last, belong to pairs.
-    elements
-        How many elements of the memory are for others.
-    lanes
-        Of a vector.
-
-    Attributes
-    ----------
-    memory
-        It has to be written between uses, or compilers see that its values are constants.
+    As constants, LLVM would keep them in registers across all loops of a kernel, also those that
+    need the registers for sums. Columns of ``matrices``, except the first and last, belong to
+    pairs. The first ``elements`` elements of ``memory`` are for other data; it must be written
+    between uses, or compilers recognise its values as constants.
     """
 
     def __init__(self, code: Code, matrices: Sequence[Matrix], elements: int, lanes: int) -> None:
@@ -47,7 +33,7 @@ class CoefficientTable:
             code.store(self.memory, place, constant(float(coefficient), lanes), lanes)
 
     def coefficient(self, lanes: int) -> Coefficient:
-        """Reads them, as vectors of so many lanes or fewer."""
+        """Return a function that loads a coefficient as a vector of ``lanes`` lanes."""
         return lambda value: (
             load(self.memory, self._places[value], lanes)
             if value in self._places
@@ -56,10 +42,10 @@ class CoefficientTable:
 
 
 def paired_rows(code: Code, matrix: Matrix, values: Sequence[Value], lanes: int) -> list[Value]:
-    """The product with a matrix whose rows, but for the first and last, belong to pairs of points.
+    """Multiply by a matrix whose rows, except the first and last, belong to pairs of points.
 
-    The rows of ``a`` and ``-a`` are the same but for the sign of every other coefficient: their
-    sum and their difference have half as many each.
+    The rows of ``a`` and ``-a`` differ only in the sign of every other coefficient: their sum and
+    their difference have half as many each.
     """
     size = len(matrix)
     if size == 1:
@@ -79,7 +65,7 @@ def paired_rows(code: Code, matrix: Matrix, values: Sequence[Value], lanes: int)
 def paired_columns(
     code: Code, matrix: Matrix, values: Sequence[Value], lanes: int, table: CoefficientTable
 ) -> list[Value]:
-    """The product with a matrix whose columns, but for the first and last, belong to pairs."""
+    """Multiply by a matrix whose columns, except the first and last, belong to pairs."""
     size = len(values)
     if size == 1:
         return list(values)
@@ -93,7 +79,7 @@ def paired_columns(
 
 
 def _pairs(matrix: Matrix) -> list[tuple[Fraction, ...]]:
-    """The columns of a matrix, of each pair half the sum and half the difference."""
+    """Return a matrix's columns; for each pair half the sum and half the difference."""
     columns = list(zip(*matrix, strict=True))
     result = [columns[0]]
     for at in range(1, len(columns) - 1, 2):
@@ -104,7 +90,7 @@ def _pairs(matrix: Matrix) -> list[tuple[Fraction, ...]]:
 
 
 def operations(matrix: Matrix, *, by_rows: bool) -> int:
-    """Vector operations of a product by :func:`paired_rows`, or else by columns."""
+    """Return the vector operations of a product by :func:`paired_rows`, or else by columns."""
     size = len(matrix) if by_rows else len(matrix[0])
     if size == 1:
         return 0
@@ -125,7 +111,7 @@ def _combined(
     lanes: int,
     coefficient: Coefficient | None = None,
 ) -> Value:
-    """The sum of values times coefficients; it begins with what needs no multiplication."""
+    """Return the sum of values times coefficients; terms with factor 1 come first."""
     of = coefficient or (lambda value: constant(float(value), lanes))
     terms = [(c, v) for c, v in zip(coefficients, values, strict=True) if c and v is not None]
     terms.sort(key=lambda term: (term[0] != 1, term[0] != -1))

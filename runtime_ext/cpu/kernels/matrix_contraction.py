@@ -1,4 +1,4 @@
-"""Contractions by AMX: matrices of pixels by channels, and of channels by output channels."""
+"""Contractions by AMX: matrices of pixels by channels times channels by output channels."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _BYTES = 4
 
 @dataclass(frozen=True)
 class MatrixCutter:
-    """Cuts contractions into matrices; see :class:`runtime_ext.kernels.cutter.Cutter`."""
+    """A cutter of contractions into matrices; see :class:`runtime_ext.kernels.cutter.Cutter`."""
 
     def blocking(self, spec: Contraction) -> Blocking:
-        """The matrices whose products should take the fewest cycles."""
+        """Return the matrices whose products have the fewest estimated cycles."""
         rows, data = rows_of(spec.window), _matrices_of_data(spec)
 
         def cycles(vectors: int) -> int:
@@ -52,12 +52,12 @@ class MatrixCutter:
         return Blocking(rows, min((2, 1), key=cycles))
 
     def width(self, blocking: Blocking) -> int:
-        """Output channels of a block of packed weights."""
+        """Return the output channels of a block of packed weights."""
         return blocking.vectors * COLUMNS
 
 
 def matrix_contraction(spec: MatrixContraction, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of a contraction by products of matrices, and its number of tiles."""
+    """Return the PrimFunc of a contraction by products of matrices, and its number of tiles."""
     contraction = spec.contraction
     numbers = ("uint16", "uint16") if spec.starts is None else ("uint8", "int8")
     dtypes = ["float32"] * len(spec.buffers)
@@ -74,18 +74,18 @@ def matrix_contraction(spec: MatrixContraction, unit: VectorUnit) -> tuple[Any, 
 
 
 def _matrices_of_data(spec: Contraction) -> int:
-    """Matrices of data that are multiplied by the same ones of weights: two, if there are."""
+    """Return how many matrices of data share loaded weights: at most two."""
     return min(2, _matrices(spec))
 
 
 def _matrices(spec: Contraction) -> int:
-    """Matrices of pixels of all rows."""
+    """Return the number of matrices of pixels of all rows."""
     rows, columns = spec.window.output
     return spec.batch * rows * ceil(columns / rows_of(spec.window))
 
 
 def _plan(spec: Contraction) -> TilePlan:
-    """How tile numbers map to blocks of channels, and to ranges of groups of matrices of data."""
+    """Map tile numbers to blocks of channels, and to ranges of groups of matrices of data."""
     width = spec.blocking.vectors * COLUMNS
     parts = channel_parts(spec.parts, width)
     blocks = sum(part.blocks for part in parts)
@@ -98,7 +98,7 @@ def _plan(spec: Contraction) -> TilePlan:
 
 
 class _Writer(ContractionWriter):
-    """Writes products of matrices; strips are of groups of matrices of data."""
+    """A writer of products of matrices; strips are of groups of matrices of data."""
 
     def __init__(self, spec: MatrixContraction, unit: VectorUnit, code: TileCode) -> None:
         super().__init__(spec.contraction, _plan(spec.contraction), unit, code)
@@ -123,15 +123,15 @@ class _Writer(ContractionWriter):
         return self.plan.strip if weights >= _FETCHED_WEIGHTS else 0
 
     def begin(self) -> None:
-        """Before the first tile."""
+        """Write the configuration of AMX before the first tile."""
         self._call("configure")
 
     def end(self) -> None:
-        """After the last one."""
+        """Write the release of AMX's registers after the last tile."""
         self._call("release")
 
     def tile(self, tile: Any) -> None:
-        """One block of channels for some groups of matrices of data."""
+        """Write one block of channels for some groups of matrices of data."""
         plan, code = self.plan, self.code
         block, strip = code.block_and_group(tile, plan.blocks, plan.strips, plan.regions)
         groups = ceil(self._matrices / self._data)
@@ -144,7 +144,7 @@ class _Writer(ContractionWriter):
             self._group(block, group, group - begin)
 
     def _group(self, block: Index, group: Index, nth: Index) -> None:
-        """Matrices of data times those of the weights of a block, for the nth time in a tile."""
+        """Write a group of matrices of data times a block's weights, the ``nth`` of a tile."""
         spec, code, vectors = self.spec, self.code, self.spec.blocking.vectors
         places = [self._place(group * self._data + i) for i in range(self._data)]
         sn, sh, sw, _ = spec.data.strides
@@ -188,7 +188,7 @@ class _Writer(ContractionWriter):
         self.channels(block, write)
 
     def _place(self, matrix: Index) -> tuple[tuple[Index, Index, Index], Index]:
-        """Image, row and first column of a matrix of data, and its pixels that there are."""
+        """Return a data matrix's image, row and first column, and its number of valid pixels."""
         spec, code = self.spec, self.code
         height, width = spec.window.output
         across = ceil(width / self._rows)
@@ -206,7 +206,7 @@ class _Writer(ContractionWriter):
         return (image, row, x0), code.bind("pixels", count)
 
     def _multiply(self, block: Index, origins: list[Index], nth: Index) -> None:
-        """Products of all matrices of the window, added up."""
+        """Write the products of all matrices of the window, added up."""
         spec, code = self.spec, self.code
         window, vectors = spec.window, spec.blocking.vectors
         _, sh, sw, pack = spec.data.strides

@@ -1,9 +1,8 @@
-"""The registers of AMX, each a matrix, and what kernels do with them, as LLVM's IR.
+"""The matrix registers of AMX, and LLVM IR of the operations on them.
 
-TIR has no such registers. Intrinsics name them by numbers, so that none is kept over a call or put
-anywhere else. How many rows and bytes a register has is part of a thread's state: a kernel says so
-when it begins, and when it ends the registers are free again, so that switching threads does not
-save them.
+TIR has no such registers. Intrinsics name them by numbers, so that none is preserved over a call
+or spilled. A register's rows and bytes are part of a thread's state: a kernel configures them when
+it begins and releases them when it ends, so that switching threads does not save them.
 """
 
 from __future__ import annotations
@@ -24,18 +23,12 @@ class Register:
 
 
 def functions(registers: Mapping[int, Register], numbers: str) -> str:
-    """Functions for ``tirx.call_extern``, as LLVM's IR.
+    """Return functions for ``tirx.call_extern``, as LLVM IR, for the given registers.
 
     They are ``configure()``, ``release()``, and, of a register by number ``clear_I()``,
     ``load_I(pointer, stride)``, ``store_I(pointer, stride)`` with strides in bytes, and
-    ``multiply_I_J_K()``, which adds the product of J and K to I.
-
-    Parameters
-    ----------
-    registers
-        The extents of those that are used.
-    numbers
-        ``"bfloat16"``, or ``"int8"`` for unsigned by signed bytes.
+    ``multiply_I_J_K()``, which adds the product of J and K to I. ``numbers`` is ``"bfloat16"``, or
+    ``"int8"`` for unsigned by signed bytes.
     """
     memory, multiply = "ptr %pointer, i64 %stride", _MULTIPLY[numbers]
     text = [
@@ -65,7 +58,7 @@ def functions(registers: Mapping[int, Register], numbers: str) -> str:
 
 
 def configuration(registers: Mapping[int, Register]) -> str:
-    """The bytes that ``ldtilecfg`` reads, as an array of LLVM: extents of the first palette."""
+    """Return the bytes that ``ldtilecfg`` reads, as an LLVM array: extents of the first palette."""
     data = bytearray(64)
     data[0] = 1
     for number, register in registers.items():

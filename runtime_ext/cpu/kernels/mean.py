@@ -17,7 +17,7 @@ _VECTORS = 4
 
 
 def mean(spec: Mean, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of a mean over all pixels and its number of tiles (blocks of channels)."""
+    """Return the PrimFunc of a mean over pixels and its number of tiles (blocks of channels)."""
     block = _VECTORS * unit.lanes
     blocks = -(-spec.channels // block)
     code = TileCode(spec.buffers, unit)
@@ -30,7 +30,7 @@ def mean(spec: Mean, unit: VectorUnit) -> tuple[Any, int]:
 def _sum(
     spec: Mean, unit: VectorUnit, code: TileCode, image: Index, channel: Index, count: int
 ) -> None:
-    """The means of some channels."""
+    """Write the means of ``count`` channels."""
     sn, sh, sw, sc = spec.data.strides
     starts, widths_of_vectors = range(0, count, unit.lanes), widths(count, unit.lanes)
     accumulators = [code.accumulators(1, lanes)[0] for lanes in widths_of_vectors]

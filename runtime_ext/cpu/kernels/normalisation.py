@@ -26,7 +26,7 @@ Value = Callable[[Index, int], Any]
 
 
 def normalisation(spec: Normalisation, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of a normalisation and its number of tiles (runs of rows)."""
+    """Return the PrimFunc of a normalisation and its number of tiles (runs of rows)."""
     code = TileCode(spec.buffers, unit)
     strip = max(1, min(spec.grid[2], _ELEMENTS // spec.count))
     with code.pixels(spec.grid, strip) as grid:
@@ -35,9 +35,10 @@ def normalisation(spec: Normalisation, unit: VectorUnit) -> tuple[Any, int]:
 
 
 class RowWriter:
-    """Writes the code of one row: what all its elements come to, then each element.
+    """A writer of the code of one row: reductions over its elements, then each element.
 
-    ``read_shift`` is added to where the row is read, ``stored_shift`` to where it is stored.
+    ``read_shift`` is added to the offset of the row that is read, ``stored_shift`` to that of the
+    one stored.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class RowWriter:
         self.origin = code.bind("origin", origin)
 
     def write(self) -> None:
-        """All elements of the row."""
+        """Write all elements of the row."""
         value_of = self._softmax() if self.spec.kind == "softmax" else self._layer_norm()
 
         def store(at: Index, _: int, lanes: int) -> None:
@@ -69,9 +70,9 @@ class RowWriter:
         self._each(store)
 
     def _softmax(self) -> Value:
-        """``exp(x - largest) / sum``; exponentials are kept where the result goes, if it is there.
+        """Return the writer of ``exp(x - largest) / sum``.
 
-        Otherwise they are computed again.
+        Exponentials are kept in the result's memory if possible, otherwise computed twice.
         """
         largest = self._reduce(tirx.max, LOWEST, self._read)
 
@@ -88,14 +89,14 @@ class RowWriter:
 
     @property
     def _has_place(self) -> bool:
-        """Whether all elements of the row have a place of their own, as floats, in the result."""
+        """Return whether the result has room for all elements of the row, as floats."""
         first = self.spec.statements[0]
         if isinstance(self.buffers[first.target.buffer], EncodedBuffer):
             return False
         return (first.begin, first.count, first.target.strides[3]) == (0, self.spec.count, 1)
 
     def _kept(self, value_of: Value) -> Value:
-        """Values that are stored, where the row has a place, besides."""
+        """Return ``value_of``, which also stores its values if the row has a place."""
         if not self._has_place:
             return value_of
 
@@ -115,7 +116,7 @@ class RowWriter:
         return self.buffers[target.buffer], where
 
     def _layer_norm(self) -> Value:
-        """``(x - mean) / sqrt(variance + epsilon)``, the variance from what is centred."""
+        """Return the writer of ``(x - mean) / sqrt(variance + epsilon)``, from centred values."""
         count = constant(float(self.spec.count), 1)
         mean = self._number(load(self._reduce(_add, 0.0, self._read), 0, 1) / count)
 
@@ -132,7 +133,7 @@ class RowWriter:
         return lambda at, lanes: centred(at, lanes) * self._repeat(factor, lanes)
 
     def _reduce(self, combine: Callable[[Any, Any], Any], neutral: float, of: Value) -> Any:
-        """A local buffer with what the row comes to; sums are always in the same order."""
+        """Reduce the row to a local buffer; sums are always in the same order."""
         code, lanes = self.code, self.lanes
         sums = code.accumulators(min(_VECTORS, max(1, self.spec.count // lanes)), lanes)
         remainder = self.spec.count % lanes or 1
@@ -157,7 +158,7 @@ class RowWriter:
         return self._number(parts[0])
 
     def _each(self, use: Callable[[Index, int, int], None]) -> None:
-        """Every vector of the row: where it begins, its turn among those in flight, its width."""
+        """Call ``use`` for each vector of the row: its begin, its accumulator, its width."""
         count, lanes = self.spec.count, self.lanes
         block = _VECTORS * lanes
         if count >= block:
@@ -181,7 +182,7 @@ class RowWriter:
         return value
 
     def _number(self, value: Any) -> Any:
-        """A local buffer that holds a number."""
+        """Return a local buffer that holds a number."""
         (buffer,) = self.code.accumulators(1, 1)
         self.code.store(buffer, 0, value, 1)
         return buffer

@@ -1,4 +1,4 @@
-"""Weights that come into the second-level cache while those before them are multiplied."""
+"""Prefetch the next weights into the second-level cache while the current ones are multiplied."""
 
 from __future__ import annotations
 
@@ -14,28 +14,21 @@ from tvm_ios.program.program import LINE
 
 
 class Fetch(Protocol):
-    """Called with each step of a pass, see :meth:`Passes.fetch`."""
+    """A prefetch, called with each step of a pass; see :meth:`Passes.fetch`."""
 
     def __call__(self, at: Index, step: int) -> None:
-        """Write what the step fetches."""
+        """Write the step's prefetches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """A run of weights is multiplied with data after data, and then the next run is.
+    """Passes over runs of weights: each run is multiplied with all data before the next run.
 
-    Each pass but the first finds the run in a cache. A processor does not foresee that another run
-    follows the last pass, and would wait for memory in the first pass over it; so passes fetch
-    shares of the next run. Nothing uses what is fetched in the last run.
-
-    Attributes
-    ----------
-    weights
-        The buffer of all runs, one after another.
-    words
-        Of 32 bits in a run: a number, or a pack of shorter ones.
-    count
-        How many passes there are; 0 if nothing is to be fetched.
+    Each pass but the first finds the run in a cache. The hardware does not predict the jump to the
+    next run, and the first pass over it would wait for memory; so passes prefetch shares of it.
+    Prefetches in the last run are wasted. ``weights`` is the buffer of all runs, one after
+    another; a run has ``words`` words of 32 bits; ``count`` is the number of passes, 0 to prefetch
+    nothing.
     """
 
     weights: Any
@@ -43,16 +36,10 @@ class Passes:
     count: int
 
     def fetch(self, code: Code, run: Index, nth: Index, at: Index, step: int) -> None:
-        """Begin to read a share of the next run, while a step of a run is multiplied.
+        """Prefetch a share of the next run, during one step of a run's multiplication.
 
-        Parameters
-        ----------
-        code
-            Gets the statements.
-        run, nth
-            The numbers of the run and of the pass, which may have been counted from any one.
-        at, step
-            The first word that is multiplied, counted from the first run, and how many there are.
+        ``run`` is the run's number, ``nth`` that of the pass, counted from any one. The step
+        multiplies ``step`` words from word ``at``, counted from the first run.
         """
         if not self.count:
             return

@@ -16,10 +16,10 @@ _UNROLL = 4
 
 
 def pointwise(spec: Pointwise, unit: VectorUnit, finer: bool = False) -> tuple[Any, int]:
-    """The PrimFunc of element-wise statements and its number of tiles.
+    """Return the PrimFunc of element-wise statements and its number of tiles.
 
-    A tile is some consecutive pixels of a row; or, where one statement covers a single long
-    run of elements, a piece of that run.
+    A tile is some consecutive pixels of a row; or, where one statement covers a single long run of
+    elements, a piece of that run.
     """
     code = TileCode(spec.buffers, unit)
     work = work_a_tile(spec, finer)
@@ -47,7 +47,7 @@ def _channels(
     begin: Any,
     count: int,
 ) -> None:
-    """A run of consecutive channels of one pixel."""
+    """Write a run of consecutive channels of one pixel."""
     lanes = unit.lanes
     unroll = _UNROLL if count >= 2 * _UNROLL * lanes else 1
     steps = count // (lanes * unroll)

@@ -19,7 +19,7 @@ from runtime_ext.kernels.tile_work import channels_a_tile
 
 
 def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, int]:
-    """The PrimFunc of a pooling or depthwise convolution and its number of tiles.
+    """Return the PrimFunc of a pooling or depthwise convolution and its number of tiles.
 
     A tile is a row of output pixels for a chunk of channels; the rows of a chunk follow one
     another, because they share input rows.
@@ -37,15 +37,10 @@ def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, 
 
 
 class PoolingWriter:
-    """Writes the code of a row of output pixels.
+    """A writer of the code of one row of output pixels.
 
-    Parameters
-    ----------
-    image, row
-        Which row.
-    read_shift, stored_shift
-        Elements to add to where the input is read and to where results are stored, if these
-        buffers hold a part of the tensors alone.
+    ``read_shift`` and ``stored_shift`` are added to the offsets of the input and of the results,
+    if these buffers hold only a part of the tensors.
     """
 
     def __init__(
@@ -71,7 +66,7 @@ class PoolingWriter:
             self._least = tirx.IntImm("uint8", 0)
 
     def channels(self, begin: Index, count: int) -> None:
-        """Vectors of a chunk of channels, then what is left as one shorter vector."""
+        """Write the vectors of a chunk of channels, then the rest as one shorter vector."""
         code, begin = self.code, self.code.bind("c0", begin)
         self.rows = kernel_rows(code, self.spec.window, self.row)
 
@@ -81,7 +76,7 @@ class PoolingWriter:
         code.vectors(count, self._lanes, write)
 
     def vectors(self, begin: Index, end: Index) -> None:
-        """Whole vectors of channels, from one to before another, of which there are the numbers."""
+        """Write whole vectors of channels, from number ``begin`` to before ``end``."""
         code = self.code
         self.rows = kernel_rows(code, self.spec.window, self.row)
         with code.loop("c", begin, end) as c:
@@ -133,7 +128,7 @@ class PoolingWriter:
         lanes: int,
         accumulators: list[Any],
     ) -> None:
-        """Each input vector of the row is read once and serves all pixels that see it."""
+        """Write one kernel row; each input vector is read once for all pixels that use it."""
         spec, code, window = self.spec, self.code, self.spec.window
         y = self.row * window.strides[0] + ky * window.dilations[0] - window.pads[0]
         sn, sh, sw, sc = spec.data.strides
@@ -171,7 +166,7 @@ class PoolingWriter:
 
 
 def _is_of_bytes(spec: Pooling, buffers: Sequence[Any]) -> bool:
-    """Whether the largest of bytes are bytes of the same encoding, of which no floats are made."""
+    """Return whether a maximum can stay in bytes: input and results have the same encoding."""
     used = [buffers[access.buffer] for access in (spec.data, *(s.target for s in spec.statements))]
     values = [spec.prologue, *(statement.value for statement in spec.statements)]
     return (

@@ -18,7 +18,7 @@ ROWS = 24
 
 
 def product(spec: Product, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of a batch of products and its number of tiles (runs of rows)."""
+    """Return the PrimFunc of a batch of products and its number of tiles (runs of rows)."""
     code = TileCode(spec.buffers, unit)
     images, heights, rows = spec.grid
     block = tile_rows(spec, unit)
@@ -32,20 +32,20 @@ def product(spec: Product, unit: VectorUnit) -> tuple[Any, int]:
 
 
 def tile_rows(spec: Product, unit: VectorUnit) -> int:
-    """Rows of a tile: whole register tiles, and equally many in all tiles where that is so."""
+    """Return the rows of a tile: whole register tiles, equally many in all tiles if possible."""
     rows, block = spec.grid[2], _rows(_vectors(spec, unit), unit)
     tiles = max(1, -(-rows // ROWS))
     return min(rows, -(-rows // (tiles * block)) * block)
 
 
 def _vectors(spec: Product, unit: VectorUnit) -> int:
-    """Vectors of a register tile: those with which it holds most sums, the most of equals."""
+    """Return the vectors of a register tile that holds most sums; the fewest of equals."""
     most = min(_VECTORS, -(-spec.columns // unit.lanes))
     return max(range(min(2, most), most + 1), key=lambda v: (v * _rows(v, unit), -v))
 
 
 def _rows(vectors: int, unit: VectorUnit) -> int:
-    """Rows of a register tile.
+    """Return the rows of a register tile.
 
     One register is for each vector of the second matrix, and one for the first's element.
     """
@@ -53,10 +53,9 @@ def _rows(vectors: int, unit: VectorUnit) -> int:
 
 
 class ProductWriter:
-    """Writes the code of some rows of a product.
+    """A writer of the code of some rows of a product.
 
-    ``read_shift`` is added to where the first matrix is read, ``stored_shift`` to where results
-    are stored.
+    ``read_shift`` is added to the offset of the first matrix, ``stored_shift`` to that of results.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class ProductWriter:
         self._read_shift, self._stored_shift = read_shift, stored_shift
 
     def rows(self, row: Index, count: int) -> None:
-        """All columns of some rows: some columns at a time, of all the rows."""
+        """Write all columns of some rows, a few columns at a time."""
         row = self.code.bind("row", row)
         width = _vectors(self.spec, self.unit) * self.unit.lanes
         self.code.vectors(self.spec.columns, width, partial(self._columns, row, count))

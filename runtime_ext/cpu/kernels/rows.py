@@ -1,4 +1,4 @@
-"""Cut a row of output pixels into register tiles whose border handling is known."""
+"""Cut a row of output pixels into register tiles with known handling of borders."""
 
 from __future__ import annotations
 
@@ -15,16 +15,8 @@ from runtime_ext.kernels.spec import Window
 class TileRun:
     """Consecutive tiles that need the same code.
 
-    Attributes
-    ----------
-    begin
-        Column of the first tile's first pixel.
-    tiles
-        How many tiles.
-    pixels
-        Pixels of each tile.
-    valid
-        The pairs (pixel of the tile, kernel column) that read inside the input.
+    ``begin`` is the column of the first tile's first pixel, ``valid`` the pairs (pixel of the
+    tile, kernel column) that read inside the input.
     """
 
     begin: int
@@ -35,7 +27,7 @@ class TileRun:
 
 @lru_cache(1024)
 def row_runs(window: Window, pixels: int) -> tuple[TileRun, ...]:
-    """Tiles of a row from left to right, equal neighbours joined; only the last is shorter."""
+    """Return a row's tiles from left to right, equal neighbours joined; the last may be shorter."""
     runs: list[TileRun] = []
     width = window.output[1]
     for begin in range(0, width, pixels):
@@ -55,12 +47,12 @@ def row_runs(window: Window, pixels: int) -> tuple[TileRun, ...]:
 
 
 def column(window: Window, x: Index, k: int) -> Index:
-    """The input column that output column ``x`` reads for kernel column ``k``."""
+    """Return the input column that output column ``x`` reads for kernel column ``k``."""
     return x * window.strides[1] + (k * window.dilations[1] - window.pads[1])
 
 
 def kernel_rows(code: Code, window: Window, y: Index) -> tuple[Index, Index]:
-    """The range of kernel rows that read inside the input for output row ``y``."""
+    """Return the range of kernel rows that read inside the input for output row ``y``."""
     rows, stride, dilation = window.kernel[0], window.strides[0], window.dilations[0]
     top, last = window.pads[0], (window.output[0] - 1) * window.strides[0]
     begin: Index = 0

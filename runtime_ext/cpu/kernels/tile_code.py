@@ -19,38 +19,21 @@ _REGIONS = 16
 
 
 def regions(worth: float, groups: int) -> int:
-    """Into how many regions to divide data that are multiplied with large weights.
+    """Return the number of regions (a power of two) of data that are multiplied with large weights.
 
-    All blocks of weights meet a region before the next one. A lane then reads of the step before
-    what it wrote itself, and not what another core has in its caches, which is the slowest to come
-    by; but each region reads all weights.
-
-    Parameters
-    ----------
-    worth
-        So many are worth it. They are a power of two, that lanes seldom share one.
-    groups
-        In so many groups the data are tiles of a kernel.
+    All blocks of weights are applied to a region before the next one. A lane then mostly reads
+    what it wrote itself in the step before, and not another core's cache, which is slowest; but
+    each region reads all weights. ``worth`` regions pay off; the data have ``groups`` groups of
+    tiles.
     """
     return min(groups, 1 << (max(1, min(_REGIONS, int(worth))).bit_length() - 1))
 
 
 class TileCode(Code):
-    """What a kernel does for each tile of a range.
+    """The code that a kernel runs for each tile of a range.
 
-    Parameters
-    ----------
-    shapes
-        Shapes of the buffers.
-    unit
-        The vector unit that it is for.
-    dtypes
-        What they hold, unless a shape says it; without it float32.
-
-    Attributes
-    ----------
-    buffers
-        The elements of the kernel's parameters, one after another.
+    ``shapes`` are those of the kernel's buffers, ``dtypes`` their types, by default float32,
+    unless a shape is encoded. ``buffers`` are one-dimensional views of the kernel's parameters.
     """
 
     def __init__(
@@ -71,7 +54,7 @@ class TileCode(Code):
 
     @contextmanager
     def tiles(self, count: int) -> Any:
-        """Statements for each tile of the range; the kernel has ``count`` tiles in all."""
+        """Open the loop over the tiles of the range; the kernel has ``count`` tiles in all."""
         self._count = count
         with self.loop("tile", self._begin, self._end) as tile:
             yield tile
@@ -79,10 +62,10 @@ class TileCode(Code):
     def block_and_group(
         self, tile: Index, blocks: int, groups: int, regions: int
     ) -> tuple[Index, Index]:
-        """Which block of weights a tile multiplies with which group of data.
+        """Return the block of weights and the group of data that a tile multiplies.
 
-        In the order of tiles a region of the groups meets all blocks before the next region does,
-        and all its groups meet a block before the next block.
+        In the order of tiles, all blocks are applied to a region of groups before the next region,
+        and a block to all groups of the region before the next block.
         """
         most = -(-groups // regions)
         region, rest = divide(self, "region", tile, blocks * most, -(-groups // most))
@@ -96,14 +79,10 @@ class TileCode(Code):
 
     @contextmanager
     def pixels(self, grid: tuple[int, int, int], strip: int) -> Any:
-        """Statements for each pixel of images: a tile is a strip of a row.
+        """Open the loops over each pixel of images; yield its image, row and column.
 
-        Parameters
-        ----------
-        grid
-            Images, rows and columns; for the statements, which pixel it is.
-        strip
-            Pixels of a tile, at most.
+        ``grid`` has the number of images, rows and columns; a tile is at most ``strip`` pixels of
+        a row.
         """
         batch, height, width = grid
         strips = -(-width // strip)
@@ -116,11 +95,11 @@ class TileCode(Code):
                 yield image, row, x
 
     def kernel(self) -> tuple[Any, int]:
-        """The statements as a PrimFunc, and its number of tiles."""
+        """Return the statements as a PrimFunc, and its number of tiles."""
         return self.function(self._parameters, self._begin, self._end), self._count
 
     def _parameter(self, shape: PhysicalShape, dtype: str, name: str) -> Any:
-        """Add a parameter; its elements as a buffer of one dimension, as code generators need."""
+        """Add a parameter; return a one-dimensional view of it, as code generators need."""
         if isinstance(shape, Encoded):
             elements = self._parameter(shape.shape, shape.encoding.dtype, name)
             return EncodedBuffer(elements, shape.encoding)

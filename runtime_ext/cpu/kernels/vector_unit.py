@@ -1,4 +1,4 @@
-"""What a CPU target's vector registers can hold."""
+"""The vector registers and instructions of a CPU target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MATRICES = {"bfloat16": "amx-bf16", "int8": "amx-int8"}
 
 @dataclass(frozen=True, slots=True)
 class VectorUnit:
-    """The register file that register tiles are cut to.
+    """The vector registers of a CPU, and the special instructions that it has.
 
     Attributes
     ----------
@@ -24,19 +24,19 @@ class VectorUnit:
     registers
         Vector registers that the instruction set names.
     pairs
-        Whether one instruction multiplies pairs of int16 and adds the products of each pair.
+        Has an instruction that multiplies pairs of int16 and adds the products of each pair.
     fours
-        Whether one multiplies four unsigned int8 by signed ones, and adds the products to a sum.
+        Multiplies four unsigned int8 by signed ones, and adds the products to a sum.
     bfloat16
-        Whether one multiplies pairs of bfloat16, and adds the products to a sum in float32.
+        Multiplies pairs of bfloat16, and adds the products to a sum in float32.
     rounds
-        Whether one rounds float32 to bfloat16.
+        Rounds float32 to bfloat16.
     fuses
-        Whether one adds a product to a number, and rounds the sum once.
+        Adds a product to a number, and rounds the sum once (FMA).
     estimates
-        Whether one estimates the reciprocals of 4, 8 or 16 float32.
+        Estimates the reciprocals of 4, 8 or 16 float32.
     matrices
-        Of what numbers one multiplies whole matrices: ``bfloat16``, and ``int8``, unsigned by
+        The types of which it multiplies whole matrices: ``bfloat16``, and ``int8``, unsigned by
         signed.
     """
 
@@ -52,10 +52,10 @@ class VectorUnit:
 
     @staticmethod
     def of(target: Any) -> VectorUnit:
-        """The vector unit of a ``tvm.target.Target`` of kind llvm.
+        """Return the vector unit of a ``tvm.target.Target`` of kind llvm.
 
-        The features are asked for and not LLVM's preferred width, which is 512 bits for an
-        AVX2 machine as soon as the compiler itself knows AVX-512.
+        It depends on the target's features, not on LLVM's preferred width, which is 512 bits for
+        an AVX2 machine as soon as the compiler itself knows AVX-512.
         """
         if str(target.kind) != "llvm":
             raise UserError(

@@ -1,4 +1,4 @@
-"""The first kernel of Winograd's filtering: tiles of the input, transformed."""
+"""The first kernel of Winograd's filtering: transform tiles of the input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VECTORS = 8
 
 
 def winograd_input(spec: WinogradInput, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc that transforms the input, and its number of tiles.
+    """Return the PrimFunc that transforms the input, and its number of tiles.
 
     A tile is a chunk of channels of a row of the convolution's tiles.
     """
@@ -54,7 +54,7 @@ class _Writer:
         self.halfway = code.on_stack(spec.tiles.positions * lanes)
 
     def chunk(self, begin: Index, count: int) -> None:
-        """Some channels of all tiles of the row."""
+        """Write some channels of all tiles of the row."""
         code = self.code
         for run in row_runs(self.reading, 1):
             with code.loop("x", run.begin, run.begin + run.tiles) as x:
@@ -65,7 +65,7 @@ class _Writer:
                 code.vectors(count, self.lanes, write)
 
     def _vector(self, x: Index, run: TileRun, channel: Index, lanes: int) -> None:
-        """A vector of channels of a tile: its rows are transformed first, then its columns."""
+        """Write a vector of channels of a tile: transform its rows first, then its columns."""
         spec, code, halfway = self.spec, self.code, self.halfway
         tiles, (by_row, by_column) = spec.tiles, spec.tiles.filterings
         size = by_column.size
@@ -97,7 +97,7 @@ class _Writer:
                 code.store(self.halfway, place, stored, lanes)
 
     def _inside(self, i: Index) -> Any:
-        """The condition that a row of the tile lies in the image; None if all always do."""
+        """Return the condition that a row of the tile is in the image; None if all always are."""
         begin, end = self.rows
         if (begin, end) == (0, self.spec.tiles.size[0]):
             return None

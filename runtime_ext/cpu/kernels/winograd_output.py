@@ -1,4 +1,4 @@
-"""The second kernel of Winograd's filtering: products, and the tiles of outputs they become."""
+"""The second kernel of Winograd's filtering: products, and their transform to outputs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _FAR = 4
 
 
 def winograd_output(spec: WinogradOutput, unit: VectorUnit) -> tuple[Any, int]:
-    """The PrimFunc of the products and outputs, and its number of tiles.
+    """Return the PrimFunc of the products and outputs, and its number of tiles.
 
-    A tile is a block of output channels of a block of the convolution's tiles: its products stay in
-    the caches until they are transformed.
+    A tile is a block of output channels of a block of the convolution's tiles: its products stay
+    in the caches until they are transformed.
     """
     width = spec.vectors * unit.lanes
     parts = channel_parts(spec.parts, width)
@@ -46,7 +46,7 @@ def winograd_output(spec: WinogradOutput, unit: VectorUnit) -> tuple[Any, int]:
 
 
 def _regions(spec: WinogradOutput, blocks: int, width: int) -> int:
-    """Regions of the convolution's tiles; each block of them is one if that reads less."""
+    """Return the number of regions of the convolution's tiles, chosen to read least."""
     tiles = spec.tiles
     data, weights = tiles.blocks * tiles.block, blocks * width
     if data + tiles.blocks * weights <= blocks * data + weights:
@@ -56,7 +56,7 @@ def _regions(spec: WinogradOutput, blocks: int, width: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The position of a kernel's tile: which block of the convolution's tiles, and of channels."""
+    """The position of a kernel's tile: the block of the convolution's tiles, and of channels."""
 
     group: Index
     block: Index
@@ -84,7 +84,7 @@ class _Writer:
         self.table = CoefficientTable(code, inverses, halfway, unit.lanes)
 
     def tile(self) -> None:
-        """All products, then all outputs."""
+        """Write all products, then all outputs."""
         tiles, code, group = self.spec.tiles, self.code, self.place.group
         code.blocks(group, tiles.tiles, tiles.block, lambda _, count: self._multiply(count))
         first = code.bind("first", group * tiles.block)
@@ -94,7 +94,7 @@ class _Writer:
             self._outputs(t, number)
 
     def _multiply(self, count: int) -> None:
-        """Products of all positions of so many tiles."""
+        """Write the products of all positions of ``count`` tiles."""
         tiles, code = self.spec.tiles, self.code
         with code.loop("position", 0, tiles.positions) as position:
             data = (self.place.group * tiles.positions + position) * (tiles.block * tiles.channels)
@@ -126,7 +126,7 @@ class _Writer:
         row: Index,
         fetch: Fetch,
     ) -> None:
-        """The sum over the input channels, for some tiles."""
+        """Write the sum over the input channels, for some tiles."""
         code, lanes, vectors = self.code, self.lanes, self.spec.vectors
         channels = self.spec.tiles.channels
         data = code.bind("source", data)
@@ -159,7 +159,7 @@ class _Writer:
                 code.store(acc, 0, load(acc, 0, lanes) + value * line[v], lanes)
 
     def _outputs(self, t: Index, number: Index) -> None:
-        """The outputs of a tile, part by part of the channels."""
+        """Write the outputs of a tile, part by part of the channels."""
         tiles, code, block = self.spec.tiles, self.code, self.place.block
         (rows, columns), (height, width) = tiles.grid, tiles.extent
         line, column = divide(code, "line", number, columns, tiles.batch * rows)
@@ -197,7 +197,7 @@ class _Writer:
         channel: Index,
         lanes: int,
     ) -> None:
-        """The outputs of a tile for a vector of channels."""
+        """Write the outputs of a tile for a vector of channels."""
         code, tiles, table = self.code, self.spec.tiles, self.table
         halfway = table.memory
         by_row, by_column = tiles.filterings
@@ -242,7 +242,7 @@ class _Writer:
 
 
 def register_tiles(count: int, rows: int) -> list[tuple[int, int]]:
-    """So many rows in register tiles of nearly equal height, at most ``rows``: height, how many."""
+    """Divide rows into register tiles of nearly equal height; return (height, how many) pairs."""
     number = -(-count // rows)
     low, more = divmod(count, number)
     heights = [(low + 1, more), (low, number - more)]

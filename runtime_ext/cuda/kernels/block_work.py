@@ -1,9 +1,9 @@
-"""How long a grid of blocks takes on a GPU's multiprocessors: what kernels are cut by.
+"""An estimate of how long a grid of blocks takes on a GPU, by which cuts of kernels are chosen.
 
-An estimate in cycles. Blocks go to the multiprocessors in turn; one holds as many at once as their
+It is in cycles. Blocks go to the multiprocessors in turn; one holds as many at once as their
 threads, registers and shared memory allow, and begins the next when those have ended. A block goes
 through steps, each of which waits for what it reads. Few warps wait for their own instructions,
-many for the multiprocessor, which issues so many a cycle.
+many for the multiprocessor, which issues a limited number per cycle.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ IN_FLIGHT = 8
 
 @dataclass(frozen=True, slots=True)
 class BlockWork:
-    """What a block of threads does.
+    """The work of one block of threads, for estimates.
 
     Attributes
     ----------
     footprint
-        What it takes of a multiprocessor.
+        The resources of a multiprocessor that it occupies.
     steps
-        How often it waits for what it has asked for.
+        How often it waits for data that it has requested.
     beside, products, after
-        Instructions of a warp a step: while what was asked for travels; beside these, products that
-        do not depend on each other; and what is done once it is there.
+        Instructions of a warp per step: those issued while the requested data travels; independent
+        multiplications beside them; and those issued once the data is there.
     once
         Instructions of a warp before and after all steps.
     nbytes
-        What the block reads from memory a step.
+        Bytes that the block reads from memory per step.
     shared
-        Cycles of the multiprocessor's shared memory that the block takes a step.
+        Cycles of the multiprocessor's shared memory that the block takes per step.
     """
 
     footprint: Footprint
@@ -62,13 +62,7 @@ class BlockWork:
 
 
 def grid_cycles(work: BlockWork, blocks: int, gpu: TargetGpu) -> float:
-    """Cycles until the last of so many blocks has ended.
-
-    Parameters
-    ----------
-    blocks
-        How many there are in all.
-    """
+    """Return the estimated cycles until the last of ``blocks`` equal blocks has ended."""
     on_one = ceil(blocks / gpu.processors)
     together = max(1, resident_blocks(work.footprint, gpu.multiprocessor))
     rounds, last_round = divmod(on_one, together)
@@ -77,7 +71,7 @@ def grid_cycles(work: BlockWork, blocks: int, gpu: TargetGpu) -> float:
 
 
 def _round(work: BlockWork, together: int, gpu: TargetGpu) -> float:
-    """Cycles of some blocks that are together on a multiprocessor."""
+    """Return the cycles of ``together`` blocks that share a multiprocessor."""
     # Cycles that a scheduler takes for an instruction of all its warps.
     warps = together * ceil(work.footprint.threads / WARP) / _SCHEDULERS
     issue = warps * WARP * _SCHEDULERS / gpu.multiply_adds

@@ -1,4 +1,4 @@
-"""From a kernel's spec to CUDA kernels bound to threads."""
+"""Build the CUDA kernels, bound to threads, of a kernel's spec."""
 
 from __future__ import annotations
 
@@ -43,12 +43,9 @@ _WRITERS: dict[type, Callable[..., Any]] = {
 
 
 def kernels_of(spec: Spec | Generic | Scheduled, precision: str, gpu: TargetGpu) -> Phases:
-    """The kernels of a spec, one after another: each a phase of one tile.
+    """Return the kernels of a spec, to be launched in order: each is a phase of one tile.
 
-    Parameters
-    ----------
-    precision
-        See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
+    For ``precision`` see :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
     dtype = "float16" if precision == "float16" else "float32"
     if isinstance(spec, Scheduled):

@@ -1,4 +1,4 @@
-"""Convolutions and products with constants: an implicit matrix product, in one kernel or two."""
+"""Convolutions and products with constants: an implicit matrix product, in one or two kernels."""
 
 from __future__ import annotations
 
@@ -41,15 +41,11 @@ class _Place:
 
 
 def contraction(spec: Contraction, buffers: list[Any], precision: str, gpu: TargetGpu) -> Phases:
-    """The kernel of a contraction; or two, where its reduction is split among blocks.
+    """Return the kernel of a contraction, or two if its reduction is split among blocks.
 
-    The second adds the parts up in their order, so that results are the same in every run.
-
-    Parameters
-    ----------
-    precision
-        What is multiplied, by tensor cores unless it is float32; see
-        :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
+    The second adds the partial sums in order, so that results are the same in every run. Tensor
+    cores multiply unless ``precision`` is float32; see
+    :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
     tile = spec.blocking
     assert isinstance(tile, GemmTile)
@@ -92,7 +88,7 @@ class _Writer:
         self.rows = rows_of(spec)
 
     def product(self, parameters: list[Any]) -> Any:
-        """The kernel that multiplies, and stores results or parts of them."""
+        """Return the kernel that multiplies, and stores results or partial sums."""
         spec, tile = self.spec, self.tile
         tiles = tile_count(spec, tile)
         vectors = is_vector_product(spec)

@@ -13,23 +13,23 @@ _VECTOR_ROWS = 4
 
 
 def rows_of(spec: Contraction) -> int:
-    """Rows of the product: pixels of all images."""
+    """Return the rows of the matrix product: the output pixels of all images."""
     return spec.batch * spec.window.output[0] * spec.window.output[1]
 
 
 def depth_of(spec: Contraction) -> int:
-    """Length of its reduction."""
+    """Return the length of the matrix product's reduction."""
     return spec.channels * spec.window.kernel[0] * spec.window.kernel[1]
 
 
 def is_vector_product(spec: Contraction) -> bool:
-    """Whether so few results share a weight that reading the weights is all the work."""
+    """Return whether there are so few rows that reading the weights dominates."""
     window = spec.window
     return rows_of(spec) <= _VECTOR_ROWS and window.kernel == (1, 1) and not has_borders(window)
 
 
 def has_borders(window: Window) -> bool:
-    """Whether a window reads beyond its input anywhere."""
+    """Return whether a window reads beyond its input anywhere."""
     last = (
         (o - 1) * s + (k - 1) * d - p
         for o, s, k, d, p in zip(
@@ -41,22 +41,22 @@ def has_borders(window: Window) -> bool:
 
 
 def tile_count(spec: Contraction, tile: GemmTile) -> int:
-    """How many tiles the results are cut into."""
+    """Return the number of tiles into which the results are cut."""
     columns = sum(ceil(part / tile.columns) for part in spec.parts)
     return ceil(rows_of(spec) / tile.rows) * columns
 
 
 def block_count(spec: Contraction, tile: GemmTile) -> int:
-    """How many blocks of threads multiply."""
+    """Return the number of blocks of threads that multiply."""
     return tile_count(spec, tile) * tile.splits
 
 
 def reads_wide(spec: Contraction) -> bool:
-    """Whether a thread can read four channels of a pixel at once."""
+    """Return whether a thread can read four channels of a pixel at once."""
     return spec.channels % WIDE == 0 and is_wide(spec.data) and spec.data.strides[3] == 1
 
 
 def stored_width(spec: Contraction, statement: Statement) -> int:
-    """How many neighbouring channels fit the statement and the groups."""
+    """Return how many neighbouring channels a thread can store at once: four or one."""
     whole = spec.groups == 1 or spec.parts[0] % WIDE == 0
     return statement_width(statement) if whole else 1

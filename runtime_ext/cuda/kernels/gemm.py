@@ -1,4 +1,4 @@
-"""A block's tile of a matrix product: slabs in shared memory, a tile of results a thread."""
+"""A block's tile of a matrix product: operand slabs in shared memory, results in registers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runtime_ext.kernels.statements import divide
 
 
 class ThreadTiles:
-    """A tile of results a thread of each team, in ordinary arithmetic."""
+    """A block's results without tensor cores: each thread of a team holds a tile in registers."""
 
     def __init__(self, code: ThreadCode, tile: GemmTile) -> None:
         self.code, self.tile = code, tile
@@ -42,12 +42,12 @@ class ThreadTiles:
                 code.store(self.held, at, value, 1)
 
     def each_row(self, use: Callable[[Index, Index], None]) -> None:
-        """For each row of this thread: its number in the thread, and in the block."""
+        """Call ``use`` for each row of this thread: its number in the thread, and in the block."""
         with self.code.unrolled("i", self.tile.thread_rows) as i:
             use(i, _spread(i, self._y, self.tile.rows, self.tile.thread_rows))
 
     def each_column(self, i: Index, use: UseColumns) -> None:
-        """For each run of neighbouring columns of a row of the thread."""
+        """Call ``use`` for each run of neighbouring columns of a row of the thread."""
         count = self.tile.thread_columns
         width = min(WIDE, count)
         for begin in range(0, count, width):
@@ -66,7 +66,7 @@ def multiply(
     steps: tuple[Index, Index],
     precision: str,
 ) -> Results:
-    """Sum the products of a range of slabs; while one is multiplied, the next is read."""
+    """Sum the products of a range of slabs; prefetch the next slab while one is multiplied."""
     first, last = steps
     results = (
         ThreadTiles(code, tile) if precision == "float32" else WarpTiles(code, tile, precision)
@@ -99,16 +99,16 @@ def multiply(
 
 
 def slab_bytes(tile: GemmTile) -> int:
-    """Shared memory of a block."""
+    """Return the bytes of shared memory that a block needs."""
     slabs = 2 * tile.depth * (tile.rows + tile.columns + 2 * PADDING)
     sums = tile.teams * tile.rows * tile.columns if tile.teams > 1 else 0
     return 4 * max(slabs, sums)
 
 
 def _slabs(code: ThreadCode, tile: GemmTile, sizes: list[int]) -> tuple[list[Any], list[int]]:
-    """Shared memory for two slabs of each operand, and where in it they begin.
+    """Allocate shared memory for two slabs of each operand; return buffers and origins.
 
-    Teams add up in the same memory once the last slab is multiplied.
+    Teams reuse the same memory to add their sums once the last slab is multiplied.
     """
     if tile.teams == 1:
         return [code.shared(f"slab{n}", 2 * size) for n, size in enumerate(sizes)], [0, 0]
@@ -119,7 +119,7 @@ def _slabs(code: ThreadCode, tile: GemmTile, sizes: list[int]) -> tuple[list[Any
 def _fragment(
     code: ThreadCode, slab: tuple[Any, Index, int], k: Index, at: Index, extent: int, count: int
 ) -> Any:
-    """A thread's elements of one depth of a slab, in registers."""
+    """Load a thread's elements at one depth of a slab into registers."""
     shared, origin, stride = slab
     fragment = code.registers("fragment", count)
     width = min(WIDE, count)
@@ -130,9 +130,10 @@ def _fragment(
 
 
 def _spread(index: Index, at: Index, extent: int, count: int) -> Index:
-    """The row of a block that is a thread's row ``index``: runs of four, apart from each other.
+    """Return the row of a block that is a thread's row ``index``.
 
-    So the threads of a warp read shared memory without bank conflicts.
+    A thread's rows are runs of four, apart from each other, so that the threads of a warp read
+    shared memory without bank conflicts.
     """
     width = min(WIDE, count)
     if isinstance(index, int):

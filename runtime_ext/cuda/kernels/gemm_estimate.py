@@ -1,4 +1,4 @@
-"""How long a contraction takes that is cut into some tiles: waves of blocks, and their work."""
+"""An estimate of how long a contraction takes with a given tile: waves of blocks, and work."""
 
 from __future__ import annotations
 
@@ -40,14 +40,9 @@ _OTHER_REGISTERS, _FRAGMENT_REGISTERS = 24, 1.5
 
 
 def contraction_cycles(spec: Contraction, tile: GemmTile, gpu: TargetGpu, precision: str) -> float:
-    """Cycles from the begin of a contraction's first block to the end of its last.
+    """Return the cycles from a contraction's first block to its last, if cut into ``tile``.
 
-    Parameters
-    ----------
-    spec
-        The contraction; its own blocking does not matter.
-    precision
-        See :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
+    The spec's own blocking is ignored.
     """
     cycles = product_cycles(spec, tile, gpu, precision)
     if tile.splits > 1:
@@ -56,7 +51,7 @@ def contraction_cycles(spec: Contraction, tile: GemmTile, gpu: TargetGpu, precis
 
 
 def product_cycles(spec: Contraction, tile: GemmTile, gpu: TargetGpu, precision: str) -> float:
-    """Cycles of the kernel that multiplies alone."""
+    """Return the cycles of the multiplying kernel alone."""
     cycles = grid_cycles(product_work(spec, tile, precision), block_count(spec, tile), gpu)
     weights = depth_of(spec) * sum(spec.parts)
     data = spec.batch * prod(spec.window.input) * spec.channels * spec.groups
@@ -68,13 +63,13 @@ def product_cycles(spec: Contraction, tile: GemmTile, gpu: TargetGpu, precision:
 
 
 def product_work(spec: Contraction, tile: GemmTile, precision: str) -> BlockWork:
-    """What a block that multiplies does."""
+    """Return the work of a block of the multiplying kernel."""
     make = _vectors if is_vector_product(spec) else _slabs
     return make(spec, tile, precision)
 
 
 def _slabs(spec: Contraction, tile: GemmTile, precision: str) -> BlockWork:
-    """A block that multiplies slabs in shared memory."""
+    """Return the work of a block that multiplies slabs in shared memory."""
     width = WIDE if reads_wide(spec) else 1
     left = ceil(tile.rows / (tile.threads * width // tile.depth))
     right = ceil(tile.depth / (tile.threads * WIDE // tile.columns))
@@ -112,7 +107,7 @@ def _slabs(spec: Contraction, tile: GemmTile, precision: str) -> BlockWork:
 
 
 def _vectors(spec: Contraction, tile: GemmTile, precision: str) -> BlockWork:
-    """A block whose teams read rows of the weights."""
+    """Return the work of a block whose teams read rows of the weights (vector products)."""
     rows = tile.rows
     deep = ceil(ceil(depth_of(spec) / tile.depth) / tile.splits)
     once = rows * _PIXEL + tile.teams * WIDE + _STORE * WIDE

@@ -1,4 +1,4 @@
-"""What a block of a product reads: slabs of both matrices, from memory into shared memory.
+"""Operands of a block's matrix product: slabs copied from memory into shared memory.
 
 An operand is read in three steps, so that a slab travels while the one before is multiplied:
 :meth:`prepare` once, then for each slab :meth:`fetch` into registers and, later, :meth:`keep` in
@@ -35,7 +35,7 @@ PADDING = 8
 
 
 class Operand(Protocol):
-    """A matrix of a product, seen by a block; ``stride`` is of its slabs in shared memory."""
+    """A matrix of a product as a block reads it; ``stride`` is that of its shared slabs."""
 
     stride: int
 
@@ -48,13 +48,13 @@ class Operand(Protocol):
         ...
 
     def keep(self, code: ThreadCode, shared: Any, origin: Index) -> None:
-        """Write it to shared memory."""
+        """Write the fetched part to shared memory, whose slab begins at ``origin``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """Which part of a slab a thread reads: ``width`` neighbours in each of some passes."""
+    """The part of a slab that a thread reads: ``width`` neighbours in each of several passes."""
 
     passes: int
     line: Index
@@ -64,7 +64,7 @@ class _Share:
 
     @staticmethod
     def of(code: ThreadCode, lines: int, extent: int, width: int) -> _Share:
-        """The share of a slab of ``lines`` lines of ``extent`` neighbouring elements."""
+        """Return this thread's share of ``lines`` lines of ``extent`` neighbouring elements."""
         across = extent // width
         step = code.threads // across
         line, place = divide(code, "line", code.thread, across, step)
@@ -72,17 +72,17 @@ class _Share:
         return _Share(ceil(lines / step), line, code.bind("place", at), step, lines)
 
     def inside(self, line: Index) -> Any:
-        """Whether a line exists; None if all do."""
+        """Return the condition that a line exists; None if all do."""
         return None if self.lines % self.step == 0 else line < self.lines
 
 
 class Pixels:
-    """The pixels that a convolution reads, a row of the matrix for each of its results."""
+    """The input pixels of a convolution as a matrix: a row for each result pixel (im2col)."""
 
     def __init__(
         self, spec: Contraction, tile: GemmTile, buffers: list[Any], row: Index, channel: Index
     ) -> None:
-        """The block's rows begin at ``row``; its channels at the element ``channel``."""
+        """Make the operand of a block whose rows begin at ``row``, channels at ``channel``."""
         self.spec, self.tile, self.buffer = spec, tile, buffers[spec.data.buffer]
         self.row, self.channel = row, channel
         self.stride = tile.rows + PADDING
@@ -90,7 +90,7 @@ class Pixels:
         self.bordered = has_borders(spec.window)
 
     def prepare(self, code: ThreadCode) -> None:
-        """Compute where each of this thread's rows begins to read."""
+        """Compute the offset at which each of this thread's rows begins to read."""
         spec, window = self.spec, self.spec.window
         self.share = share = _Share.of(code, self.tile.rows, self.tile.depth, self.width)
         self.held = code.registers("a_read", share.passes * self.width)
@@ -115,7 +115,7 @@ class Pixels:
                 code.store(self.left, p, left, 1)
 
     def fetch(self, code: ThreadCode, slab: Index) -> None:
-        """Read some channels of one tap of the window for each row; zero beyond borders."""
+        """Read some channels of one window tap for each row; zero beyond the image's borders."""
         spec, window, share = self.spec, self.spec.window, self.share
         depth = depth_of(spec)
         k = code.bind("k", slab * self.tile.depth + share.place)
@@ -145,7 +145,7 @@ class Pixels:
                     code.store(self.held, p * self.width + j, value, 1)
 
     def keep(self, code: ThreadCode, shared: Any, origin: Index) -> None:
-        """Write this thread's part transposed: the rows are neighbours."""
+        """Write this thread's part transposed, so that rows are neighbours."""
         share = self.share
         with code.unrolled("p", share.passes) as p:
             line = p * share.step + share.line
@@ -200,7 +200,7 @@ class Columns:
                     code.store(self.held, p * self.width + j, fetch(read, j), 1)
 
     def keep(self, code: ThreadCode, shared: Any, origin: Index) -> None:
-        """Write this thread's part as it lies in memory."""
+        """Write this thread's part in the order that it has in memory."""
         share = self.share
         with code.unrolled("p", share.passes) as p:
             line = p * share.step + share.line
@@ -210,5 +210,5 @@ class Columns:
 
 
 def pixel_of(code: ThreadCode, spec: Contraction, row: Index) -> Pixel:
-    """Image, row and column of the result in a row of the product."""
+    """Return image, row and column of the result pixel of a row of the product."""
     return pixel_at(code, row, (spec.batch, *spec.window.output))

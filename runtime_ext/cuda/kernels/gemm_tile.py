@@ -1,7 +1,7 @@
-"""How a contraction is cut into blocks of threads: which tiles there are, and which one is best.
+"""The tiles into which a contraction can be cut, and the choice of the best one.
 
-The best one is that of the least estimated time on the GPU that kernels are compiled for. So small
-results are cut into small tiles that occupy many multiprocessors. Where there are too few results
+The best tile has the least estimated time on the GPU that kernels are compiled for. So small
+results are cut into small tiles that occupy many multiprocessors. If there are too few results
 for all, the reduction is shared: by teams of threads of a block, which costs little, or by blocks,
 which costs another launch.
 """
@@ -83,20 +83,20 @@ Estimate = tuple[float, GemmTile]
 
 
 def tile_of(rows: int, columns: int, depth: int, splits: int, teams: int = 1) -> GemmTile:
-    """The tile of a block of these extents, with those of its threads."""
+    """Return the tile of a block with these extents, with the tile of each thread filled in."""
     thread = _THREAD_TILES.get((rows, columns, teams), (rows, WIDE))
     return GemmTile(rows, columns, depth, *thread, splits)
 
 
 def best_tile(spec: Contraction, gpu: TargetGpu, precision: str) -> GemmTile:
-    """The tile of the least estimated time."""
+    """Return the tile of the least estimated time."""
     return estimates(spec, gpu, precision)[0][1]
 
 
 def estimates(spec: Contraction, gpu: TargetGpu, precision: str) -> tuple[Estimate, ...]:
-    """The cycles of every tile that makes sense, and the tile: the fastest first.
+    """Return estimated cycles and tile of every sensible tile, the fastest first.
 
-    Of equal cycles the less split tile is first.
+    Of tiles with equal cycles the one with fewer splits is first.
     """
     # However it is cut, and its weights packed, now.
     return _estimates(replace(spec, blocking=UNCUT, buffers=()), gpu, precision)
@@ -111,19 +111,22 @@ def _estimates(spec: Contraction, gpu: TargetGpu, precision: str) -> tuple[Estim
 
 
 def best_product_tile(spec: Contraction, gpu: TargetGpu, precision: str) -> GemmTile:
-    """The best tile in shared memory, whatever the rows, whose reduction blocks do not split."""
+    """Return the best tile that uses shared memory and does not split the reduction among blocks.
+
+    Few rows do not make it a vector product.
+    """
     tiles = _product_tiles(spec, precision)
     return min(tiles, key=lambda tile: contraction_cycles(spec, tile, gpu, precision))
 
 
 def coarse_tile(spec: Contraction, gpu: TargetGpu, precision: str) -> GemmTile | None:
-    """The best tile of clearly fewer blocks than the contraction's own."""
+    """Return the best tile of clearly fewer blocks than the contraction's own, or None."""
     most = _AT_MOST * block_count(spec, _own(spec))
     return _another(spec, gpu, precision, lambda blocks: blocks <= most)
 
 
 def fine_tile(spec: Contraction, gpu: TargetGpu, precision: str) -> GemmTile | None:
-    """The best tile of clearly more blocks than the contraction's own."""
+    """Return the best tile of clearly more blocks than the contraction's own, or None."""
     least = _AT_LEAST * block_count(spec, _own(spec))
     return _another(spec, gpu, precision, lambda blocks: blocks >= least)
 
@@ -142,7 +145,7 @@ def _another(
 
 
 def _vector_tiles(spec: Contraction) -> Iterator[GemmTile]:
-    """Every team reads another row of the weights."""
+    """Yield the tiles of a vector product, in which every team reads another row of weights."""
     for columns in _VECTOR_COLUMNS:
         yield tile_of(rows_of(spec), columns, THREADS * WIDE // columns, 1)
 

@@ -1,4 +1,4 @@
-"""Products of a few vectors with a matrix: every weight is read once, by neighbouring threads."""
+"""Products of a few vectors with a matrix: neighbouring threads read every weight once."""
 
 from __future__ import annotations
 
@@ -32,18 +32,11 @@ def vector_results(
     steps: tuple[Index, Index],
     most: int,
 ) -> TeamSums:
-    """Each team of threads sums the products of every so many rows of the weights.
+    """Sum the products of vectors and weights; each team of threads takes every n-th weight row.
 
-    Parameters
-    ----------
-    channel
-        Where the group's channels begin, in elements.
-    weights
-        Where the block's columns begin, in elements.
-    steps
-        The range of the reduction, in units of the tile's depth.
-    most
-        How long it is at most.
+    ``channel`` and ``weights`` are the element offsets at which the group's channels and the
+    block's columns begin. ``steps`` is the range of the reduction, in units of the tile's depth;
+    ``most`` is its greatest length.
     """
     depth, rows = depth_of(spec), tile.rows
     teams = tile.teams

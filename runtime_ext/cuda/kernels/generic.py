@@ -1,4 +1,4 @@
-"""Any operator that Relax legalises: TVM's own code, scheduled for GPUs by TVM's dlight."""
+"""Any operator that Relax legalises: TVM's own code, scheduled for GPUs by TVM's DLight."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ from tvm_ios.errors import UserError
 
 
 def lower_generic(spec: Generic, dtype: str, arch: str) -> Phases:
-    """Legalise, fuse into one PrimFunc, schedule, and split into kernels.
+    """Legalise a function, fuse it into one PrimFunc, schedule it, and split it into kernels.
 
-    Parameters
-    ----------
-    dtype
-        The type that the program stores in place of float32; the kernel computes in float32.
+    ``dtype`` is the type that the program stores in place of float32; the kernels compute in
+    float32. Raise UserError if TVM cannot make CUDA kernels of the function.
     """
     try:
         if dtype == "float32":
@@ -41,7 +39,7 @@ def lower_generic(spec: Generic, dtype: str, arch: str) -> Phases:
 
 
 def no_cuda_code(spec: Generic) -> UserError:
-    """The refusal of an operator of which TVM makes no CUDA kernels."""
+    """Return the error for an operator of which TVM can make no CUDA kernels."""
     return UserError(f"TVM has no CUDA code for the operator {spec.name}: express it in others")
 
 
@@ -51,7 +49,7 @@ def _lowered(function: Any, arch: str) -> Phases:
 
 
 def _between_casts(spec: Generic, dtype: str, arch: str) -> Phases:
-    """The operator's kernels in float32, between kernels that only change types."""
+    """Return the operator's float32 kernels between kernels that only cast its tensors."""
     wide = [i for i, (_, kind) in enumerate(spec.shapes) if kind == "float32"]
     copies = {i: len(spec.shapes) + number for number, i in enumerate(wide)}
     casts_before: list[Phase] = []
@@ -73,7 +71,7 @@ def _between_casts(spec: Generic, dtype: str, arch: str) -> Phases:
 
 
 def dlight_schedule(function: Any, arch: str) -> Any:
-    """A PrimFunc in block form bound to threads by TVM's rules of thumb."""
+    """Bind a PrimFunc in block form to threads by TVM's DLight rules."""
     with cuda_target(arch):
         schedule: Any = dlight.ApplyDefaultSchedule(
             dlight.gpu.Matmul(),
@@ -86,7 +84,7 @@ def dlight_schedule(function: Any, arch: str) -> Any:
 
 
 def bound_kernels(function: Any) -> Phases:
-    """Every statement at the root of a PrimFunc in block form, bound to threads, as a kernel."""
+    """Split a thread-bound PrimFunc in block form into kernels, one per root statement."""
     parts, scratch = split_root(function, device=True)
     return Phases(tuple(Phase(_kernel(part), 1, part.arguments) for part in parts), scratch)
 
@@ -97,7 +95,7 @@ def _kernel(part: RootPart) -> Any:
 
 
 def _stored_as(function: Any, dtype: str) -> Any:
-    """The function with its float32 parameters and results stored in another type."""
+    """Return the function with its float32 parameters and results stored in another type."""
     builder = FunctionBuilder()
     params = [relax.Var(p.name, _stored(p.ty, dtype)) for p in function.params]
 

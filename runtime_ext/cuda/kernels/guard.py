@@ -1,7 +1,7 @@
-"""Run a kernel by more threads than it has: the others only take part in its barriers.
+"""Run a kernel with more threads than it has: the extra ones only take part in its barriers.
 
-The hardware counts warps at a barrier, so a kernel of a number of threads that fills no whole
-warps is run by whole ones. The threads beyond may not leave, and may not touch memory.
+The hardware counts warps at a barrier, so a kernel whose threads do not fill whole warps is
+run with whole ones. The extra threads may not leave, and may not touch memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tvm import tirx
 
 
 def is_barrier(call: Any) -> bool:
-    """Whether a call waits for all threads of the block."""
+    """Return whether a call waits for all threads of the block."""
     return (
         getattr(call.op, "name", "") == "tirx.tvm_storage_sync"
         and str(call.args[0].value) != "warp"
@@ -22,12 +22,9 @@ def is_barrier(call: Any) -> bool:
 
 
 def guarded(statement: Any, condition: Any) -> Any:
-    """A statement whose threads do nothing but wait at barriers unless a condition holds.
+    """Return a statement whose threads only wait at its barriers unless a condition holds.
 
-    Raises
-    ------
-    ValueError
-        If a barrier stands where only some threads may come by.
+    Raise ValueError if a barrier is in a place that only some threads may reach.
     """
     if not _has_barrier(statement):
         return _if(condition, statement)

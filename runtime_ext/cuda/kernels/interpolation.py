@@ -1,4 +1,4 @@
-"""Images enlarged by whole factors: a thread has a channel of an input pixel and its results."""
+"""Enlarging images by whole factors: a thread computes all results of one input value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime_ext.kernels.statements import divide
 
 
 def interpolation(spec: Interpolation, buffers: list[Any]) -> Any:
-    """The kernel of an interpolation."""
+    """Return the kernel of an interpolation."""
     height, width = spec.pixels
     pixels = spec.batch * height * width
     items = pixels * spec.channels
@@ -28,7 +28,7 @@ def interpolation(spec: Interpolation, buffers: list[Any]) -> Any:
 
 
 class _Interpolator(Interpolator):
-    """Reads and stores as threads do."""
+    """The loads and stores of an interpolation as code of a GPU thread."""
 
     def read(self, at: Index, stride: int, lanes: int) -> Any:
         return fetch(self.buffers[self.spec.data.buffer], at)

@@ -1,7 +1,7 @@
-"""TVM's code that is no loop nest, such as sorting: its launches as statements of the root.
+"""TVM's code that is no loop nest, such as sorting: its launches become root statements.
 
-TVM writes sorting, scattering and scans by hand, in blocks without loops of their own: launches of
-kernels one after another, some of them in rounds, or a parallel loop over rows.
+TVM writes sorting, scattering and scans by hand, in blocks without loops of their own: kernel
+launches one after another, some of them in rounds, or a parallel loop over rows.
 """
 
 from __future__ import annotations
@@ -18,23 +18,15 @@ from tvm_ios.devices.device import WARP
 
 
 def rows_bound(function: Any) -> Any:
-    """A PrimFunc whose parallel loops have an iteration a thread, before it is scheduled."""
+    """Bind the parallel loops of an unscheduled PrimFunc to threads, an iteration each."""
     body = tvm_ffi.structural_map(function.body, (tirx.For, _bound))
     return tirx.PrimFunc(function.params, body, function.ret_type, attrs=function.attrs)
 
 
 def launches_at_root(function: Any) -> Any:
-    """A PrimFunc in block form, of whose root every statement is bound to threads.
+    """Flatten a scheduled PrimFunc in block form, so that every root statement is one launch.
 
-    Parameters
-    ----------
-    function
-        Scheduled; statements of its root that are not bound are blocks as described above.
-
-    Raises
-    ------
-    ValueError
-        If something runs outside of kernels.
+    Raise ValueError if something is computed outside of kernels.
     """
     root = function.body.block
     allocated = list(root.alloc_buffers)
@@ -56,7 +48,7 @@ def launches_at_root(function: Any) -> Any:
 
 
 def _launches(statement: Any, allocated: list[Any]) -> Iterator[Any]:
-    """What a statement launches, in order; memory that launches share is added to ``allocated``."""
+    """Yield the launches of a statement in order; add memory they share to ``allocated``."""
     if isinstance(statement, tirx.SeqStmt):
         local: list[Any] = []
         for part in statement.seq:
@@ -101,7 +93,7 @@ def _looped(loop: Any, allocated: list[Any]) -> Iterator[Any]:
 
 
 def _bound(loop: Any) -> Any:
-    """The iterations of a parallel loop without blocks as threads; rows are few, so are these."""
+    """Bind the iterations of a parallel loop without blocks to threads, in blocks of a warp."""
     blocks: list[Any] = []
     tvm_ffi.structural_walk(loop.body, (tvm.s_tir.SBlock, blocks.append))
     if loop.kind != tirx.ForKind.PARALLEL or blocks:
@@ -120,7 +112,7 @@ def _bound(loop: Any) -> Any:
 
 
 def _beginning_with(statements: list[Any], launch: Any) -> Any:
-    """A launch whose threads run some statements first."""
+    """Return a launch whose threads run some statements first."""
     if not statements:
         return launch
     if isinstance(launch, tirx.AttrStmt):
@@ -143,7 +135,7 @@ def _with_extent(node: Any) -> Any:
 
 
 def _logarithm(call: Any) -> Any:
-    """Logarithms of numbers, by which TVM counts rounds, as numbers."""
+    """Evaluate a logarithm of a constant, which TVM uses to count rounds."""
     if getattr(call.op, "name", "") != "prim.log2" or not isinstance(call.args[0], tirx.FloatImm):
         return call
     return tirx.const(math.log2(call.args[0].value), str(call.ty.dtype))

@@ -1,4 +1,4 @@
-"""Element-wise operators, concatenations, copies and shuffles: a thread has some neighbours."""
+"""Element-wise operators, concatenations, copies and shuffles: a thread has a few neighbours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runtime_ext.kernels.statements import divide
 
 
 def pointwise(spec: Pointwise, buffers: list[Any]) -> Any:
-    """The kernel of element-wise statements, which have blocks of their own."""
+    """Return the kernel of element-wise statements, each of which has its own blocks."""
     batch, height, width = spec.grid
     pixels = batch * height * width
     vectors = [statement_width(s) for s in spec.statements]
@@ -49,7 +49,7 @@ def pointwise(spec: Pointwise, buffers: list[Any]) -> Any:
 
 
 def interleave(spec: Interleave, buffers: list[Any]) -> Any:
-    """The kernel of a channel shuffle: a thread has a channel of every group of a pixel."""
+    """Return the kernel of a channel shuffle: a thread moves a channel of every group."""
     batch, height, width = spec.grid
     pixels, groups = batch * height * width, len(spec.values)
     items = pixels * spec.count

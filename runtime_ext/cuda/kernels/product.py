@@ -1,4 +1,4 @@
-"""Products of two matrices that are both data, as attention has them."""
+"""Products of two matrices that are both data, as in attention."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runtime_ext.kernels.statements import divide
 
 
 def product(spec: Product, buffers: list[Any], gpu: TargetGpu, precision: str) -> Any:
-    """The kernel of a batch of products, a tile of one of them a block."""
+    """Return the kernel of a batch of matrix products: each block computes a tile of one."""
     images, heights, rows = spec.grid
     contraction = _as_contraction(spec)
     tile = _tile(contraction, images * heights, gpu, precision)
@@ -72,7 +72,7 @@ def product(spec: Product, buffers: list[Any], gpu: TargetGpu, precision: str) -
 
 
 def _as_contraction(spec: Product) -> Contraction:
-    """One of the products, as a convolution of a row of pixels."""
+    """Return one of the products as a 1x1 convolution of a row of pixels."""
     rows = (1, spec.grid[2])
     window = Window(rows, rows, (1, 1), (1, 1), (0, 0), (1, 1))
     parts = (spec.columns,)
@@ -80,6 +80,6 @@ def _as_contraction(spec: Product) -> Contraction:
 
 
 def _tile(contraction: Contraction, matrices: int, gpu: TargetGpu, precision: str) -> GemmTile:
-    """The tile that is best for one matrix on its share of the device, the reduction whole."""
+    """Return the best tile for one matrix on its share of the GPU, its reduction not split."""
     share = replace(gpu, processors=max(1, gpu.processors // matrices))
     return best_product_tile(contraction, share, precision)

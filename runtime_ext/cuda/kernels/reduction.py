@@ -1,4 +1,4 @@
-"""Means, softmax and layer normalisation: threads of a team reduce together in shared memory."""
+"""Means, softmax and layer normalisation: teams of threads reduce in shared memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KEPT = 32
 
 
 def mean(spec: Mean, buffers: list[Any], gpu: TargetGpu) -> Any:
-    """The kernel of a spatial mean: neighbouring channels, pixels shared by teams of threads."""
+    """Return the kernel of a spatial mean: teams of threads share the pixels of channels."""
     channels = mean_channels(spec, gpu)
     blocks, teams = ceil(spec.channels / channels), THREADS // channels
     code = ThreadCode(spec.batch * blocks)
@@ -74,7 +74,10 @@ def mean(spec: Mean, buffers: list[Any], gpu: TargetGpu) -> Any:
 
 
 def mean_channels(spec: Mean, gpu: TargetGpu) -> int:
-    """Channels of a block: the fewer, the more blocks there are, and the more share the pixels."""
+    """Return the number of channels per block with the least estimated time.
+
+    Fewer channels give more blocks, and more teams that share the pixels.
+    """
 
     def cycles(channels: int) -> float:
         return grid_cycles(mean_work(spec, channels), mean_blocks(spec, channels), gpu)
@@ -83,12 +86,12 @@ def mean_channels(spec: Mean, gpu: TargetGpu) -> int:
 
 
 def mean_blocks(spec: Mean, channels: int) -> int:
-    """Blocks of a mean that have so many channels each."""
+    """Return the number of blocks of a mean with ``channels`` channels per block."""
     return spec.batch * ceil(spec.channels / channels)
 
 
 def mean_work(spec: Mean, channels: int) -> BlockWork:
-    """What a block of so many channels does."""
+    """Return the work of a block of a mean with ``channels`` channels per block."""
     teams = THREADS // channels
     steps = ceil(spec.pixels[0] * spec.pixels[1] / teams)
     together = min(IN_FLIGHT, steps)
@@ -105,7 +108,7 @@ def mean_work(spec: Mean, channels: int) -> BlockWork:
 
 
 def normalisation(spec: Normalisation, buffers: list[Any]) -> Any:
-    """The kernel of softmax or layer normalisation: a team of 32 or all threads for each row."""
+    """Return the kernel of softmax or layer normalisation: 32 or all threads share a row."""
     return _Normaliser(spec, buffers).kernel()
 
 
@@ -120,7 +123,7 @@ class _Normaliser:
         self.scratch = self.code.shared("scratch", THREADS)
 
     def kernel(self) -> Any:
-        """The whole kernel."""
+        """Return the whole kernel."""
         spec, code = self.spec, self.code
         team, self.lane = divide(code, "team", code.thread, self.team, self.teams)
         self.first = code.bind("first", team * self.team)
@@ -146,7 +149,7 @@ class _Normaliser:
         return code.kernel(self.buffers)
 
     def _softmax(self) -> Callable[[Any], Any]:
-        """``exp(x - largest) / sum``."""
+        """Reduce the row; return the function ``exp(x - largest) / sum`` of its elements."""
         largest = self._reduce(tirx.max, LOWEST, lambda x: x)
 
         def grown(x: Any) -> Any:
@@ -156,7 +159,10 @@ class _Normaliser:
         return lambda x: grown(x) / total
 
     def _layer_norm(self) -> Callable[[Any], Any]:
-        """``(x - mean) / sqrt(variance + epsilon)``, the variance from what is centred."""
+        """Reduce the row; return the function ``(x - mean) / sqrt(variance + epsilon)``.
+
+        The variance is computed from centred values.
+        """
         count = constant(float(self.spec.count), 1)
         centre = self._number(self._reduce(_add, 0.0, lambda x: x) / count)
         squares = self._reduce(_add, 0.0, lambda x: (x - centre) * (x - centre))
@@ -167,7 +173,10 @@ class _Normaliser:
     def _reduce(
         self, combine: Callable[[Any, Any], Any], neutral: float, of: Callable[[Any], Any]
     ) -> Any:
-        """What the row comes to, known to all threads of the team; always in the same order."""
+        """Reduce ``of(x)`` over the row; every thread of the team gets the result.
+
+        The order of the reduction is always the same.
+        """
         code = self.code
         (acc,) = code.accumulators(1, 1)
         code.store(acc, 0, constant(neutral, 1), 1)
@@ -192,7 +201,7 @@ class _Normaliser:
         return result
 
     def _each(self, use: Callable[[Index, Index], None]) -> None:
-        """This thread's elements of the row: their number in the thread, and in the row."""
+        """Call ``use`` for this thread's elements: their number in the thread, and in the row."""
         code, count = self.code, self.spec.count
         unrolled = self.steps <= _KEPT
         loop = code.unrolled("step", self.steps) if unrolled else code.loop("step", 0, self.steps)

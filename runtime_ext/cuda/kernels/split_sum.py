@@ -1,4 +1,4 @@
-"""The second kernel of a contraction whose reduction is split: it adds the parts up in order."""
+"""The second kernel of a contraction whose reduction is split: it adds the parts in order."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _PIXEL, _STORE, _REGISTERS = 40, 12, 40
 
 
 def sum_cycles(spec: Contraction, tile: GemmTile, gpu: TargetGpu) -> float:
-    """Estimated cycles of the second kernel, without its launch."""
+    """Return the estimated cycles of the second kernel, without its launch."""
     return _cycles(spec, tile, sum_widths(spec, tile, gpu), gpu)
 
 
 def sum_widths(spec: Contraction, tile: GemmTile, gpu: TargetGpu) -> list[int]:
-    """Channels of a thread of each statement: one where that takes less time than four."""
+    """Return the channels per thread of each statement: four, or one if estimated faster."""
     widest = [stored_width(spec, statement) for statement in spec.statements]
     choices = [widest, [1] * len(widest)]
     return min(choices, key=lambda widths: _cycles(spec, tile, widths, gpu))
 
 
 def sum_blocks(spec: Contraction, widths: list[int]) -> list[int]:
-    """Blocks of each statement."""
+    """Return the number of blocks of each statement."""
     rows = rows_of(spec)
     items = (rows * s.count // w for s, w in zip(spec.statements, widths, strict=True))
     return [ceil(count / THREADS) for count in items]
 
 
 def sum_work(tile: GemmTile, width: int) -> BlockWork:
-    """What a block of the second kernel does."""
+    """Return the work of a block of the second kernel."""
     together = min(IN_FLIGHT, tile.splits)
     return BlockWork(
         Footprint(THREADS, _REGISTERS + together * width, 0),
@@ -59,14 +59,10 @@ def sum_work(tile: GemmTile, width: int) -> BlockWork:
 def split_sum(
     spec: Contraction, buffers: list[Any], partial: Any, parameters: list[Any], gpu: TargetGpu
 ) -> Any:
-    """The kernel of the sum.
+    """Return the kernel that adds the partial sums and stores the results.
 
-    Parameters
-    ----------
-    partial
-        ``[part][row][column]``, with the columns of whole blocks of packed weights.
-    parameters
-        The buffers of statements, and ``partial``.
+    ``partial`` is ``[part][row][column]``, with the columns of whole blocks of packed weights;
+    ``parameters`` are the buffers of the statements, and ``partial``.
     """
     tile = spec.blocking
     assert isinstance(tile, GemmTile)
@@ -98,7 +94,7 @@ def _total(
     at: tuple[Statement, Index, Index],
     width: int,
 ) -> Any:
-    """The sums of neighbouring channels of a row; several parts are read at once."""
+    """Add the partial sums of neighbouring channels of a row; several parts are read at once."""
     statement, row, channel = at
     tile = spec.blocking
     assert isinstance(tile, GemmTile)

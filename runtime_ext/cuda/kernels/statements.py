@@ -1,4 +1,4 @@
-"""What a thread does with values: reads them, activates them, stores them by statements."""
+"""Code of a thread that reads values, evaluates expressions and stores them by statements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Pixel = tuple[Index, Index, Index]
 
 
 def pixel_at(code: ThreadCode, number: Index, grid: tuple[int, int, int]) -> Pixel:
-    """Image, row and column of the pixel of a number."""
+    """Return image, row and column of the pixel of a number."""
     batch, height, width = grid
     line, column = divide(code, "line", number, width, batch * height)
     image, row = divide(code, "image", line, height, batch)
@@ -32,31 +32,31 @@ def pixel_at(code: ThreadCode, number: Index, grid: tuple[int, int, int]) -> Pix
 
 
 def is_wide(at: Access) -> bool:
-    """Whether channels can be read, or written, four at once from every multiple of four."""
+    """Return whether four channels can be accessed at once, from any multiple of four."""
     *outer, inner = at.strides
     return inner in (0, 1) and (inner == 0 or not any(x % WIDE for x in (at.offset, *outer)))
 
 
 def statement_width(statement: Statement) -> int:
-    """Channels that a thread can store at once: four, or one."""
+    """Return how many channels a thread can store at once: four, or one."""
     fit = all(map(is_wide, accesses([statement]))) and statement.target.strides[3] == 1
     return WIDE if fit and statement.count % WIDE == 0 else 1
 
 
 def fetch(buffer: Any, offset: Index) -> Any:
-    """An element as float32."""
+    """Load an element as float32."""
     value = load(buffer, offset, 1)
     return value if str(buffer.ty.dtype) == "float32" else tirx.Cast("float32", value)
 
 
 def put(code: ThreadCode, buffer: Any, offset: Index, value: Any) -> None:
-    """Store a float32 as an element."""
+    """Store a float32 value, cast to the buffer's type."""
     dtype = str(buffer.ty.dtype)
     code.store(buffer, offset, value if dtype == "float32" else tirx.Cast(dtype, value), 1)
 
 
 def fetch_wide(code: ThreadCode, name: str, buffer: Any, offset: Index, width: int) -> Any:
-    """Neighbouring elements, in registers of the buffer's type."""
+    """Load neighbouring elements into registers of the buffer's type."""
     values = code.registers(name, width, str(buffer.ty.dtype))
     code.store(values, 0, load(buffer, offset, width), width)
     return values
@@ -71,16 +71,10 @@ def store_statement(
     acc: Callable[[Index], Any],
     width: int,
 ) -> None:
-    """Evaluate a statement for neighbouring channels of a pixel, and store them.
+    """Evaluate a statement for neighbouring channels of a pixel, and store the results.
 
-    Parameters
-    ----------
-    channel
-        The first, counted from the statement's first.
-    acc
-        Gives the anchor's value of each of the channels.
-    width
-        How many: one, or as many as :func:`statement_width` allows.
+    ``channel`` is the first one, counted from the statement's first; ``acc`` returns the anchor's
+    value of each. ``width`` is 1, or a width that :func:`statement_width` allows.
     """
 
     def place(access: Access) -> Index:
@@ -112,7 +106,7 @@ def store_statement(
 def evaluate(
     code: ThreadCode, expr: Expr, acc: Any, read: Callable[[Access], Any] | None = None
 ) -> Any:
-    """The float32 value of an expression; without ``read`` it must not load anything."""
+    """Return the float32 value of an expression, which may only load if ``read`` is given."""
     if expr == ACC:
         return acc
     uses = Counter(part for whole in _distinct(expr) for part in whole if isinstance(part, tuple))

@@ -1,4 +1,4 @@
-"""The end of a product that teams of a block have shared: they add up in shared memory."""
+"""The end of a product that teams of a block share: adding their sums in shared memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UseColumns = Callable[[Index, Callable[[Index], Any], int], None]
 
 
 class Results(Protocol):
-    """A block's tile of results, as its threads hold it."""
+    """A block's tile of results, distributed over its threads."""
 
     def each_row(self, use: Callable[[Index, Index], None]) -> None:
         """Call ``use`` for each row of this thread: its number in the thread, and in the block."""
@@ -31,14 +31,10 @@ class Results(Protocol):
 
 @dataclass(frozen=True)
 class TeamSums:
-    """Parts of a tile of results in shared memory, one for each team, added up in their order.
+    """Partial tiles of results in shared memory, one for each team, which are added in order.
 
-    A thread has four columns of a row, or of several; some threads may have none.
-
-    Attributes
-    ----------
-    parts
-        ``[team][row][column]``, complete once all threads have passed a barrier.
+    A thread has four columns of one or several rows; some threads may have none. ``parts`` is
+    ``[team][row][column]``, complete once all threads have passed a barrier.
     """
 
     code: ThreadCode
@@ -47,7 +43,7 @@ class TeamSums:
     teams: int
 
     def each_row(self, use: Callable[[Index, Index], None]) -> None:
-        """For each row of this thread: its number in the thread, and in the block."""
+        """Call ``use`` for each row of this thread: its number in the thread, and in the block."""
         code, across = self.code, self.tile.columns // WIDE
         items = self.tile.rows * across
         passes = ceil(items / code.threads)
@@ -57,7 +53,7 @@ class TeamSums:
                 use(p, row)
 
     def each_column(self, i: Index, use: UseColumns) -> None:
-        """For the four columns of a row of this thread."""
+        """Add the teams' sums of this thread's four columns of a row, and call ``use`` on them."""
         code, tile = self.code, self.tile
         row, place = divide(code, "row", self._item(i), tile.columns // WIDE, tile.rows)
         total = code.registers("total", WIDE)
@@ -75,16 +71,10 @@ class TeamSums:
 def sum_of_teams(
     code: ThreadCode, tile: GemmTile, team: Index, results: Results, parts: Any
 ) -> TeamSums:
-    """Hand the results of each team to all threads of the block.
+    """Write the sums of each team to shared memory, so that all threads can add them.
 
-    Parameters
-    ----------
-    team
-        The team of this thread.
-    results
-        Its sums over its team's ranges of the reduction.
-    parts
-        Shared memory of ``teams * rows * columns`` elements, which nobody reads any more.
+    ``team`` is this thread's team, and ``results`` its sums over that team's part of the reduction.
+    ``parts`` is shared memory of ``teams * rows * columns`` elements that nobody reads any more.
     """
 
     def keep(i: Index, row: Index) -> None:

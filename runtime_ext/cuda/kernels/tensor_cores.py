@@ -23,7 +23,7 @@ _WARP, _ROWS, _COLUMNS = 32, 16, 8
 
 @dataclass(frozen=True)
 class _Instruction:
-    """A way to multiply: its depth, and CUDA C++ of ``name(results, left, right)``."""
+    """A tensor-core instruction: its depth, and CUDA C++ of ``name(results, left, right)``."""
 
     name: str
     depth: int
@@ -31,12 +31,12 @@ class _Instruction:
 
     @property
     def left(self) -> int:
-        """Elements of a thread of a fragment of rows."""
+        """Elements that a thread holds of a fragment of rows."""
         return _ROWS * self.depth // _WARP
 
     @property
     def right(self) -> int:
-        """Elements of a thread of a fragment of columns."""
+        """Elements that a thread holds of a fragment of columns."""
         return _COLUMNS * self.depth // _WARP
 
 
@@ -80,9 +80,9 @@ _INSTRUCTIONS = {
 
 
 def warp_layout(tile: GemmTile) -> tuple[int, int] | None:
-    """How the warps of a team lie: rows and columns of warps; None if they are too many.
+    """Return the rows and columns of warps of a team; None if there are too many warps.
 
-    They read the least of the slabs if their own tiles are as square as may be.
+    The most square tiles of warps are chosen, because they read the least of the slabs.
     """
     warps = tile.team // _WARP
     layouts = [(down, warps // down) for down in (1, 2, 4, 8) if warps % down == 0]
@@ -95,18 +95,16 @@ def warp_layout(tile: GemmTile) -> tuple[int, int] | None:
 
 
 def can_multiply(tile: GemmTile, precision: str) -> bool:
-    """Whether the warps of every team have whole instructions to do."""
+    """Return whether the tile splits into whole instructions for the warps of every team."""
     own_depth = tile.teams * _INSTRUCTIONS[precision].depth
     return warp_layout(tile) is not None and tile.depth % own_depth == 0
 
 
 def warp_instructions(tile: GemmTile, precision: str) -> tuple[int, int, int]:
-    """What a warp does a slab: elements that each thread loads, and multiplications.
+    """Return the work of a warp per slab: loads and multiplications, and results per thread.
 
-    Returns
-    -------
-    loads, products, results
-        The last is elements of results that a thread holds.
+    Loads are the elements that each thread loads; the last number is the elements of results that
+    a thread holds.
     """
     layout, step = warp_layout(tile), _INSTRUCTIONS[precision]
     assert layout is not None, "no tile of warps"
@@ -170,7 +168,7 @@ class WarpTiles:
                 code.append(tirx.Evaluate(call))
 
     def _element(self, e: int, count: int) -> tuple[Index, int]:
-        """The depth of an element of a fragment, and whether it is of the lower rows."""
+        """Return the depth of a fragment's element, and whether it is of the lower rows."""
         if self._with.depth == 8:
             lower, later = (e % 2, e // 2) if count == 4 else (0, e)
             return self._pair + later * 4, lower
@@ -179,7 +177,7 @@ class WarpTiles:
         return self._pair * 2 + later * 8 + odd, lower
 
     def each_row(self, use: Callable[[Index, Index], None]) -> None:
-        """For each row of this thread: its number in the thread, and in the block."""
+        """Call ``use`` for each row of this thread: its number in the thread, and in the block."""
         with self.code.unrolled("i", self._down) as i:
             for lower in range(2):
                 use(i * 2 + lower, self._row + i * _ROWS + lower * 8 + self._own)
@@ -187,7 +185,7 @@ class WarpTiles:
     def each_column(
         self, i: Index, use: Callable[[Index, Callable[[Index], Any], int], None]
     ) -> None:
-        """For each pair of neighbouring columns of a row of the thread."""
+        """Call ``use`` for each pair of neighbouring columns of a row of the thread."""
         tiles, lower = (
             divmod(i, 2) if isinstance(i, int) else (tirx.floordiv(i, 2), tirx.floormod(i, 2))
         )

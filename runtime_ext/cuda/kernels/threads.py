@@ -1,4 +1,4 @@
-"""A vocabulary for writing CUDA kernels in TIR: blocks, threads, shared memory, registers."""
+"""A builder of CUDA kernels in TIR: blocks, threads, shared memory, registers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ from runtime_ext.kernels.cut import THREADS
 
 
 class ThreadCode(Code):
-    """What each thread of a grid of ``blocks`` by ``threads`` does.
+    """The code of each thread of a grid of ``blocks`` by ``threads``.
 
-    Attributes
-    ----------
-    block, thread
-        Which one this is.
+    Attributes ``block`` and ``thread`` are the indices of this block and thread.
     """
 
     def __init__(self, blocks: int, threads: int = THREADS) -> None:
@@ -29,24 +26,24 @@ class ThreadCode(Code):
         self.thread: Index = tirx.Var("thread", "int32")
 
     def shared(self, name: str, elements: int) -> Any:
-        """Memory of the whole block."""
+        """Allocate float32 memory shared by the block."""
         return self._allocate(name, elements, "float32", "shared")
 
     def registers(self, name: str, elements: int, dtype: str = "float32") -> Any:
-        """Memory of the thread: registers where all its indices are known after unrolling."""
+        """Allocate memory of the thread: registers if all indices are known after unrolling."""
         return self._allocate(name, elements, dtype, "local")
 
     def accumulators(self, count: int, lanes: int, dtype: str = "float32") -> list[Any]:
-        """Registers of the thread; see :meth:`runtime_ext.kernels.code.Code.accumulators`."""
+        """Allocate registers; see :meth:`runtime_ext.kernels.code.Code.accumulators`."""
         return [self.registers(f"acc{i}", lanes, dtype) for i in range(count)]
 
     def synchronise(self) -> None:
-        """Wait until all threads of the block are here and see each other's shared memory."""
+        """Wait for all threads of the block, whose shared memory is visible afterwards."""
         self.append(tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared")))
 
     @contextmanager
     def unrolled(self, name: str, extent: int) -> Any:
-        """Statements for each value below a small extent, written out by the CUDA compiler."""
+        """Open a small loop that the CUDA compiler unrolls; its variable is 0 for extent 1."""
         if extent == 1:
             yield 0
             return
@@ -63,7 +60,7 @@ class ThreadCode(Code):
         )
 
     def kernel(self, buffers: Sequence[Any]) -> Any:
-        """The statements as a PrimFunc of its buffers."""
+        """Return the statements as a PrimFunc of the buffers."""
         body = sequence(self._statements)
         for var, tag, extent in (
             (self.thread, "threadIdx.x", self.threads),

@@ -1,4 +1,4 @@
-"""Pooling and depthwise convolutions: a thread has some neighbouring channels and pixels."""
+"""Pooling and depthwise convolutions: a thread has a few neighbouring channels and pixels."""
 
 from __future__ import annotations
 
@@ -30,19 +30,16 @@ _PIXELS = (4, 2, 1)
 
 
 def pooling(spec: Pooling, buffers: list[Any], blocks: int) -> Any:
-    """The kernel of a pooling or depthwise convolution.
+    """Return the kernel of a pooling or depthwise convolution.
 
-    Parameters
-    ----------
-    blocks
-        Blocks that the device needs to be busy; threads have more work each only beyond that.
+    ``blocks`` keep the GPU busy; threads get several pixels or channels only beyond that.
     """
     width, pixels = _thread_tile(spec, blocks)
     return _Writer(spec, buffers, width, pixels).kernel()
 
 
 def _thread_tile(spec: Pooling, blocks: int) -> tuple[int, int]:
-    """Channels and pixels of a thread."""
+    """Return the channels and pixels that a thread computes."""
     widest = WIDE if spec.channels % WIDE == 0 and _aligned(spec) else 1
     choices = [(widest, p) for p in _PIXELS] + [(1, 1)]
     return next((c for c in choices if _items(spec, *c) >= blocks * THREADS), choices[-1])
@@ -67,7 +64,7 @@ class _Writer:
         self.bordered = has_borders(spec.window)
 
     def kernel(self) -> Any:
-        """The whole kernel."""
+        """Return the whole kernel."""
         spec, code = self.spec, self.code
         height, across = spec.window.output
         strips = ceil(across / self.pixels)
@@ -127,7 +124,7 @@ class _Writer:
         acc: Any,
         seen: Any,
     ) -> None:
-        """Add one place of the window to the sums of all pixels of the thread."""
+        """Add one tap of the window to the sums of all pixels of the thread."""
         spec, code, window = self.spec, self.code, self.spec.window
         sn, sh, sw, sc = spec.data.strides
         y = code.bind("y", row * window.strides[0] + ky * window.dilations[0] - window.pads[0])

@@ -22,12 +22,7 @@ class CubinCache:
     def cubin(self, source: str, arch: str, entry: str) -> Cubin:
         """Compile a source, unless its machine code is in the folder.
 
-        Parameters
-        ----------
-        source, arch
-            As for :func:`runtime_ext.cuda.machine_code.nvrtc.compile_cubin`.
-        entry
-            Names the source and the architecture: different ones have different entries.
+        Different sources or architectures need different entries.
         """
         compiler_digest = hashlib.sha256(compiler_version(arch).encode()).hexdigest()[:8]
         path = self._folder / f"{entry}-{compiler_digest}.cubin"

@@ -77,7 +77,7 @@ def compile_cubin(source: str, arch: str) -> Cubin:
 
 
 def has_compiler() -> bool:
-    """Whether anything can be compiled here."""
+    """Return whether NVRTC or nvcc is here."""
     return bool(nvrtc_libraries()) or find_nvcc() is not None
 
 

@@ -20,7 +20,7 @@ _NAMES = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2")
 
 @dataclass(frozen=True)
 class Compiled:
-    """What NVRTC makes of a source: machine code, its assembly, and what it says of it."""
+    """The results of NVRTC: machine code, PTX and log."""
 
     cubin: bytes
     ptx: bytes
@@ -28,13 +28,7 @@ class Compiled:
 
 
 class CompileError(UserError):
-    """A source that NVRTC refuses, with all that it says.
-
-    Parameters
-    ----------
-    log
-        What it says.
-    """
+    """A source that NVRTC refuses, with the compiler's log."""
 
     def __init__(self, log: str) -> None:
         super().__init__(log)
@@ -67,13 +61,7 @@ class NvrtcLibrary:
         self.archs = tuple(archs)
 
     def compile(self, source: str, options: Sequence[str]) -> Compiled:
-        """Compile CUDA C++ that includes nothing.
-
-        Raises
-        ------
-        CompileError
-            If it refuses.
-        """
+        """Compile CUDA C++ without includes; raise CompileError if NVRTC refuses."""
         program = c_void_p()
         self._call(
             "nvrtcCreateProgram", byref(program), source.encode(), b"kernel.cu", 0, None, None

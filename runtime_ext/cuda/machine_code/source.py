@@ -47,23 +47,10 @@ def cuda_target(arch: str) -> Any:
 
 
 def generate(scheduled: Any, entry: str, arch: str, pipeline: str = "tirx") -> GeneratedKernel:
-    """CUDA C++ of a TIR function of one kernel.
+    """Generate CUDA C++ of a thread-bound PrimFunc, whose parameters are its buffers.
 
-    Parameters
-    ----------
-    scheduled
-        A PrimFunc whose body is bound to threads; its parameters are its buffers.
-    entry
-        Name of the function to make.
-    arch
-        Such as ``"sm_90"``.
-    pipeline
-        TVM's passes: ``"tirx"``, or ``"s_tir"`` for schedules of blocks.
-
-    Raises
-    ------
-    ValueError
-        If it becomes more kernels than one, or none, or one of dynamic shared memory.
+    ``pipeline`` names TVM's passes: ``"tirx"``, or ``"s_tir"`` for schedules of blocks. Raises
+    ValueError if it does not become exactly one kernel, or uses dynamic shared memory.
     """
     module = tvm.IRModule({entry: scheduled.with_attr("global_symbol", entry)})
     built = tvm.tirx.build(module, target=cuda_target(arch), pipeline=pipeline)
@@ -103,7 +90,7 @@ def launch_extents(scheduled: Any) -> tuple[LaunchExtents, LaunchExtents]:
 
 
 def written_parameters(scheduled: Any) -> tuple[int, ...]:
-    """Which parameters a function stores to."""
+    """Return the numbers of the parameters to which a function stores."""
     written: list[Any] = []
     tvm_ffi.structural_walk(
         scheduled.body, (tirx.BufferStore, lambda node: written.append(node.buffer))

@@ -59,13 +59,7 @@ class TargetGpu:
 
 @lru_cache
 def gpu_of(arch: str) -> TargetGpu:
-    """The GPU of the device files that has an architecture, the largest if there are several.
-
-    Raises
-    ------
-    UserError
-        If none has.
-    """
+    """Return the largest described GPU of an architecture; raise UserError if none."""
     device = largest_gpu(arch)
     if device is None:
         archs = ", ".join(described_archs())
@@ -74,13 +68,7 @@ def gpu_of(arch: str) -> TargetGpu:
 
 
 def target_gpu(device: DeviceDescription) -> TargetGpu:
-    """A described GPU as what kernels are cut for.
-
-    Raises
-    ------
-    OccupancyError
-        If it is none.
-    """
+    """Convert a described GPU; raise OccupancyError if the device is none."""
     own = multiprocessor_of(device)
     multiply_adds = 64 if own.arch in _NARROW else 128
     clock = device.peak_flops / (2 * multiply_adds * device.processors)

@@ -84,39 +84,20 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 def version() -> str:
-    """The version of the installed library, such as ``9.28.0``.
-
-    Raises
-    ------
-    CudnnError
-        If there is none.
-    """
+    """Return the installed cuDNN's version, such as ``9.28.0``; raise CudnnError without one."""
     number = int(_library().cudnnGetVersion())
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 def usable_version(device: OpenDevice) -> str:
-    """The version of the installed library, if this driver and GPU can use it.
-
-    Raises
-    ------
-    CudnnError
-        If there is none, or it makes no handle.
-    """
+    """Return cuDNN's version; raise CudnnError if this driver and GPU cannot use it."""
     queue = stream(device)
     Handle(device, queue.handle).close()
     return version()
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Call a function.
-
-    Raises
-    ------
-    CudnnError
-        With the function's name and cuDNN's own words; a :class:`CudnnRefusal` if it does not
-        compute what it was asked.
-    """
+    """Call a cuDNN function; raise CudnnError, or CudnnRefusal if it is unsupported."""
     library = _library()
     status = getattr(library, name)(*arguments)
     if status:

@@ -47,15 +47,7 @@ class _Choice:
 
 
 class CudnnLanes:
-    """cuDNN on some streams: a handle and a workspace each, so that none are ever shared.
-
-    Parameters
-    ----------
-    device
-        The GPU of the streams.
-    queues
-        The stream of each lane.
-    """
+    """cuDNN on some streams of a GPU: each has its own handle and workspace."""
 
     def __init__(self, device: OpenDevice, queues: Mapping[int, Any]) -> None:
         self.queues = queues
@@ -66,17 +58,10 @@ class CudnnLanes:
     def bind(
         self, lane: int, convolution: LibraryConvolution, addresses: Sequence[int]
     ) -> BoundConvolution:
-        """A convolution of certain buffers on one of the streams, its algorithm chosen.
+        """Bind a convolution to buffers and a stream, and choose its algorithm.
 
-        A convolution that is new to the process is run on these buffers to choose its algorithm,
-        which overwrites the result.
-
-        Raises
-        ------
-        CudnnRefusal
-            If cuDNN has no algorithm for it.
-        CudnnError
-            If cuDNN is not there, or fails.
+        A convolution that is new to the process is run on these buffers for that, overwriting the
+        result. Raises CudnnRefusal if cuDNN has no algorithm, CudnnError if cuDNN fails.
         """
         if lane not in self._handles:
             self._handles[lane] = Handle(self._device, self.queues[lane])
@@ -208,13 +193,7 @@ class BoundConvolution:
         return choices
 
     def issue(self) -> None:
-        """Put the work on the stream.
-
-        Raises
-        ------
-        CudnnError
-            If cuDNN does not take it.
-        """
+        """Put the work on the stream; raise CudnnError if cuDNN refuses."""
         data, weight, result, bias, residual = self._addresses
         workspace, nbytes = self._lanes.workspace(self.lane)
         begin = (

@@ -17,13 +17,7 @@ from runtime_ext.native_errors import CudaError, ForkError
 
 @cache
 def driver() -> Any:
-    """The module ``cuda.bindings.driver``.
-
-    Raises
-    ------
-    CudaError
-        If it, or NVIDIA's driver, is not installed.
-    """
+    """Import ``cuda.bindings.driver``; raise CudaError if it or the driver is missing."""
     try:
         module: Any = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
@@ -43,13 +37,7 @@ def driver() -> Any:
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """Call a function of the driver; returns nothing, one value or several.
-
-    Raises
-    ------
-    CudaError
-        With the function's name and the driver's own words.
-    """
+    """Call a driver function and return its values; raise CudaError if it fails."""
     api = driver()
     status, *values = getattr(api, name)(*arguments)
     if status:
@@ -87,13 +75,7 @@ class OpenDevice:
     process: int
 
     def use(self) -> None:
-        """Make it the calling thread's device; every use of CUDA begins with this.
-
-        Raises
-        ------
-        ForkError
-            In a process that was forked from the one that opened it.
-        """
+        """Make it the calling thread's device; raise ForkError in a forked process."""
         if os.getpid() != self.process:
             raise ForkError(
                 "CUDA was opened by the process that this one was forked from; open the "
@@ -106,13 +88,7 @@ class OpenDevice:
         return _attribute(self.number, name)
 
     def require(self, arch: str) -> None:
-        """Refuse kernels of an architecture whose machine code does not run here.
-
-        Raises
-        ------
-        CudaError
-            Naming both architectures.
-        """
+        """Require that code of an architecture runs here, or raise CudaError."""
         if not runs_on(arch, self.compute_capability):
             major, minor = self.compute_capability
             raise CudaError(
@@ -137,13 +113,7 @@ def runs_on(arch: str, compute_capability: tuple[int, int]) -> bool:
 
 
 def open_device(number: int = 0) -> OpenDevice:
-    """Open a GPU, or return it as it was opened before.
-
-    Raises
-    ------
-    CudaError
-        If there is no such device.
-    """
+    """Open a GPU, or return it if it is open; raise CudaError if there is none."""
     return _open(number, os.getpid())
 
 

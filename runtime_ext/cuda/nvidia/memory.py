@@ -77,7 +77,7 @@ class DeviceMemory:
         call("cuStreamSynchronize", queue)
 
     def read(self, name: str) -> Array:
-        """A copy of what a buffer holds."""
+        """Return a copy of a buffer's content."""
         number, staging = self._staged(name)
         size, queue = staging.array.nbytes, self._stream.handle
         call("cuMemcpyDtoHAsync", staging.address, self.addresses[number], size, queue)

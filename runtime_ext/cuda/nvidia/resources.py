@@ -1,4 +1,4 @@
-"""What a process holds on a GPU: memory, streams, events and modules, each freed with its owner."""
+"""Resources on a GPU: memory, streams, events and modules, each freed with its owner."""
 
 from __future__ import annotations
 
@@ -42,13 +42,7 @@ def _release(device: OpenDevice, handle: Any, release: str) -> None:
 
 
 class DeviceBytes(DriverHandle):
-    """Uninitialised memory of a GPU, aligned to 256 bytes.
-
-    Raises
-    ------
-    CudaError
-        If the device has not as much.
-    """
+    """Uninitialised GPU memory, aligned to 256 bytes; raises CudaError if there is too little."""
 
     def __init__(self, device: OpenDevice, nbytes: int) -> None:
         device.use()

@@ -75,15 +75,7 @@ class FusedKernel:
 
 
 def vdevice(footprints: Iterable[Footprint], device: DeviceDescription) -> int:
-    """How many vEUs a GPU is for some kernels: blocks of the most demanding one (section 4.1.2).
-
-    Parameters
-    ----------
-    footprints
-        The footprint of each of the kernels by itself.
-    device
-        The GPU.
-    """
+    """Return how many vEUs a GPU has: resident blocks of the most demanding kernel."""
     multiprocessor = multiprocessor_of(device)
     of_each = tuple(footprints)
     largest = Footprint(

@@ -29,21 +29,9 @@ _ALIGNMENT = 128
 
 
 def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:
-    """Rewrite a kernel as a function of its rTasks.
+    """Rewrite a thread-bound PrimFunc as a function ``name`` of its rTasks.
 
-    Parameters
-    ----------
-    scheduled
-        A PrimFunc whose body is bound to threads; its parameters are its buffers.
-    name
-        The name of the function to make.
-    arch
-        The architecture, such as ``"sm_90"``.
-
-    Raises
-    ------
-    ValueError
-        If TVM makes several kernels of it, or it cannot be run by more threads than it has.
+    Raises ValueError if TVM makes several kernels of it, or more threads cannot run it.
     """
     kernel = _lowered(scheduled, name, arch)
     body, bound = _unbound(kernel.body)

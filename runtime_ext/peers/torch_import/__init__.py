@@ -1,1 +1,1 @@
-"""ONNX models, and what our importers make of them, as networks of PyTorch."""
+"""Write ONNX models, and graphs of our importers, as networks of PyTorch."""

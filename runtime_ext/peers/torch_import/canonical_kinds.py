@@ -1,4 +1,4 @@
-"""The canonical kinds of :mod:`tvm_ios.graph.operators` in torch.
+"""Write operators of the canonical kinds of :mod:`tvm_ios.graph.operators` in torch.
 
 Each function gets the writer, the kind's attributes and its ONNX values, and returns the node of
 the result, or a list of them.
@@ -21,7 +21,7 @@ Attrs = Mapping[str, Any]
 
 
 def _simple(function: Callable[..., Any], *names: str) -> Callable[..., fx.Node]:
-    """A function of all inputs whose options have the names of the attributes."""
+    """Return a writer of calls of ``function``, with options named like attributes."""
 
     def write(w: Writer, attrs: Attrs, *inputs: Any) -> fx.Node:
         return w.call(function, *map(w.node, inputs), **{name: attrs[name] for name in names})
@@ -85,7 +85,7 @@ def _avg_pool2d(w: Writer, attrs: Attrs, data: Any) -> fx.Node:
 def _padding(
     w: Writer, x: fx.Node, pads: tuple[int, ...], value: float, fits: bool = True
 ) -> tuple[fx.Node, tuple[int, ...]]:
-    """The operator's own padding where torch has it, or the padded input."""
+    """Return input and padding for a torch operator: padded beforehand if torch cannot pad so."""
     rank = len(pads) // 2
     if pads[:rank] == pads[rank:] and fits:
         return x, pads[:rank]
@@ -93,7 +93,10 @@ def _padding(
 
 
 def _pad_order(pads: tuple[int, ...]) -> tuple[int, ...]:
-    """ONNX: all begins, all ends; torch: begin and end of the last axis first."""
+    """Return ONNX pads (all begins, all ends) in torch's order.
+
+    That is begin and end of each axis, the last axis first.
+    """
     rank = len(pads) // 2
     return tuple(p for axis in reversed(range(rank)) for p in (pads[axis], pads[rank + axis]))
 

@@ -1,4 +1,4 @@
-"""A graph of operators as a torch module: needs neither TVM nor ONNX."""
+"""Write a graph of operators as a torch module: needs neither TVM nor ONNX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvm_ios.graph.op_graph import OpGraph
 
 @dataclass(frozen=True, eq=False)
 class _Value:
-    """A tensor as the functions of :mod:`canonical_kinds` take it."""
+    """A tensor in the form that functions of :mod:`canonical_kinds` take."""
 
     shape: tuple[int, ...]
     content: Array | None
@@ -30,19 +30,10 @@ class _GraphWriter(Writer):
 
 
 def graph_network(graph: OpGraph, constants: Mapping[int, Array]) -> fx.GraphModule:
-    """A module of the graph's inputs, in order, that returns the tuple of its outputs.
+    """Return a module of the inputs of a graph of operators, in order, that returns all outputs.
 
-    Parameters
-    ----------
-    graph
-        A graph of operators, not of units.
-    constants
-        The content of each constant tensor.
-
-    Raises
-    ------
-    UnsupportedOperator
-        If there is an operator that is not known here; names it.
+    ``constants`` has the content of each constant tensor. Raise UnsupportedOperator, which names
+    the operator, if one is not known here.
     """
     writer = _GraphWriter()
     values = [_Value(t.shape, constants.get(i)) for i, t in enumerate(graph.tensors)]

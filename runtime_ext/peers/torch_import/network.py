@@ -1,4 +1,4 @@
-"""A simplified ONNX model as a torch module, written as one would write the network in torch."""
+"""Write a simplified ONNX model as a torch module, as one would write the network in torch."""
 
 from __future__ import annotations
 
@@ -15,20 +15,11 @@ from tvm_ios.onnx.operators import canonical
 
 
 def torch_network(model: onnx.ModelProto) -> fx.GraphModule:
-    """A module of the model's inputs, in order, that returns the tuple of its outputs.
+    """Return a module of the model's inputs, in order, that returns the tuple of its outputs.
 
-    Its weights are buffers, so that ``.to(memory_format=...)`` and ``torch.compile`` treat them
-    as those of any module.
-
-    Parameters
-    ----------
-    model
-        A model simplified by :func:`tvm_ios.onnx.simplify.simplify`.
-
-    Raises
-    ------
-    UnsupportedOperator
-        If there is an operator that is not known here; names it.
+    Its weights are buffers, so that ``.to(memory_format=...)`` and ``torch.compile`` treat them as
+    those of any module. The model was simplified by :func:`tvm_ios.onnx.simplify.simplify`. Raise
+    UnsupportedOperator, which names the operator, if one is not known here.
     """
     source: Any = ir.serde.deserialize_model(model)
     opset = source.opset_imports.get("", 1)

@@ -1,4 +1,4 @@
-"""ONNX operators without a canonical kind in torch.
+"""Write ONNX operators that have no canonical kind in torch.
 
 Each function gets the writer and the ONNX node, and returns the node of the result.
 """
@@ -17,7 +17,7 @@ from runtime_ext.peers.torch_import.writer import UnsupportedOperator, Writer
 
 
 def _plain(function: Callable[..., Any]) -> Callable[[Writer, Any], fx.Node]:
-    """A function of all inputs without options."""
+    """Return a writer of calls of ``function`` with all inputs and no options."""
 
     def write(w: Writer, node: Any) -> fx.Node:
         return w.call(function, *map(w.node, node.inputs))
@@ -26,7 +26,7 @@ def _plain(function: Callable[..., Any]) -> Callable[[Writer, Any], fx.Node]:
 
 
 def _folded(function: Callable[..., Any]) -> Callable[[Writer, Any], fx.Node]:
-    """A function of two inputs over any number of them."""
+    """Return a writer that folds any number of inputs with a function of two."""
 
     def write(w: Writer, node: Any) -> fx.Node:
         result = w.node(node.inputs[0])

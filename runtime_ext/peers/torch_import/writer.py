@@ -1,4 +1,4 @@
-"""Writing a torch graph call by call."""
+"""Write a torch graph call by call."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tvm_ios.onnx.edit import constant
 
 
 class UnsupportedOperator(UserError):
-    """An operator that cannot be written in torch: one sentence that names it."""
+    """An operator cannot be written in torch: one sentence that names it."""
 
 
 class Writer:
-    """A torch graph under construction, and which of its nodes stands for which ONNX value."""
+    """A torch graph under construction, with the node of each ONNX value."""
 
     def __init__(self) -> None:
         self.graph = fx.Graph()
@@ -31,13 +31,16 @@ class Writer:
         self._numbers = itertools.count()
 
     def set(self, value: Any, node: fx.Node) -> None:
-        """Let a node stand for a value."""
+        """Set the node of a value."""
         self._nodes[id(value)] = node
         # Or another value could get its identity.
         self._kept.append(value)
 
     def node(self, value: Any) -> Any:
-        """The node of a value, a weight if it is constant; nodes and None stand for themselves."""
+        """Return the node of a value, which is a weight if the value is constant.
+
+        Nodes and None are returned as they are.
+        """
         if value is None or isinstance(value, fx.Node):
             return value
         if id(value) not in self._nodes:
@@ -45,30 +48,24 @@ class Writer:
         return self._nodes[id(value)]
 
     def weight(self, array: Array) -> fx.Node:
-        """A constant tensor."""
+        """Add a constant tensor, and return its node."""
         name = f"weight_{next(self._numbers)}"
         self.root.register_buffer(name, torch.from_numpy(np.array(array, order="C")))
         return self.graph.get_attr(name)
 
     def array(self, value: Any) -> Array:
-        """The content of a constant value.
-
-        Raises
-        ------
-        UnsupportedOperator
-            If it is not constant.
-        """
+        """Return the content of a constant value, or raise UnsupportedOperator."""
         content = constant(value)
         if content is None:
             raise UnsupportedOperator("an input that has to be constant is not")
         return content
 
     def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> fx.Node:
-        """A call of a torch function on nodes and plain values."""
+        """Add a call of a torch function on nodes and plain values, and return its node."""
         return self.graph.call_function(function, arguments, options)
 
     def module(self, input_names: Sequence[str]) -> fx.GraphModule:
-        """The module for inference; its attribute ``input_names`` has the order of its inputs."""
+        """Return the module for inference; its ``input_names`` has the order of inputs."""
         module = fx.GraphModule(self.root, self.graph).eval()
         module.input_names = tuple(input_names)  # pyright: ignore[reportArgumentType]
         return module

@@ -1,7 +1,7 @@
-"""Which kernels an operator becomes: a function an operator, listed in ``registry.py``.
+"""Rules that turn operators into kernels: a function an operator, listed in ``registry.py``.
 
 ``attention.py``
-    Rules of what attention is made of: products of data, softmax, layer normalisation.
+    Rules of attention's operators: products of data, softmax, layer normalisation.
 ``concat.py``
     Concatenations: every operand is written into its slice of the result.
 ``contractions.py``
@@ -13,12 +13,11 @@
 ``pooling.py``
     Pools and means over windows of pixels, over all pixels, and over neighbouring channels.
 ``reading.py``
-    How an anchor reads its input: from memory, activated on the way, without what is padding.
+    An anchor's input: its access, element-wise prologue and padding.
 ``registry.py``
-    Which rule makes kernels of which operator; what has none, or does not fit it, is TVM's
-    code.
+    The rule of each operator; those without, or that it does not fit, are compiled by TVM.
 ``resize.py``
-    Which resizes are interpolations by whole factors, and what each result is between.
+    Resizes by whole factors, as interpolations between fixed neighbours.
 ``shuffle.py``
     Channel shuffles: a reshape, a transpose and a reshape that interleave groups of channels.
 ``views.py``

@@ -1,4 +1,4 @@
-"""Rules of what attention is made of: products of data, softmax, layer normalisation."""
+"""Rules of attention's operators: products of data, softmax, layer normalisation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime_ext.units.values import Padded, Pending, access, four
 
 
 def product(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.matmul of data with data of any strides; vectors lie along the second's columns."""
+    """Plan relax.matmul of data with data; vectors lie along the second operand's columns."""
     shape = static_shape(var.ty)
     first, second = (in_memory(unit, unit.value(argument)) for argument in call.args)
     ranks = {len(shape), len(first.shape), len(second.shape)}
@@ -34,12 +34,12 @@ def product(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def softmax(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.nn.softmax along the last axis."""
+    """Plan relax.nn.softmax along the last axis; return False for others."""
     return _normalise(unit, var, call, "softmax", [int(call.attrs.axis)], 0.0)
 
 
 def layer_norm(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.nn.layer_norm over the last axis, with constant scale and bias."""
+    """Plan relax.nn.layer_norm over the last axis, with constant scale and bias; else False."""
     axes = [int(axis) for axis in call.attrs.axes]
     if any(unit.constant(parameter) < 0 for parameter in call.args[1:]):
         return False

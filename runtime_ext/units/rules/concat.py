@@ -1,4 +1,4 @@
-"""Concatenations: every operand is written into its slice of the result."""
+"""Rule of concatenations: every operand is written into its slice of the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 64
 
 
 def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.concat: every operand is written into its slice of the result."""
+    """Plan relax.concat: every operand is written into its slice of the result."""
     shape = static_shape(var.ty)
     if len(shape) > 4 or prod(shape) == 0:
         return False
@@ -62,7 +62,7 @@ def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def _joins(call: Any, axis: int) -> bool:
-    """True for a concatenation along this axis."""
+    """Return whether a call is a concatenation along this axis."""
     if not isinstance(call, relax.Call) or operator_name(call) != "relax.concat":
         return False
     return int(call.attrs.axis) % len(static_shape(call.args[0].fields[0].ty)) == axis
@@ -71,7 +71,7 @@ def _joins(call: Any, axis: int) -> bool:
 def _one_kernel(
     unit: UnitDraft, parts: list[tuple[Lazy, Stored]], axes: tuple[int, int, int, int]
 ) -> None:
-    """Operands in one pass over the pixels, as one kernel."""
+    """Add one kernel that writes several operands in one pass over the pixels."""
     statements = [
         Statement(
             part.expr,

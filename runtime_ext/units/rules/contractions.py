@@ -22,7 +22,7 @@ _RECOMPUTE = 64
 
 
 def convolution(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.nn.conv2d with constant weights."""
+    """Plan relax.nn.conv2d with constant weights; return False for others."""
     attrs = call.attrs
     weight = unit.constant(call.args[1])
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
@@ -62,7 +62,7 @@ def convolution(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def transposed_convolution(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.nn.conv2d_transpose: a convolution that makes all phases of a stride at once."""
+    """Plan relax.nn.conv2d_transpose as a convolution that computes all phases of a stride."""
     attrs = call.attrs
     weight = unit.constant(call.args[1])
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
@@ -97,7 +97,7 @@ def transposed_convolution(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def product(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.matmul: of anything with a constant matrix, or of data with data."""
+    """Plan relax.matmul with a constant matrix, or of data with data."""
     weight = unit.constant(call.args[1])
     shape = static_shape(call.args[1].ty)
     value = unit.value(call.args[0])

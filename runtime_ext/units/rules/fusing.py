@@ -70,7 +70,7 @@ def element_wise_rule(unit: UnitDraft, var: Any, name: str, call: Any) -> bool:
 def _host(
     unit: UnitDraft, operands: Sequence[Expr | Value], shape: tuple[int, ...]
 ) -> Pending | None:
-    """The kernel in whose epilogue an element-wise operator can run, if any."""
+    """Return the kernel in whose epilogue an element-wise operator can run, or None."""
     pending = [o for o in operands if isinstance(o, Pending) and o.shape == shape]
     if not pending:
         return None
@@ -100,7 +100,7 @@ def _host(
 
 
 def _along(numbers: Stored, axis: int, shape: tuple[int, ...]) -> Stored:
-    """Numbers for each place of one axis of a shape, or one for all."""
+    """Return the vector (or single number) as a view that varies along one axis of a shape."""
     extents, strides = [1] * len(shape), [0] * len(shape)
     extents[axis], strides[axis] = numbers.shape[0], numbers.strides[0]
     return replace(numbers, shape=tuple(extents), strides=tuple(strides))

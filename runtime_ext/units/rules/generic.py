@@ -1,4 +1,4 @@
-"""Any operator as a kernel of TVM's, whose buffers are whole and in the IR's layout."""
+"""Compile any operator with TVM's code; its buffers are whole and in the model's layout."""
 
 from __future__ import annotations
 
@@ -34,14 +34,8 @@ def opaque(
 ) -> None:
     """Bind a variable to the result of a kernel whose buffers are whole and in the IR's layout.
 
-    Parameters
-    ----------
-    unit, var
-        The unit, and the variable of it.
-    arguments
-        Variables that the kernel reads, in the order of its parameters.
-    make
-        Makes the kernel's spec from the shapes and types of its buffers.
+    ``arguments`` are the variables that it reads, in the order of its parameters; ``make`` makes
+    its spec from the shapes and types of its buffers.
     """
     storages = [_plain(unit, unit.value(a)).storage for a in arguments]
     fields = tensor_types(var.ty)
@@ -62,7 +56,7 @@ def opaque(
 
 
 def _plain(unit: UnitDraft, value: Value) -> Stored:
-    """The value as a whole buffer in the IR's layout."""
+    """Return the value as a whole buffer in the IR's layout, copied if necessary."""
     stored = in_memory(unit, value)
     if unit.is_whole(stored):
         return stored

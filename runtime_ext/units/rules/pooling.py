@@ -16,7 +16,7 @@ from runtime_ext.units.values import Lazy, Padded, Pending, Stored, as_expressio
 
 
 def pool(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.nn.max_pool2d and relax.nn.avg_pool2d."""
+    """Plan relax.nn.max_pool2d or relax.nn.avg_pool2d; return False if unsupported."""
     attrs = call.attrs
     if (str(attrs.layout), str(attrs.out_layout)) != ("NCHW", "NCHW"):
         return False
@@ -70,7 +70,7 @@ def pool(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def spatial_mean(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.mean over rows and columns, or the same as an adaptive pooling."""
+    """Plan relax.mean over rows and columns, or the equivalent adaptive pooling."""
     value = unit.value(call.args[0])
     if call.op.name == "relax.nn.adaptive_avg_pool2d":
         if static_shape(var.ty)[2:] != (1, 1) or str(call.attrs.layout) != "NCHW":
@@ -90,7 +90,7 @@ def spatial_mean(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def channel_mean(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.nn.avg_pool3d as local response normalisation uses it: over channels only."""
+    """Plan relax.nn.avg_pool3d over channels only, as local response normalisation uses it."""
     attrs = call.attrs
     value = unit.value(call.args[0])
     size = int(attrs.pool_size[0])

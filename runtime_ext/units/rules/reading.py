@@ -1,4 +1,4 @@
-"""How an anchor reads its input: from memory, activated on the way, without what is padding."""
+"""Determine how an anchor reads its input: its access, element-wise prologue and padding."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from runtime_ext.units.values import Lazy, Padded, Value, access, four
 def read_input(
     unit: UnitDraft, value: Value, inline: bool
 ) -> tuple[Access, Expr, tuple[int, int, int, int], tuple[int, ...]]:
-    """How an anchor reads its input: the access, the prologue, the pads, and the unpadded shape.
+    """Return an anchor's input as an access, a prologue, pads, and the unpadded shape.
 
-    With ``inline`` a kernel may compute an element-wise expression of one tensor as it reads it.
+    With ``inline`` an element-wise expression of one tensor becomes the prologue, which the kernel
+    computes as it reads; otherwise it is stored first.
     """
     pads = (0, 0, 0, 0)
     if isinstance(value, Padded):

@@ -1,4 +1,4 @@
-"""Which rule makes kernels of which operator; what has none, or does not fit it, is TVM's code."""
+"""The rule of each operator; those without, or that it does not fit, are compiled by TVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which resizes are interpolations by whole factors, and what each result is between."""
+"""Rule of resizes by whole factors, as interpolations between fixed neighbours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HALF = Fraction(1, 2)
 
 
 def resize(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.image.resize2d by whole factors, to the nearest pixel or linear between two."""
+    """Plan relax.image.resize2d by whole factors, nearest or linear; return False for others."""
     attrs = call.attrs
     value = unit.value(call.args[0])
     if str(attrs.layout) != "NCHW":
@@ -46,7 +46,10 @@ def resize(unit: UnitDraft, var: Any, call: Any) -> bool:
 def _taps(
     before: int, after: int, coordinates: str, rounding: str | None
 ) -> tuple[tuple[int, float], ...] | None:
-    """See :class:`runtime_ext.kernels.spec.Interpolation`; None if the results do not repeat."""
+    """Return the taps along one axis, as of :class:`runtime_ext.kernels.spec.Interpolation`.
+
+    Return None if the factor is not whole, or the mode is unknown.
+    """
     if after % before:
         return None
     factor = after // before

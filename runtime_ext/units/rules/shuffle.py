@@ -1,4 +1,4 @@
-"""Channel shuffles: a reshape, a transpose and a reshape that interleave groups of channels."""
+"""Rules of channel shuffles: a reshape, a transpose and a reshape that interleave groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime_ext.units.values import Interleaved, Lazy, Value
 
 
 def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.concat; the operands of a shuffle of as many groups are interleaved at once."""
+    """Plan relax.concat; if a channel shuffle follows, interleave the operands directly."""
     fields = list(call.args[0].fields)
     shapes = {static_shape(field.ty) for field in fields}
     reader = unit.only_reader(var)
@@ -28,7 +28,7 @@ def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.reshape, which may begin a shuffle."""
+    """Plan relax.reshape, and the channel shuffle that it may begin."""
     chain = _chain(unit, var, call)
     if chain is None:
         return views.reshape(unit, var, call)
@@ -40,7 +40,7 @@ def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def _chain(unit: UnitDraft, var: Any, call: Any) -> tuple[Any, Any, Any] | None:
-    """The variables of a shuffle that begins with this reshape of an image."""
+    """Return the variables of a channel shuffle that begins with this reshape, or None."""
     if operator_name(call) != "relax.reshape":
         return None
     image, apart = static_shape(call.args[0].ty), static_shape(var.ty)
@@ -63,7 +63,7 @@ def _chain(unit: UnitDraft, var: Any, call: Any) -> tuple[Any, Any, Any] | None:
 
 
 def _interleave(unit: UnitDraft, values: list[Value], variables: tuple[Any, ...]) -> None:
-    """Bind the last of a shuffle's variables, and with it those before, which nothing reads."""
+    """Bind all variables of a shuffle to its result; only the last of them is read."""
     parts = tuple(v if isinstance(v, Lazy) else in_memory(unit, v) for v in values)
     last = variables[-1]
     shuffled = Interleaved(parts, static_shape(last.ty), unit.home(last))

@@ -27,7 +27,7 @@ from runtime_ext.units.values import (
 
 
 def narrow(unit: UnitDraft, value: Value, axis: int, begin: int, count: int, step: int) -> Value:
-    """A slice of a value along one axis; a view wherever one can be had."""
+    """Return a slice of a value along one axis; a view wherever possible."""
     if isinstance(value, Padded):
         inside = _narrow_padded(unit, value, axis, begin, count, step)
         if inside is not None:
@@ -61,7 +61,7 @@ def narrow(unit: UnitDraft, value: Value, axis: int, begin: int, count: int, ste
 def _narrow_padded(
     unit: UnitDraft, value: Padded, axis: int, begin: int, count: int, step: int
 ) -> Value | None:
-    """A slice of a padded value as a padded slice; None if the step meets padding."""
+    """Return a slice of a padded value as a padded slice; None if the step meets padding."""
     if axis < 2:
         return None
     inner = value.inner
@@ -100,7 +100,7 @@ def subsample(unit: UnitDraft, value: Value, strides: tuple[int, int], var: Any)
 
 
 def split(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.split along any axis: views, or parts of a convolution's channels."""
+    """Plan relax.split along any axis: views, or parts of a convolution's channels."""
     value = unit.value(call.args[0])
     axis = int(call.attrs.axis) % len(value.shape)
     begin = 0
@@ -114,7 +114,7 @@ def split(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def strided_slice(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.strided_slice with static bounds and positive steps."""
+    """Plan relax.strided_slice with positive steps; return False for others."""
     fields = [[int(v) for v in arg.fields] for arg in call.args[1:]]
     axes, begins = fields[0], fields[1]
     steps = fields[3] if len(fields) > 3 else [1] * len(axes)
@@ -137,7 +137,7 @@ def strided_slice(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def _shifted(value: Widened, begin: int, count: int) -> Lazy | None:
-    """As many channels as the inner value has, moved, zero beyond its ends."""
+    """Return a slice of zero-extended channels, as wide as the inner value, as a shift; or None."""
     inner = value.inner
     if count != inner.shape[1] or not isinstance(inner, (Lazy, Stored)):
         return None
@@ -149,7 +149,7 @@ def _shifted(value: Widened, begin: int, count: int) -> Lazy | None:
 
 
 def pad(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.nn.pad with zeros around rows and columns; convolutions absorb it."""
+    """Plan relax.nn.pad with zeros; convolutions absorb padding of rows and columns."""
     widths = [int(w) for w in call.attrs.pad_width]
     value = unit.value(call.args[0])
     zero = str(call.attrs.pad_mode) == "constant" and float(call.attrs.pad_value) == 0.0
@@ -168,7 +168,7 @@ def pad(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """Any operator that keeps the elements and their order; free where memory allows."""
+    """Plan an operator that keeps the elements and their order; a view where strides allow."""
     value = unit.value(call.args[0])
     shape = static_shape(var.ty)
     if isinstance(value, Stored) and is_row_major(value):
@@ -196,12 +196,12 @@ def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def has_an_axis_more(shape: tuple[int, ...], image: tuple[int, ...]) -> bool:
-    """Whether a shape is an image's with one more axis, of extent 1, after the batch."""
+    """Return whether a shape is an image's with one more axis, of extent 1, after the batch."""
     return len(image) == 4 and len(shape) == 5 and shape == (image[0], 1, *image[1:])
 
 
 def transpose(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.permute_dims: other strides, written out where a whole buffer is needed."""
+    """Plan relax.permute_dims as a view with other strides."""
     value = unit.value(call.args[0])
     if len(value.shape) > 4:
         return False
@@ -219,7 +219,7 @@ def _only_ones_differ(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 def squeeze(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """relax.squeeze, relax.expand_dims: a reshape, also of what is not stored yet."""
+    """Plan relax.squeeze or relax.expand_dims as a reshape, also of values not stored yet."""
     value = unit.value(call.args[0])
     shape = static_shape(var.ty)
     if isinstance(value, Lazy):

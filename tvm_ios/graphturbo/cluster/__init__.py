@@ -1,12 +1,12 @@
 """A simulated cluster of cores that runs GraphTurbo's instances.
 
 - workload: the network for another batch or precision
-- binding: which cores compute an instance (Algorithm 4); moves: what moves between them (3.5)
+- binding: which cores compute an instance (Algorithm 4); moves: data moved between them (3.5)
 - tiling: tiles of layers (4.1); stitching: runs of layers that exchange them in local buffers (4.2)
 - kernel: an instance as runs of layers; tasks: all of them as steps
 - spilling, residence: which tensors and weights stay in which buffer (4.3)
 - engines, overlap: the time of tiles, layer by layer and with layers that overlap (4.4)
 - simulate: the time of a program by a hierarchy's figures
-- plan: what all that comes to, for people and files
+- plan: the result as a plan, for people and files
 - variants: layer by layer, AStitch's way, and the variants of the paper's figure 15
 """

@@ -1,4 +1,4 @@
-"""Which cores compute an instance, and at which buffer its output lies (Algorithm 4)."""
+"""Binding of instances to cores, and of their outputs to buffers (Algorithm 4)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ Binding = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """For each instance, by number, the binding and the scope of its output.
+    """The binding of each instance to cores, and the buffer of its output, by instance number.
 
-    Attributes
-    ----------
-    bind
-        Cores along each axis of its first output.
-    scope
-        The local buffer, or the global one where two readers want it divided differently.
+    ``bind`` holds the cores along each axis of the first output. ``scope`` is the local buffer, or
+    the global one where two readers want the output divided differently.
     """
 
     bind: tuple[Binding, ...]
@@ -34,17 +30,7 @@ class Bindings:
 def infer_bindings(
     instances: Instances, order: Sequence[int], dimensions: Dimensions, cores: int
 ) -> Bindings:
-    """Algorithm 4: from the last instance of an order to the first.
-
-    Parameters
-    ----------
-    instances, order
-        All instances, and how they run.
-    dimensions
-        Say which axis of an input goes with an axis of the output.
-    cores
-        Of a cluster.
-    """
+    """Return the bindings of all instances, inferred from the last to the first (Algorithm 4)."""
     bind: list[Binding] = [()] * len(instances)
     scope = [Scope.LOCAL] * len(instances)
     for number in reversed(order):
@@ -70,19 +56,14 @@ def infer_bindings(
 
 
 def main_output(instances: Instances, number: int) -> tuple[int, Box]:
-    """The output whose axes an instance's binding divides, and what the instance makes of it."""
+    """Return the output whose axes an instance's binding divides, and the instance's box of it."""
     return next(iter(instances.instances[number].owned.items()))
 
 
 def plain_binding(box: Box, cores: int) -> Binding:
-    """The cores along each axis: as many as divide an extent evenly, from the outermost axis on.
+    """Return the cores along each axis of a box: as many as divide it evenly, outermost axis first.
 
-    Parameters
-    ----------
-    box
-        What is to be divided.
-    cores
-        Tried are the powers of two up to these.
+    Only powers of two up to ``cores`` are tried.
     """
     left = cores
     binding: list[int] = []
@@ -96,21 +77,9 @@ def plain_binding(box: Box, cores: int) -> Binding:
 
 
 def infer_binding(dimensions: Dimensions, output: int, bound: Binding, read: int) -> Binding:
-    """The binding of an input that needs no communication.
+    """Return the binding of an input that needs no communication, given that of an output.
 
-    Parameters
-    ----------
-    dimensions
-        Of the graph.
-    output, bound
-        A tensor, and how it is bound.
-    read
-        A tensor that it is computed from.
-
-    Returns
-    -------
-    tuple of int
-        () if what is bound matches no axis of the input: then each core needs all of it.
+    Return () if no divided axis matches an axis of the input: then each core needs all of it.
     """
     inferred = [1] * len(dimensions.of(read))
     for dimension, factor in zip(dimensions.of(output), bound, strict=True):
@@ -121,5 +90,5 @@ def infer_binding(dimensions: Dimensions, output: int, bound: Binding, read: int
 
 
 def divides(bound: Binding, box: Box) -> bool:
-    """Whether a binding gives every core equally much of a box."""
+    """Return whether a binding gives every core an equal part of a box."""
     return all((end - begin) % factor == 0 for factor, (begin, end) in zip(bound, box, strict=True))

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class Engine(IntEnum):
-    """What works at the same time: two movers of data, and two compute units of each core."""
+    """Engines that work at once: two movers of data, and two compute units of each core."""
 
     MEMORY = 0
     GLOBAL = 1
@@ -18,18 +18,18 @@ class Engine(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TileWork:
-    """Seconds of the engines for a tile of a layer.
+    """Seconds that a tile of a layer keeps each engine busy.
 
     Attributes
     ----------
     weights
-        To fetch its constants from memory, and to bring them from the global to the local buffer.
+        To fetch its constants from memory, and to copy them from the global to the local buffer.
     loads, stores
-        For what it reads and makes, from and to memory, and the global buffer.
+        For its inputs and outputs, from and to memory, and the global buffer.
     matrix, vector
         Of the compute units.
     slices
-        In so many slices its constants come, each of which is used while the next one comes.
+        The number of slices in which its constants come; one is used while the next one comes.
     weight_bytes
         Bytes of the global and of the local buffer that its constants take.
     """
@@ -43,7 +43,7 @@ class TileWork:
     weight_bytes: tuple[int, int] = (0, 0)
 
     def on(self, engine: Engine) -> float:
-        """Seconds of one engine."""
+        """Return the seconds of one engine."""
         if engine is Engine.MATRIX:
             return self.matrix
         if engine is Engine.VECTOR:
@@ -51,7 +51,7 @@ class TileWork:
         return self.weights[engine] + self.loads[engine] + self.stores[engine]
 
     def then(self, other: TileWork, times: int) -> TileWork:
-        """This tile and so many others as one."""
+        """Return the work of this tile and so many others as that of one tile."""
         pairs = [
             (mine[0] + times * its[0], mine[1] + times * its[1])
             for mine, its in (
@@ -73,18 +73,11 @@ class TileWork:
 
 @dataclass(frozen=True, slots=True)
 class StepWork:
-    """The tiles of a run of layers.
+    """The work of the tiles of a run of layers.
 
-    Attributes
-    ----------
-    first, others
-        A tile of each layer; the first one may bring weights that stay for the others.
-    tiles
-        How many tiles there are.
-    sources
-        Earlier steps whose results it reads.
-    overhead
-        Seconds before it, for the start of a kernel and for moves.
+    ``first`` and ``others`` hold a tile of each layer; the first tile may load weights that stay
+    for the others. ``sources`` are earlier steps whose results it reads. ``overhead`` is the
+    seconds before it, for the start of a kernel and for moves.
     """
 
     first: tuple[TileWork, ...]
@@ -94,27 +87,22 @@ class StepWork:
     overhead: float
 
     def total(self, engine: Engine) -> float:
-        """Seconds of one engine for all tiles."""
+        """Return the seconds of one engine for all tiles."""
         once = sum(work.on(engine) for work in self.first)
         return once + (self.tiles - 1) * sum(work.on(engine) for work in self.others)
 
     def several(self, begin: int, count: int) -> tuple[TileWork, ...]:
-        """So many tiles of each layer, or those that are left, as one."""
+        """Return several tiles of each layer, or those that are left, as one."""
         times = min(count, self.tiles - begin) - 1
         works = zip(self.others if begin else self.first, self.others, strict=True)
         return tuple(work.then(other, times) if times else work for work, other in works)
 
 
 def layer_by_layer(steps: Sequence[StepWork]) -> list[tuple[float, float]]:
-    """Begin and end of steps when layers do not overlap.
+    """Return when each step begins and ends if layers do not overlap.
 
-    Weights are fetched before a layer. Tiles of one layer that follow each other overlap: one is
-    loaded while another is computed. Tiles of different layers do not.
-
-    Parameters
-    ----------
-    steps
-        In the order in which they run.
+    Weights are fetched before a layer. Consecutive tiles of one layer overlap: one is loaded while
+    another is computed. Tiles of different layers do not overlap.
     """
     spans: list[tuple[float, float]] = []
     now = 0.0
@@ -128,7 +116,7 @@ def layer_by_layer(steps: Sequence[StepWork]) -> list[tuple[float, float]]:
             fetched += (step.tiles - 1) * sum(work.weights[0] for work in step.others)
             busy = [step.total(engine) for engine in Engine]
             busy[0] -= fetched
-            # A pipeline of so many equal items.
+            # The time of a pipeline of ``tiles`` equal items.
             now += fetched + max(busy) + (sum(busy) - max(busy)) / step.tiles
         spans.append((begin, now))
     return spans

@@ -25,18 +25,16 @@ from tvm_ios.graphturbo.instances import Instances
 
 @dataclass(frozen=True, slots=True)
 class LayerTask:
-    """A tile of a layer.
+    """The work of one tile of a layer.
 
     Attributes
     ----------
-    layer
-        The layer's number.
     matrix_flops, vector_flops
         Floating-point operations of convolutions and products, and of all other operators.
     nbytes
         Bytes that it reads from the local buffer and writes there.
     loads, stores
-        Bytes a tile of tensors that other runs make, or read.
+        For each tensor that other runs make, or read, the bytes of a tile.
     exchanged
         For each tensor that it reads, bytes that lie with other cores, if it is in local buffers.
     weights
@@ -57,26 +55,16 @@ class LayerTask:
 
     @property
     def cores(self) -> int:
-        """How many cores compute it."""
+        """The number of cores that compute it."""
         return math.prod(self.binding)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """An instance as a kernel.
+    """An instance, to be cut into runs of layers for the local buffers of a device.
 
-    Attributes
-    ----------
-    instances, number
-        All instances, and which of them.
-    tiler
-        Finds tiles for the local buffers.
-    device
-        Whose cores and rates.
-    bound
-        The binding of the instance's output.
-    overlapping
-        Whether instructions of different layers will overlap.
+    ``bound`` is the binding of the instance's output. ``overlapping`` says whether instructions of
+    different layers will overlap.
     """
 
     instances: Instances
@@ -87,7 +75,7 @@ class Kernel:
     overlapping: bool
 
     def runs(self, most: int) -> list[tuple[Tiling, tuple[LayerTask, ...]]]:
-        """Runs of at most so many layers, with a tile of each layer."""
+        """Return runs of at most ``most`` layers, each with a tile of each layer."""
         instance = self.instances.instances[self.number]
         subgraph = self.instances.subgraphs[instance.subgraph].layers
         tilings = stitch(self.tiler, subgraph, instance.work.boxes, self._seconds, most)
@@ -96,7 +84,7 @@ class Kernel:
         return [(t, tuple(self._task(layer, t, bind) for layer in t.run)) for t in tilings]
 
     def _seconds(self, tiling: Tiling) -> float:
-        """An estimate for a run whose tensors are in the global buffer."""
+        """Estimate the seconds of a run whose tensors are in the global buffer."""
         made = self.instances.instances[self.number].work.boxes
         device, matrix, vector = self.device, 0.0, 0.0
         for layer in tiling.run:
@@ -115,7 +103,7 @@ class Kernel:
         return longest + (together - longest) / (tiling.tiles if len(tiling.run) == 1 else 1)
 
     def _flops(self, layer: int, made: Mapping[int, Box]) -> tuple[float, float]:
-        """Operations of the matrix engine, and of the vector engine."""
+        """Return the FLOPs of a layer on the matrix engine, and on the vector engine."""
         layers = self.tiler.layers
         written = {t: made[t] for t in layers.outputs[layer] if t in made}
         _, flops = layers.needs(layer, written)
@@ -129,7 +117,10 @@ class Kernel:
         return matrix, flops - matrix
 
     def _bind(self, home: Mapping[int, Tiling]) -> dict[int, tuple[int, Binding]]:
-        """For each layer an output and its binding: a reader's unless that takes fewer cores."""
+        """Return for each layer an output and its binding.
+
+        A reader's binding is taken unless it uses fewer cores.
+        """
         layers, dimensions = self.tiler.layers, self.tiler.dimensions
         last, _ = main_output(self.instances, self.number)
         bind: dict[int, tuple[int, Binding]] = {}
@@ -179,14 +170,14 @@ class Kernel:
         operator = self.tiler.layers.graph.operators[op]
         if operator.kind not in ANCHORS | {"matmul"}:
             return False
-        # A convolution of one channel a group has no matrix product in it.
+        # A convolution with one channel a group contains no matrix product.
         shape = self.tiler.layers.graph.tensors[operator.inputs[0]].shape
         return operator.attrs.get("groups", 1) == 1 or operator.attrs["groups"] != shape[1]
 
     def _exchanged(
         self, layer: int, tensor: int, tiling: Tiling, bind: Mapping[int, tuple[int, Binding]]
     ) -> int:
-        """Bytes of a tile of an input that the cores that need them have not made themselves."""
+        """Return the bytes of an input's tile that cores need but have not computed themselves."""
         layers, dimensions = self.tiler.layers, self.tiler.dimensions
         output, bound = bind[layer]
         if tensor not in tiling.boxes:  # the middle tile is cut from another input of a join
@@ -205,7 +196,7 @@ class Kernel:
 
 
 def _core_share(box: Box, bound: Binding) -> Box:
-    """What a middle core computes."""
+    """Return the box that a middle core computes."""
     sizes = [(end - begin) // factor for (begin, end), factor in zip(box, bound, strict=True)]
     return tuple(
         (begin + size * (factor // 2), begin + size * (factor // 2) + size)

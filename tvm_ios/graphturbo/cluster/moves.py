@@ -1,4 +1,4 @@
-"""The operators that move data between instances (section 3.5, figures 8 and 9)."""
+"""Operators that move data between instances (section 3.5, figures 8 and 9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_ios.graphturbo.instances import Instances
 
 
 class Movement(Enum):
-    """What an auxiliary operator does."""
+    """The kinds of operators that move data."""
 
     CONCATENATE = "concatenate"
     COPY = "copy"
@@ -22,22 +22,11 @@ class Movement(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An operator before an instance.
+    """An operator that moves a tensor's data from producers to a reader, before the reader runs.
 
-    Attributes
-    ----------
-    movement
-        Collect the pieces of several producers; copy what lies in the global buffer into the local
-        one; or exchange between cores what lies divided otherwise.
-    tensor, reader
-        Of which tensor, before which instance.
-    producers
-        Instances whose pieces it reads.
-    binding
-        Of its result: what the reader wants, and of two that differ the smaller factor along each
-        axis.
-    nbytes
-        Bytes that it moves.
+    It concatenates the pieces of several producers, copies from the global buffer to the local one,
+    or redistributes between cores. ``binding`` is that of its result: the reader's, and of two that
+    differ the smaller factor along each axis.
     """
 
     movement: Movement
@@ -51,17 +40,7 @@ class Move:
 def insert_moves(
     instances: Instances, bindings: Bindings, dimensions: Dimensions
 ) -> tuple[Move, ...]:
-    """The moves before each instance, in the order in which they run.
-
-    Parameters
-    ----------
-    instances
-        With their dependences.
-    bindings
-        Binding and scope of each instance's output.
-    dimensions
-        Of the graph.
-    """
+    """Return the moves before each instance, in the order in which they run."""
     return tuple(
         move
         for reader, instance in enumerate(instances.instances)
@@ -79,7 +58,7 @@ def _before(
     output, _ = main_output(instances, reader)
     wanted = infer_binding(dimensions, output, bindings.bind[reader], tensor)
     held = {p: _held(instances, bindings, dimensions, p, tensor) for p in producers}
-    # What matches nothing of the reader's is needed by every core: pieces stay as they are.
+    # Without a matching axis every core of the reader needs all pieces: they stay as they are.
     sides = [*held.values(), *([wanted] if wanted else [])]
     result = tuple(map(min, zip(*sides, strict=True)))
     moves: list[Move] = []
@@ -99,7 +78,10 @@ def _before(
 def _held(
     instances: Instances, bindings: Bindings, dimensions: Dimensions, producer: int, tensor: int
 ) -> Binding:
-    """How a piece lies on the cores of its producer, whose binding is that of its first output."""
+    """Return how a piece is divided over the cores of its producer.
+
+    A producer's binding is that of its first output.
+    """
     output, _ = main_output(instances, producer)
     bound = bindings.bind[producer]
     if output == tensor:

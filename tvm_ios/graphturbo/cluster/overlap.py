@@ -1,4 +1,4 @@
-"""Instructions of different layers that overlap (section 4.4, figure 13)."""
+"""Simulation of instructions of different layers that overlap (section 4.4, figure 13)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,15 @@ from tvm_ios.graphturbo.cluster.engines import Engine, StepWork, TileWork
 def across_layers(
     steps: Sequence[StepWork], global_rooms: Sequence[int], local_room: int
 ) -> list[tuple[float, float]]:
-    """Begin and end of steps when instructions of different layers overlap.
+    """Return when each step begins and ends if instructions of different layers overlap.
 
-    Each engine does its part of the tasks in their order, as soon as what it needs is there.
-    Weights are fetched over as many layers ahead as the buffers have room for. Two tiles of a run
-    are under way at once: one is loaded while another is computed, and the matrix engine has one
-    while the vector engine has another.
+    Each engine does its part of the tasks in their order, as soon as its inputs are there. Weights
+    are fetched over as many layers ahead as the buffers have room for. Two tiles of a run are under
+    way at once: one is loaded while another is computed, and the matrix engine has one while the
+    vector engine has another.
 
-    Parameters
-    ----------
-    steps
-        In the order in which they run.
-    global_rooms
-        For each step the bytes of the global buffer that weights may take.
-    local_room
-        Bytes of the local buffers for them.
+    ``global_rooms`` are for each step the bytes of the global buffer that weights may take, and
+    ``local_room`` those of the local buffers.
     """
     overlap = _Overlap(steps, global_rooms, local_room)
     for place in range(len(overlap.tasks)):
@@ -34,13 +28,13 @@ def across_layers(
     return list(zip(overlap.begins, overlap.done, strict=True))
 
 
-#: Of a run of more tiles several are one task, which takes as long as they do.
+#: The most tasks of a layer in a run; of more tiles, several are simulated as one task.
 _TASKS_A_LAYER = 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A tile of a layer, in the order in which engines take them."""
+    """A tile of a layer; tasks are in the order in which engines take them."""
 
     step: int
     tile: int
@@ -48,7 +42,7 @@ class _Task:
 
 
 def _tasks(steps: Sequence[StepWork]) -> Iterator[_Task]:
-    """Tile by tile; those of several layers in pairs, so that two are under way."""
+    """Yield tasks tile by tile; those of several layers in pairs of tiles under way at once."""
     for number, step in enumerate(steps):
         together = -(-step.tiles // _TASKS_A_LAYER)
         tasks = -(-step.tiles // together)
@@ -62,7 +56,7 @@ def _tasks(steps: Sequence[StepWork]) -> Iterator[_Task]:
 
 
 class _Overlap:
-    """When each engine is free, and what is where."""
+    """The state of the simulation: when engines are free, and which data are in which buffer."""
 
     def __init__(
         self, steps: Sequence[StepWork], global_rooms: Sequence[int], local_room: int
@@ -83,7 +77,7 @@ class _Overlap:
         self._released = 0.0
 
     def run(self, place: int) -> None:
-        """One task; its engines, and what they may do meanwhile for those after it."""
+        """Run one task, and what engines may do meanwhile for the tasks after it."""
         task = self.tasks[place]
         key = (task.step, task.tile)
         self._fetch(place, through=place)
@@ -103,7 +97,7 @@ class _Overlap:
         ready = self._work(Engine.VECTOR, ready, task.work.vector)
         self._ends[key] = ready
         self.done[task.step] = max(self.done[task.step], ready)
-        # What was made before is written by now; this is, when the next one is computed.
+        # Earlier results are written by now; this one is written when the next one is computed.
         self.write(self.unwritten[:])
         if any(task.work.stores):
             self.unwritten.append((task.step, ready, task.work.stores))
@@ -122,11 +116,11 @@ class _Overlap:
             self.unwritten.remove(store)
 
     def _load(self, place: int) -> float:
-        """When what a task reads is in the local buffer."""
+        """Return when the inputs of a task are in the local buffer."""
         if place not in self._loaded:
             task = self.tasks[place]
             start = self._start(task.step)
-            # The tile before the last one has left its room.
+            # Loading waits until the tile two before has freed its room in the buffer.
             ready = max(start, self._ends.get((task.step, task.tile - 2), 0.0))
             for engine, seconds in zip(
                 (Engine.MEMORY, Engine.GLOBAL), task.work.loads, strict=True
@@ -136,7 +130,7 @@ class _Overlap:
         return self._loaded[place]
 
     def _start(self, number: int) -> float:
-        """When all that a step reads has been written."""
+        """Return when all inputs of a step have been written and its overhead has passed."""
         if number not in self._starts:
             step = self._steps[number]
             self.write([store for store in self.unwritten if store[0] in step.sources])
@@ -145,7 +139,7 @@ class _Overlap:
         return self._starts[number]
 
     def _fetch(self, place: int, through: int = -1, horizon: float = 0.0) -> None:
-        """Fetch weights: those up to a task, and others until a time while there is room."""
+        """Fetch the weights up to a task, and further ones until a time while there is room."""
         rooms = self._global_rooms[self.tasks[place].step], self._local_room
         for level, engine in enumerate((Engine.MEMORY, Engine.GLOBAL)):
             while (ahead := self._next[level]) < len(self.tasks):

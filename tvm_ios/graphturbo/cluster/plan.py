@@ -1,4 +1,4 @@
-"""The plan of an accelerator: what each cluster runs, in which order, on which cores and when."""
+"""The plan of an accelerator: the instances of each cluster, their order, cores and times."""
 
 from __future__ import annotations
 
@@ -19,22 +19,10 @@ from tvm_ios.progress import Progress, silent
 
 @dataclass(frozen=True)
 class AcceleratorPlan:
-    """GraphTurbo's schedule of a model on a described accelerator.
+    """GraphTurbo's schedule of a model on a described accelerator, and its simulation.
 
-    Attributes
-    ----------
-    graph
-        The graph of operators, with the batch of a cluster.
-    device
-        The accelerator.
-    batch
-        Of all clusters together.
-    chosen
-        How instances were sized and ordered.
-    program
-        What a cluster runs.
-    simulation
-        What it does in that time.
+    ``graph`` has the batch of a cluster, ``batch`` is that of all clusters together. ``chosen``
+    says how instances were sized and ordered.
     """
 
     graph: OpGraph
@@ -46,7 +34,7 @@ class AcceleratorPlan:
 
     @property
     def warning(self) -> str | None:
-        """One sentence where the instances' order needs more than the buffer it was made for."""
+        """A sentence that warns if the instances' order needs more than its buffer, or None."""
         peak, buffer = self.chosen.order.peak, self.chosen.capacity
         if peak <= buffer:
             return None
@@ -57,7 +45,7 @@ class AcceleratorPlan:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: names of operators and tensors, bytes, milliseconds."""
+        """Return plain data: names of operators and tensors, bytes, milliseconds."""
         simulation, order = self.simulation, self.chosen.order
         instances = self.program.instances
         key = [[i.subgraph, i.part] for i in instances.instances]
@@ -103,7 +91,7 @@ class AcceleratorPlan:
         }
 
     def spans(self) -> dict[int, tuple[float, float]]:
-        """Begin and end of each instance, seconds."""
+        """Return the begin and end of each instance, in seconds."""
         spans: dict[int, tuple[float, float]] = {}
         for step, (begin, end) in zip(self.program.steps, self.simulation.spans, strict=True):
             before = spans.get(step.instance, (begin, end))
@@ -123,7 +111,7 @@ class AcceleratorPlan:
         }
 
     def _run(self, step: Step) -> dict[str, Any]:
-        """Layers that exchange tiles, and a tile's extents along the axes that are cut."""
+        """Return a run's layers, and the extents of its tiles along the axes that are cut."""
         layers, tiling = self.program.instances.layers, step.tiling
         operators = self.graph.operators
         return {
@@ -168,16 +156,8 @@ def plan_for(
 ) -> AcceleratorPlan:
     """Schedule a model for an accelerator, with all of GraphTurbo's optimisations.
 
-    Parameters
-    ----------
-    graph
-        The graph of operators, with the batch of a cluster.
-    device
-        The accelerator.
-    batch
-        Of all clusters together.
-    progress
-        Called with (what, done, total).
+    ``graph`` is one of operators with the batch of a cluster, ``batch`` that of all clusters
+    together.
     """
     variants = Variants(graph, device, progress)
     chosen, program = variants.split("prefetch")

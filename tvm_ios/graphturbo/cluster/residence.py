@@ -1,4 +1,4 @@
-"""Where pieces of tensors and weights lie while a cluster runs its steps (section 4.3)."""
+"""Residence of pieces of tensors and of weights in buffers while a cluster runs (section 4.3)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,10 @@ def scopes_of(
     *,
     spills_to_memory: bool,
 ) -> dict[Piece, Scope]:
-    """Where each piece lies.
+    """Return the buffer that each piece lies in.
 
-    Parameters
-    ----------
-    steps, lives
-        All steps, and :func:`lives_of` them.
-    device
-        Whose buffers.
-    spills_to_memory
-        Whether what does not fit the local buffers goes to memory at once.
+    ``lives`` come from :func:`lives_of`. With ``spills_to_memory``, pieces that do not fit the
+    local buffers go to memory, not to the global buffer.
     """
     capacities = {
         Scope.LOCAL: int(device.cluster_local_buffer * (1 - WEIGHT_SHARE)),
@@ -37,7 +31,7 @@ def scopes_of(
     }
     taken = {
         Scope.LOCAL: [step.tiling.nbytes for step in steps],
-        # Weights that pass several times are not to come from memory each time.
+        # Keep room for weights that pass several times, so that memory is read only once.
         Scope.GLOBAL: [
             sum(task.weights for task in step.tasks) * (step.tiling.weight_passes > 1)
             for step in steps
@@ -47,13 +41,13 @@ def scopes_of(
 
 
 def lives_of(steps: Sequence[Step], fastest: Scope, bound: Sequence[Scope]) -> dict[Piece, Live]:
-    """When each piece is in use, its size, and the fastest buffer that it may lie in."""
+    """Return for each piece when it is in use, its size, and the fastest buffer allowed for it."""
     lives: dict[Piece, Live] = {}
     levels = list(Scope)
     for place, step in enumerate(steps):
         for pieces in (*step.reads.values(), step.writes):
             for piece, size in pieces.items():
-                # The user's inputs come from memory; what readers divide differently is global.
+                # Inputs of the graph come from memory; the bindings may require the global buffer.
                 scope = (
                     Scope.MEMORY
                     if piece[0] == INPUT
@@ -67,7 +61,7 @@ def lives_of(steps: Sequence[Step], fastest: Scope, bound: Sequence[Scope]) -> d
 def left_free(
     lives: Mapping[Piece, Live], scopes: Mapping[Piece, Scope], steps: int, size: int
 ) -> list[int]:
-    """For each step the bytes of the global buffer that tensors leave for weights."""
+    """Return for each step the bytes of the global buffer that tensors leave for weights."""
     held = live_bytes(
         (
             (live.first, live.last, live.nbytes)
@@ -80,9 +74,9 @@ def left_free(
 
 
 def weight_loads(steps: Sequence[Step], rooms: Sequence[int]) -> list[dict[int, int]]:
-    """For each step the bytes of each layer's weights that it has to fetch from memory.
+    """Return for each step the bytes of each layer's weights to fetch from memory.
 
-    The global buffer keeps the last used ones.
+    The global buffer keeps the weights that were used last.
     """
     cached: OrderedDict[int, int] = OrderedDict()
     held = 0

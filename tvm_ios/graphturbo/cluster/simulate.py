@@ -1,4 +1,4 @@
-"""A cluster that runs the steps of a program: a model of time from a hierarchy's figures."""
+"""Simulation of a cluster that runs a program, with times from a memory hierarchy's figures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tvm_ios.graphturbo.cluster.spilling import Scope
 from tvm_ios.graphturbo.cluster.tasks import INPUT, ClusterProgram, LayerTask, Piece, Step
 from tvm_ios.graphturbo.cluster.tiling import WEIGHT_SHARE
 
-#: Layers of a run exchange tiles in the local buffers.
+#: Shares by level of a tensor that layers of a run exchange: all in the local buffers.
 _INSIDE = {Scope.LOCAL: 1.0, Scope.GLOBAL: 0.0, Scope.MEMORY: 0.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Optimisations:
-    """Which of GraphTurbo's optimisations a simulation has.
+    """The optimisations of GraphTurbo that a simulation has.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Optimisations:
     kernel_a_layer
         Each layer is a kernel of its own; otherwise each instance.
     spills_to_memory
-        What does not fit the local buffers goes to memory, not to the global buffer.
+        Tensors that do not fit the local buffers go to memory, not to the global buffer.
     """
 
     fastest: Scope
@@ -44,14 +44,14 @@ class Optimisations:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What a cluster did.
+    """The result of simulating a cluster.
 
     Attributes
     ----------
     seconds
         The time of all steps.
     spans
-        Begin and end of each step, seconds.
+        Begin and end of each step, in seconds.
     busy
         For each step the seconds of each engine.
     scopes
@@ -59,9 +59,10 @@ class Simulation:
     traffic
         Bytes read and written at each level, weights included.
     tensors
-        Tensors at each level, each layer's of each instance counted, as in the paper's table 3.
+        The number of tensors at each level, each layer's of each instance counted, as in table 3
+        of the paper.
     kernels
-        How many kernels were started.
+        The number of kernels that were started.
     """
 
     seconds: float
@@ -73,23 +74,14 @@ class Simulation:
     kernels: int
 
     def usage(self, engine: Engine) -> float:
-        """The share of the time that an engine works."""
+        """Return the share of the time that an engine works."""
         return sum(busy[engine] for busy in self.busy) / self.seconds
 
 
 def simulate(program: ClusterProgram, device: MemoryHierarchy, rules: Optimisations) -> Simulation:
-    """Time a program on one cluster.
+    """Simulate a program on one cluster, which has its share of the device's peaks and bandwidth.
 
-    What of the global buffer tensors leave free keeps the weights that were used last.
-
-    Parameters
-    ----------
-    program
-        The steps in the order in which they run.
-    device
-        Its figures; a cluster has its share of the peaks and of the memory's bandwidth.
-    rules
-        What is switched on.
+    The part of the global buffer that tensors leave free keeps the weights that were used last.
     """
     steps = program.steps
     lives = lives_of(steps, rules.fastest, program.bindings.scope)
@@ -107,7 +99,7 @@ def simulate(program: ClusterProgram, device: MemoryHierarchy, rules: Optimisati
     spans = layer_by_layer(works)
     if rules.across_layers:
         buffer = int(device.cluster_local_buffer * WEIGHT_SHARE)
-        # Instructions may stay in the order of layers.
+        # Take the order of layers if overlapping them is slower.
         spans = min(spans, across_layers(works, rooms, buffer), key=_last)
     counts = dict.fromkeys(Scope, 0)
     for (maker, _), scope in scopes.items():
@@ -129,7 +121,7 @@ def _last(spans: Sequence[tuple[float, float]]) -> float:
 
 
 def _inner(program: ClusterProgram, step: Step) -> int:
-    """Tensors that layers of a run exchange tile by tile."""
+    """Return the number of tensors that layers of a run exchange tile by tile."""
     layers = program.instances.layers
     made = {t for layer in step.tiling.run for t in layers.outputs[layer]}
     return len(made & set(step.tiling.boxes)) - len(step.writes)
@@ -137,7 +129,7 @@ def _inner(program: ClusterProgram, step: Step) -> int:
 
 @dataclass(frozen=True)
 class _Cluster:
-    """Seconds of a program's tiles, by where tensors lie."""
+    """A cluster that runs a program, to compute the seconds of tiles by where tensors lie."""
 
     program: ClusterProgram
     device: MemoryHierarchy
@@ -150,20 +142,15 @@ class _Cluster:
         return {piece: n for n, step in enumerate(self.program.steps) for piece in step.writes}
 
     def work(self, number: int, fetched: Mapping[int, int], start: float) -> StepWork:
-        """The tiles of a step.
+        """Return the work of a step's tiles.
 
-        Parameters
-        ----------
-        number
-            The step's number.
-        fetched
-            For each of its layers the bytes of weights that come from memory at first.
-        start
-            Seconds to start its kernel.
+        ``fetched`` holds for each of its layers the bytes of weights that come from memory at
+        first; ``start`` is the seconds to start its kernel.
         """
         step, room = self.program.steps[number], self.rooms[number]
         tiling = step.tiling
-        # What the local buffer does not hold passes again; what the global one does not hold, too.
+        # Weights too large for the local buffer pass again for each tile; from memory if the global
+        # buffer does not hold them either.
         again = (tiling.weight_passes - 1) / max(1, tiling.tiles - 1)
         first = tuple(self._tile(step, t, fetched[t.layer], t.weights) for t in step.tasks)
         others = tuple(
@@ -178,7 +165,7 @@ class _Cluster:
         return StepWork(first, others, tiling.tiles, tuple(sorted(sources)), overhead)
 
     def traffic(self, loads: Sequence[Mapping[int, int]]) -> dict[Scope, int]:
-        """Bytes read and written at each level."""
+        """Return the bytes read and written at each level."""
         traffic = dict.fromkeys(Scope, 0)
         for step, fetched, room in zip(self.program.steps, loads, self.rooms, strict=True):
             passes, tiles = step.tiling.weight_passes, step.tiling.tiles
@@ -229,7 +216,7 @@ class _Cluster:
         )
 
     def _shares(self, pieces: Mapping[Piece, int]) -> dict[Scope, float]:
-        """The share of a tensor's pieces at each level."""
+        """Return the share of a tensor's pieces at each level."""
         whole = sum(pieces.values())
         shares = dict.fromkeys(Scope, 0.0)
         for piece, size in pieces.items():
@@ -237,14 +224,14 @@ class _Cluster:
         return shares
 
     def _seconds_of(self, move: Move) -> float:
-        """Seconds of a move; what is copied from the global buffer the reader's tiles load."""
+        """Return the seconds of a move; a copy takes none, for the reader's tiles load the data."""
         if move.movement is Movement.COPY:
             return 0.0
         if move.movement is Movement.REDISTRIBUTE:
             in_local = self.scopes[move.producers[0], move.tensor] is Scope.LOCAL
             return in_local * move.nbytes / self.device.global_bandwidth
         pieces = {(p, move.tensor): 1 for p in move.producers}
-        # Pieces that lie at one level are neighbours there from the start.
+        # Pieces at one level are placed side by side, and need no concatenation.
         return (
             (len({self.scopes[p] for p in pieces}) > 1) * move.nbytes / self.device.global_bandwidth
         )

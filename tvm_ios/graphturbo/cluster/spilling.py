@@ -1,4 +1,4 @@
-"""Which tensors stay in the local buffer: liveness-based reuse and spilling (section 4.3)."""
+"""Choice of the buffer of each tensor: liveness-based reuse and spilling (section 4.3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 
 class Scope(Enum):
-    """Where a tensor lies, nearest first."""
+    """The memory that a tensor lies in, nearest first."""
 
     LOCAL = "local buffer"
     GLOBAL = "global buffer"
@@ -18,16 +18,10 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A tensor over the computation tasks of a program.
+    """A tensor's size, and the tasks of a program over which it lives.
 
-    Attributes
-    ----------
-    nbytes
-        The size of the tensor.
-    first, last
-        Tasks: the one that makes it, the last one that needs it.
-    scope
-        The fastest buffer that it may lie in.
+    ``first`` is the task that makes it and ``last`` the last one that needs it; ``scope`` is the
+    fastest buffer that it may lie in.
     """
 
     nbytes: int
@@ -37,7 +31,7 @@ class Live:
 
     @property
     def liveness(self) -> int:
-        """Tasks over which it lives."""
+        """The number of tasks over which it lives."""
         return self.last - self.first + 1
 
 
@@ -46,20 +40,12 @@ def place_tensors(
     capacities: Mapping[Scope, int],
     taken: Mapping[Scope, Sequence[int]] = MappingProxyType({}),
 ) -> tuple[Scope, ...]:
-    """The scope of each tensor for its whole life.
+    """Return the scope of each tensor for its whole life.
 
-    Task by task, room that dead tensors leave is taken again; while the live ones do not fit a
-    buffer, the one with the longest life (of equals the largest) is spilled to the next: from local
-    to global to memory.
-
-    Parameters
-    ----------
-    tensors
-        All tensors of the program.
-    capacities
-        Bytes of the local and the global buffer.
-    taken
-        For each task the bytes of a buffer that it needs for tiles and weights.
+    Task by task, the space of dead tensors is reused; while the live ones do not fit a buffer, the
+    one with the longest life (of equals the largest) is spilled to the next: from local to global
+    to memory. ``capacities`` are the bytes of the local and the global buffer; ``taken`` are for
+    each task the bytes of a buffer that it needs for tiles and weights.
     """
     scopes = [tensor.scope for tensor in tensors]
     tasks = max((tensor.last + 1 for tensor in tensors), default=0)

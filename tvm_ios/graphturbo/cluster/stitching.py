@@ -1,4 +1,4 @@
-"""Runs of layers that exchange tiles in the local buffer (section 4.2)."""
+"""Stitching of layers into runs that exchange tiles in the local buffer (section 4.2)."""
 
 from __future__ import annotations
 
@@ -18,22 +18,13 @@ def stitch(
 ) -> tuple[Tiling, ...]:
     """Cut a kernel into runs of layers that exchange tiles in the local buffer.
 
-    Of all cuts that of the least time, and of equals that of the fewest runs, by dynamic
+    Of all cuts that of the least time is taken, and of equals that of the fewest runs, by dynamic
     programming: layers of a run exchange nothing with buffers further away, but their weights may
     have to pass once for each tile.
 
-    Parameters
-    ----------
-    tiler
-        Finds the tiles of a run.
-    subgraph
-        Bit set of the layers of the kernel.
-    made
-        What the kernel makes of each tensor.
-    seconds
-        Estimates the time of a run.
-    most
-        Layers of a run; with one nothing is stitched.
+    ``subgraph`` is the bit set of the kernel's layers, and ``made`` its boxes of tensors.
+    ``seconds`` estimates the time of a run. A run has at most ``most`` layers; with one nothing is
+    stitched.
     """
     order = [n for n in bits(subgraph) if any(t in made for t in tiler.layers.outputs[n])]
     best: list[tuple[float, int]] = [(0.0, 0)]
@@ -46,7 +37,7 @@ def stitch(
                 break
             before, runs = best[begin]
             ways.append((before + seconds(tiling), runs + 1, tiling))
-        # Sums of floats in another order are equal too.
+        # Tolerate rounding: sums of the same times in another order count as equal.
         least = min(way[0] for way in ways) * (1 + 1e-9)
         _, runs, tiling = min((w for w in ways if w[0] <= least), key=lambda way: way[1])
         best.append((least, runs))

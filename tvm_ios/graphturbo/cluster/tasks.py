@@ -1,4 +1,4 @@
-"""An order of instances as steps on tensors: runs of layers that go through tiles together."""
+"""Programs of a cluster: ordered instances as steps, each a run of layers in tiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvm_ios.graphturbo.instances import Instances
 Piece = tuple[int, int]
 INPUT = -1
 
-#: So many layers exchange tiles at most.
+#: The most layers that exchange tiles.
 _STITCHED = 8
 
 
@@ -29,7 +29,7 @@ class Step:
     Attributes
     ----------
     instance
-        Its number.
+        The number of the instance.
     tiling
         The run's tiles.
     tasks
@@ -39,7 +39,7 @@ class Step:
     writes
         Bytes of each piece that it makes for others.
     moves
-        What is moved before the run.
+        The moves before the run.
     """
 
     instance: int
@@ -52,18 +52,10 @@ class Step:
 
 @dataclass(frozen=True)
 class ClusterProgram:
-    """What a cluster runs, step by step.
+    """The program of a cluster: steps that run one after another, and how they were derived.
 
-    Attributes
-    ----------
-    instances, order
-        All instances, and how they run.
-    bindings
-        Their cores and scopes.
-    moves
-        What is moved between them.
-    steps
-        What runs one after the other.
+    ``order`` is that of the instances, ``bindings`` their cores and scopes, and ``moves`` what is
+    moved between them.
     """
 
     instances: Instances
@@ -82,22 +74,11 @@ def program_of(
     stitched: bool,
     overlapping: bool = False,
 ) -> ClusterProgram:
-    """Bind instances to cores, insert moves, and cut each into runs of layers.
+    """Bind instances to cores, insert moves, and cut each instance into runs of layers.
 
-    Parameters
-    ----------
-    instances, order
-        All instances, and how they run.
-    device
-        Whose cores and local buffers.
-    tiler
-        Finds tiles for these buffers.
-    stitched
-        Whether layers of an instance exchange tiles in the local buffer; else each goes through its
-        tiles alone.
-    overlapping
-        Whether instructions of different layers will overlap: then a run takes the time of the
-        engine that works longest.
+    With ``stitched``, layers of an instance exchange tiles in the local buffer; else each goes
+    through its tiles alone. With ``overlapping``, instructions of different layers will overlap:
+    then a run takes the time of the engine that works longest.
     """
     dimensions = tiler.dimensions
     bindings = infer_bindings(instances, order, dimensions, device.cores)
@@ -129,7 +110,7 @@ def program_of(
 
 
 def _pieces(instances: Instances, reader: int, tensor: int) -> dict[Piece, int]:
-    """The pieces of a tensor that an instance reads, and the bytes of each."""
+    """Return the pieces of a tensor that an instance reads, and the bytes of each."""
     layers, instance = instances.layers, instances.instances[reader]
     if tensor not in instance.needs:
         return {(reader, tensor): nbytes(layers, tensor, instance.work.boxes[tensor])}

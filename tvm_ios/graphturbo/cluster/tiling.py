@@ -20,7 +20,7 @@ WEIGHT_SHARE, TILE_SHARE = 1 / 8, 5 / 8
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a run of layers is computed tile by tile.
+    """A way to compute a run of layers tile by tile.
 
     Neighbouring tiles keep the rows that the windows of both reach, so that nothing is computed or
     fetched twice.
@@ -32,17 +32,17 @@ class Tiling:
     loops
         The axes of the last output that are tiled, outermost first, and a tile's extent along each.
     tiles
-        How many tiles there are.
+        The number of tiles.
     weight_passes, input_passes
-        How often all weights pass through the local buffer, and all that the run reads: which of
-        the two comes again is decided by the order of the loops.
+        How often all weights pass through the local buffer, and all inputs of the run: the order of
+        the loops decides which of the two passes more than once.
     nbytes
-        Bytes of the local buffer: with what the next tile reads, and the last one made, if there
-        are several.
+        Bytes of the local buffer; if there are several tiles, with the inputs of the next one and
+        the outputs of the last one.
     fits
         Whether that is no more than the tiles' share; not even the smallest tile may fit.
     boxes
-        What of each tensor a middle tile reads or makes.
+        For each tensor the box that a middle tile reads or makes.
     """
 
     run: tuple[int, ...]
@@ -57,15 +57,7 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Tiler:
-    """Finds tiles of runs of layers.
-
-    Attributes
-    ----------
-    layers, dimensions
-        Of the graph.
-    local_buffer
-        Bytes of the local buffers of a cluster.
-    """
+    """A finder of tiles for runs of layers, given the bytes of a cluster's local buffers."""
 
     layers: Layers
     dimensions: Dimensions
@@ -78,27 +70,18 @@ class Tiler:
 
     @property
     def weight_buffer(self) -> int:
-        """Bytes that weights pass through."""
+        """Bytes of the buffer that weights pass through."""
         return int(self.local_buffer * WEIGHT_SHARE)
 
     def tile(self, run: tuple[int, ...], made: Mapping[int, Box]) -> Tiling | None:
-        """The largest tiles that fit; of several orders of the loops that with the least traffic.
+        """Return the largest tiles that fit; of several orders of loops, those of least traffic.
 
         Loop by loop the largest extent is taken that divides the loop's and lets the tile fit;
         where none does, the extent is one, and the next loop is cut too. Section 4.1 cuts the two
         outermost loops; if that is not enough, further ones are cut here.
 
-        Parameters
-        ----------
-        run
-            Layers that follow each other.
-        made
-            What an instance makes of each tensor.
-
-        Returns
-        -------
-        Tiling or None
-            None if several layers have no tile that fits; a layer alone has one in any case.
+        ``made`` is the instance's box of each tensor. Return None if several layers have no tile
+        that fits; a layer alone always has one.
         """
         outputs = {t: made[t] for t in exits(self.layers, mask_of(run)) if t in made}
         key = run, tuple(outputs.items())
@@ -109,7 +92,7 @@ class Tiler:
         return self._tiled[key]
 
     def traffic(self, tiling: Tiling, made: Mapping[int, Box]) -> int:
-        """Bytes between the local buffers and those further away, for all tiles."""
+        """Return the bytes between the local buffers and those further away, for all tiles."""
         layers = self.layers
         mask = mask_of(tiling.run)
         written = [t for t in exits(layers, mask) if t in made]
@@ -120,11 +103,11 @@ class Tiler:
         )
 
     def weights(self, run: Sequence[int]) -> int:
-        """Bytes of the constants of some layers."""
+        """Return the bytes of the constants of some layers."""
         return sum(self.layers.weight_bytes[layer] for layer in run)
 
     def _weight_axis(self, run: Sequence[int], output: int) -> int:
-        """The axis of a layer's output whose tiles need different weights; -1 where none does."""
+        """Return the axis of a layer's output whose tiles need different weights, or -1."""
         graph = self.layers.graph
         for op in reversed(self.layers.members[run[0]] if len(run) == 1 else ()):
             operator = graph.operators[op]
@@ -136,7 +119,7 @@ class Tiler:
         return -1
 
     def _read(self, run: Sequence[int], made: Mapping[int, Box]) -> int:
-        """Bytes that some layers read from outside."""
+        """Return the bytes that some layers read from outside."""
         mask = mask_of(run)
         read = {t for n in run for t in self.layers.inputs[n] if t in made}
         return sum(nbytes(self.layers, t, made[t]) for t in read if not self._inside(t, mask))
@@ -145,7 +128,7 @@ class Tiler:
         return not tiling.fits, self.traffic(tiling, made), tiling.tiles
 
     def _orders(self, run: Sequence[int], outputs: Mapping[int, Box]) -> Iterator[tuple[int, ...]]:
-        """Loops to cut: as they stand, those of inputs first, and around that of the weights."""
+        """Yield orders of loops to cut: the axes' own, inputs first, the weights' loop anywhere."""
         dimensions = self.dimensions
         main = list(outputs)[-1]
         mask = mask_of(run)
@@ -182,7 +165,7 @@ class Tiler:
             if tiling.fits:
                 break
             sizes, tiling = self._largest(run, made, outputs, sizes, axis, box)
-        # What was cut first may be larger now that others are cut.
+        # Axes that were cut first may have larger tiles now that others are cut.
         for axis in list(sizes)[:-1]:
             sizes, tiling = self._largest(run, made, outputs, sizes, axis, box)
         return tiling
@@ -196,7 +179,7 @@ class Tiler:
         axis: int,
         box: Box,
     ) -> tuple[dict[int, int], Tiling]:
-        """The largest extent along an axis that divides the loop's and lets tiles fit, or one."""
+        """Cut an axis to the largest divisor of its extent for which tiles fit, or to one."""
         extent = box[axis][1] - box[axis][0]
         cut = {a: size for a, size in sizes.items() if a != axis}
         tiling = self._tiling(run, made, outputs, cut)
@@ -237,14 +220,14 @@ class Tiler:
             ways = [(tiles // slices, 1), *([(1, slices)] if slices > 1 else [])]
             read = self._read(run, made)
             passes = min(ways, key=lambda way: weights * way[0] + read * way[1])
-        # Along the axis that inputs are joined on, a tile has no part of some layers.
+        # A tile along the axis of a concatenation may need nothing of some layers.
         complete = all(any(t in work.boxes for t in layers.outputs[layer]) for layer in run)
         fits = complete and taken <= self.local_buffer * TILE_SHARE
         loops = tuple(sorted(sizes.items()))
         return Tiling(run, loops, tiles, *passes, taken, fits, work.boxes)
 
     def _middle(self, main: int, tensor: int, box: Box, counts: Mapping[int, int]) -> Box:
-        """What a middle tile makes of an output."""
+        """Return the box that a middle tile makes of an output."""
         middle = list(box)
         for axis, count in counts.items():
             matching = self.dimensions.matching_axis(self.dimensions.of(main)[axis], tensor)

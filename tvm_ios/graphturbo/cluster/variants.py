@@ -1,4 +1,4 @@
-"""Layer by layer, AStitch's way, and the four variants of the paper's figure 15, simulated."""
+"""Simulated variants: layer by layer, AStitch's way, and the four of the paper's figure 15."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tvm_ios.progress import Progress, silent
 #: - ``prefetch``: instructions of different layers overlap
 VARIANTS = ("layers", "astitch", "global", "local", "instances", "prefetch")
 
-#: Of so many instances at most the exact order is searched.
+#: The most instances whose optimal order is searched for.
 _EXACT = 32
 
-#: So many are not simulated where larger ones are: the start of their kernels alone takes long.
+#: The most instances that are simulated if larger ones are: starting more kernels takes too long.
 _MOST = 512
 
-#: Those whose instances are the fastest of several sizes.
+#: Variants whose instances are the fastest of several sizes.
 _SPLIT = ("instances", "prefetch")
 
 _RULES = {
@@ -51,15 +51,7 @@ _RULES = {
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """How instances were chosen.
-
-    Attributes
-    ----------
-    capacity
-        Bytes that they were sized to.
-    order
-        The order that they run in.
-    """
+    """The bytes that instances were sized to, and the order in which they run."""
 
     capacity: int
     order: InstanceOrder
@@ -67,24 +59,14 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Variants:
-    """The variants of one network at one batch, each simulated when it is asked for.
-
-    Attributes
-    ----------
-    graph
-        The graph of operators, with the batch of a cluster.
-    device
-        The device to simulate.
-    progress
-        Called with (what, done, total).
-    """
+    """The variants of a network with the batch of a cluster, each simulated when asked for."""
 
     graph: OpGraph
     device: MemoryHierarchy
     progress: Progress = field(default=silent, repr=False, compare=False)
 
     def __getitem__(self, variant: str) -> Simulation:
-        """What a cluster does; by the names of :data:`VARIANTS`."""
+        """Return the simulation of a variant; names are those of :data:`VARIANTS`."""
         if variant in _SPLIT:
             self.split(variant)
         elif variant not in self._simulated:
@@ -93,11 +75,11 @@ class Variants:
         return self._simulated[variant]
 
     def throughput(self, variant: str) -> float:
-        """Images a second of all clusters."""
+        """Return the images a second of all clusters."""
         return self.graph.batch * self.device.clusters / self[variant].seconds
 
     def program(self, variant: str) -> ClusterProgram:
-        """What a variant runs."""
+        """Return the program of a variant."""
         if variant in _SPLIT:
             return self.split(variant)[1]
         if variant == "local":
@@ -114,12 +96,12 @@ class Variants:
 
     @cached_property
     def tiler(self) -> Tiler:
-        """Finds tiles for the local buffers."""
+        """The tiler for the local buffers."""
         buffer = self.device.cluster_local_buffer
         return Tiler(self.layers, Dimensions(self.graph), buffer)
 
     def split(self, variant: str) -> tuple[Chosen, ClusterProgram]:
-        """The instances that take the least time, of several sizes, the whole batch included."""
+        """Return the fastest instances of several sizes, the whole batch included, as a program."""
         if variant not in self._programs:
             rules = _RULES[variant]
             ways: list[tuple[ClusterProgram, Chosen]] = []
@@ -162,7 +144,7 @@ class Variants:
         sizes = (buffer, *(b for part in (2, 4) if (b := buffer // part) > local), local)
         ways: dict[tuple[tuple[int, int], ...], tuple[Instances, Chosen]] = {}
         splits = [(capacity, self._coarse(capacity)) for capacity in sizes]
-        # Layer by layer is a special case: nothing is split.
+        # Include sub-graphs that are not split at all.
         splits.append((buffer, tuple(SubGraph(s.layers, None) for s in splits[0][1])))
         for capacity, subgraphs in splits:
             instances = split_into_instances(self.layers, subgraphs)
@@ -186,7 +168,7 @@ class Variants:
         return self._grouped[capacity]
 
     def _unsplit(self, subgraphs: tuple[SubGraph, ...], *, stitched: bool) -> ClusterProgram:
-        """Each sub-graph as one instance: it is computed for the whole batch."""
+        """Return the program of sub-graphs that each compute the whole batch as one instance."""
         whole = [SubGraph(subgraph.layers, None) for subgraph in subgraphs]
         instances = split_into_instances(self.layers, whole)
         return program_of(
@@ -197,28 +179,16 @@ class Variants:
 def tune_batch(
     run: Callable[[int], float], most: int, fits: Callable[[int], bool] = lambda _: True
 ) -> int:
-    """The batch of a cluster with the highest throughput (section 5.1).
+    """Return the batch of a cluster with the highest throughput (section 5.1).
 
-    Parameters
-    ----------
-    run
-        Seconds that a cluster takes for a batch.
-    most
-        Powers of two up to this are tried.
-    fits
-        Tells which of them can run at all; one always can.
+    ``run`` returns the seconds of a batch. Powers of two up to ``most`` that fit are tried; one
+    always fits.
     """
     batches = [1 << i for i in range(most.bit_length()) if 1 << i <= most]
     return max((b for b in batches if b == 1 or fits(b)), key=lambda b: b / run(b))
 
 
 def simulate_variants(graph: OpGraph, device: MemoryHierarchy) -> Mapping[str, Simulation]:
-    """All variants on the images of one cluster.
-
-    Parameters
-    ----------
-    graph, device
-        As of :class:`Variants`.
-    """
+    """Return the simulations of all variants with the batch of one cluster."""
     variants = Variants(graph, device)
     return {name: variants[name] for name in VARIANTS}

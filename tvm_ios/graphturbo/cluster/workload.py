@@ -14,19 +14,10 @@ _ALONG_AN_AXIS = frozenset({"concat", "softmax", "split", "gather"})
 
 
 def with_batch(graph: OpGraph, batch: int) -> OpGraph:
-    """The same network on so many images at once.
+    """Return a network of operators for another batch than one.
 
-    Parameters
-    ----------
-    graph
-        A graph of operators with a batch of one: the first axis of all its inputs.
-    batch
-        Images.
-
-    Raises
-    ------
-    GraphError
-        If the first axis of a tensor is no batch of one, or an operator mixes it with another.
+    Raise GraphError if the first axis of a tensor is no batch of one, or an operator mixes it with
+    another axis.
     """
     scaled = set(graph.inputs)
     operators: list[Operator] = []
@@ -56,7 +47,7 @@ def with_batch(graph: OpGraph, batch: int) -> OpGraph:
 
 
 def in_half_precision(graph: OpGraph) -> OpGraph:
-    """The same network with all of its numbers of 32 bits in 16."""
+    """Return the same network with float16 in place of float32."""
     tensors = tuple(
         replace(t, dtype="float16") if t.dtype == "float32" else t for t in graph.tensors
     )

@@ -1,9 +1,9 @@
 """Best-fit: buffers are placed one after another, each in the smallest gap that holds it.
 
-What comes out depends on the order in which the buffers are placed, and no order is best for
-every program: large ones first, those first that may share bytes with few others, and those
-that take much memory for long are tried in turn. The lowest gap is sometimes better than the
-smallest, where many buffers have few different sizes.
+The result depends on the order in which the buffers are placed, and no order is best for every
+program. Several are tried in turn: large buffers first, those with many conflicts first, and those
+that take much memory for long first. The lowest gap is sometimes better than the smallest, where
+many buffers have few different sizes.
 """
 
 from __future__ import annotations
@@ -24,20 +24,11 @@ def place(
     lowest: bool = False,
     placed: Array | None = None,
 ) -> Array:
-    """First bytes of buffers that are placed one after another, in this order.
+    """Return the offsets of buffers that are placed one after another in this order, best-fit.
 
-    Parameters
-    ----------
-    sizes
-        Bytes, of shape [n].
-    conflicts
-        For each buffer those that it may share no byte with.
-    order
-        All buffers, but those that are placed.
-    lowest
-        Take the lowest gap that is large enough, not the smallest.
-    placed
-        First bytes of buffers that stay where they are, -1 for the others.
+    ``sizes`` are bytes, of shape [n]; ``conflicts[b]`` are the buffers that may share no byte with
+    b. With ``lowest``, a buffer takes the lowest gap that is large enough instead of the smallest
+    one. Buffers with an offset in ``placed`` (others have -1) stay there and are not in ``order``.
     """
     offsets = np.full(len(sizes), -1, np.int64) if placed is None else placed.copy()
     for buffer in map(int, order):
@@ -57,7 +48,7 @@ def place(
 
 
 def placements(times: Lifetimes, conflicts: Sequence[Array]) -> Iterator[Array]:
-    """First bytes of all buffers, in several ways, the most promising first."""
+    """Yield the offsets of all buffers for several orders, the most promising first."""
     sizes = times.sizes
     lived = times.last_step - times.first_step + 1
     beside = np.array([sizes[near].sum() for near in conflicts], np.int64) + sizes

@@ -1,16 +1,16 @@
 """The heaviest set of buffers of which no two may share a byte: no arena is smaller.
 
-*Why it bounds every plan.* A plan may give two buffers the same byte only if one is dead before
-the other in every run. Of a set in which no two are ordered each therefore has bytes of its own,
-and since all begin at multiples of 64 these are whole blocks of 64 bytes: the arena is at least
-as large as the sum of the set's sizes, each rounded up to 64. This holds whether or not some
-single run needs all of them at once, because a plan is made before the run: with one buffer
-beside either of two others, but never beside both, three places are needed still.
+*Why it bounds every plan.* A plan may give two buffers the same byte only if one is dead before the
+other in every run. In a set in which no two are ordered, each buffer therefore has bytes of its
+own. As all begin at multiples of 64, these are whole blocks of 64 bytes: the arena is at least as
+large as the sum of the set's sizes, each rounded up to 64. This holds whether or not some single
+run needs all of them at once, because a plan is made before the run: a buffer that may live beside
+either of two others, but never beside both, still needs three places.
 
 *How it is found.* Being dead before is a partial order, and such a set is an antichain of it. By
-Dilworth's theorem with weights the heaviest antichain weighs as much as the fewest chains, each
-of weight one, that cover every buffer as often as its size says. A chain cover is a flow: each
-link from a buffer to a later one saves the start of a chain, so the largest flow of links F gives
+Dilworth's theorem with weights the heaviest antichain weighs as much as the fewest chains, each of
+weight one, that cover every buffer as often as its size says. A chain cover is a flow: each link
+from a buffer to a later one saves the start of a chain, so the largest flow of links F gives
 ``sum(sizes) - F``. Links need only be the edges of the transitive reduction if a flow may pass
 through a buffer; the antichain is read from the minimum cut.
 """
@@ -27,9 +27,9 @@ from tvm_ios.program.arena.lifetimes import Lifetimes
 
 
 def heaviest_antichain(times: Lifetimes) -> tuple[int, ...]:
-    """The buffers, numbered as in ``times``, of the heaviest set of which no two are ordered.
+    """Return the heaviest set of buffers of which no two are ordered, as indices into ``times``.
 
-    Exact, in seconds for ten thousand buffers.
+    Exact; takes seconds for ten thousand buffers.
     """
     if len(times.sizes) == 0:
         return ()
@@ -48,7 +48,7 @@ def heaviest_antichain(times: Lifetimes) -> tuple[int, ...]:
 
 
 def sweep(times: Lifetimes) -> int:
-    """Bytes in use at once in one possible run, at most: a bound that may be too low.
+    """Return the most bytes in use at once in one possible run: a lower bound that may be too low.
 
     Two buffers that a run needs at once are not ordered, so this is the weight of an antichain.
     """
@@ -61,7 +61,7 @@ def sweep(times: Lifetimes) -> int:
 
 
 def _predecessors(times: Lifetimes, chosen: Array) -> list[int]:
-    """For each chosen buffer those that are dead before it, as bits."""
+    """Return, for each chosen buffer, the bit set of those that are dead before it."""
     count = len(chosen)
     before = [(1 << count) - 1] * count
     for last, finished in zip(times.last[:, chosen], times.finished_before[:, chosen], strict=True):
@@ -77,7 +77,10 @@ def _predecessors(times: Lifetimes, chosen: Array) -> list[int]:
 
 
 def _links(before: list[int]) -> tuple[Array, Array]:
-    """The edges of the transitive reduction; of each set the last buffer is a maximal one."""
+    """Return the edges (heads, tails) of the transitive reduction of the order.
+
+    The last buffer of each set of predecessors is a maximal one, because buffers are sorted.
+    """
     heads: list[int] = []
     tails: list[int] = []
     for buffer, remaining in enumerate(before):
@@ -90,7 +93,10 @@ def _links(before: list[int]) -> tuple[Array, Array]:
 
 
 def _uncut(sizes: Array, heads: Array, tails: Array) -> Array:
-    """Buffers that neither give a link nor take one all their size in a minimum cut."""
+    """Return a mask of the buffers of the heaviest antichain, read from a minimum cut.
+
+    These are the buffers of which neither the giving nor the taking side is cut off.
+    """
     # OR-Tools takes a moment to import, and most plans need no flow.
     from ortools.graph.python import max_flow  # pyright: ignore[reportMissingTypeStubs]
 

@@ -1,10 +1,10 @@
-"""Whether a memory plan is safe: an exact check that knows nothing of how plans are made.
+"""Prove that a memory plan is safe: an exact check, independent of how plans are made.
 
-The launches are gone through in one order that the program allows. Each byte of the arena
-remembers which buffer has it and what the buffers were that had it before. A buffer may take a
-byte if everything that the earlier ones do with it has happened before, and never comes back to
-one that another has taken. Two buffers of which one is dead before the other keep to this in
-every order; two that are not do not in any.
+The launches are visited in one order that the program allows. Each byte of the arena remembers
+which buffer has it, and when the earlier ones had finished with it. A buffer may take a byte if
+every access of the earlier buffers has happened before, and may not come back to a byte that
+another has taken. Two buffers of which one is dead before the other pass in every order; two that
+are not ordered fail in every order.
 """
 
 from __future__ import annotations
@@ -19,12 +19,9 @@ from tvm_ios.program.program import Launch, Program
 def check_arena(program: Program, plan: MemoryPlan) -> None:
     """Check that no run of a program needs two buffers at once that share bytes.
 
-    Raises
-    ------
-    ProgramError
-        If a buffer has no place in the arena.
-    RaceError
-        Naming the first launch that would spoil a buffer, or find its own spoilt, and both.
+    Raise ProgramError if a buffer has no place in the arena, and RaceError, which names the launch
+    and both buffers, for the first launch that would overwrite a live buffer or find its own
+    overwritten.
     """
     check_plan(program, plan)
     ranges, sizes = pieces(program, plan)

@@ -1,8 +1,8 @@
-"""An arena in which every lane has a region of its own: what it computes stays in its cache.
+"""An arena in which every lane has a region of its own, so that its buffers stay in its cache.
 
-A lane that runs one instance after another writes the intermediates of the next one where those
-of the last one lay, which are in its cache. A plan that only looks for the fewest bytes may give
-it bytes that another lane has written, which then have to come from that lane's cache.
+A lane that runs one instance after another writes the intermediates of the next one to the bytes of
+the last one, which are in its cache. A plan for the fewest bytes may give it bytes that another
+lane has written, which then have to come from that lane's cache.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ SHARED = -1
 
 @dataclass(frozen=True)
 class LaneRegions:
-    """Where buffers lie, and whose the bytes are.
+    """The offsets of buffers, and the region of each lane.
 
     Attributes
     ----------
     offsets
         First bytes of the buffers, of shape [n].
     regions
-        For each lane its bytes. What only this lane uses lies there; what several lanes use may
-        lie there as well, while the lane does not need these bytes, or behind all regions.
+        The bytes of each lane. Buffers that only this lane uses lie there. Buffers of several lanes
+        may lie there too, while the lane does not need these bytes, or behind all regions.
     """
 
     offsets: Array
@@ -38,12 +38,9 @@ class LaneRegions:
 
 
 def plan_lane_regions(times: Lifetimes) -> LaneRegions:
-    """Give what one lane alone uses bytes of this lane's region, best-fit.
+    """Place buffers that one lane alone uses in the region of that lane, best-fit.
 
-    Parameters
-    ----------
-    times
-        When the buffers of a program that is free of races are in use.
+    The lifetimes are those of a program that is free of races.
     """
     conflicts = times.conflicts()
     lane_of = buffer_lanes(times)
@@ -62,13 +59,13 @@ def plan_lane_regions(times: Lifetimes) -> LaneRegions:
 
 
 def buffer_lanes(times: Lifetimes) -> Array:
-    """For each buffer the only lane that uses it, or :data:`SHARED`, of shape [n]."""
+    """Return, for each buffer, the only lane that uses it, or :data:`SHARED`, of shape [n]."""
     using = times.last > 0
     return np.where(using.sum(axis=0) == 1, using.argmax(axis=0), SHARED)
 
 
 def _best(times: Lifetimes, conflicts: Sequence[Array], buffers: Array) -> Array:
-    """Offsets of some buffers in a region that only they lie in: the better of two orders."""
+    """Return the offsets of some buffers in a region of their own: the better of two orders."""
     index = np.full(len(times.sizes), -1, np.int64)
     index[buffers] = np.arange(len(buffers))
     sizes = times.sizes[buffers]

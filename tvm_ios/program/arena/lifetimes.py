@@ -1,9 +1,9 @@
-"""When the buffers of an arena are in use, over the happens-before order of a program.
+"""When the buffers of an arena are in use, by the happens-before order of a program.
 
-A buffer is *dead before* another one if every run has finished with it before it begins with
-the other: only then may the two share bytes. This is a partial order, written here as vectors
-over the lanes: the launches that the buffer's last accesses are, and those that have surely
-finished when any of its accesses begins.
+A buffer is *dead before* another one if every run has finished with it before it begins with the
+other: only then may the two share bytes. This partial order is kept as vectors over the lanes: the
+launches of each lane that include the buffer's last accesses, and those that have surely finished
+when any of its accesses begins.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Lifetimes:
     last_step: Array
 
     def conflicts(self) -> list[Array]:
-        """For each buffer those that it may share no byte with, ascending."""
+        """Return, for each buffer, those that it may share no byte with, ascending."""
         count, empty = len(self.sizes), self.sizes == 0
         step = max(1, _BLOCK // max(1, count))
         conflicts: list[Array] = []
@@ -68,7 +68,7 @@ class Lifetimes:
 
 
 def lifetimes(program: Program) -> Lifetimes:
-    """When the planned buffers of a program are in use; a part is its whole."""
+    """Return when the planned buffers of a program are in use; a part counts as its whole."""
     buffers = planned_buffers(program)
     place = {number: index for index, number in enumerate(buffers)}
     for number, buffer in enumerate(program.buffers):

@@ -1,4 +1,4 @@
-"""One arena for a program's intermediate memory, scratch included, as small as can be proven."""
+"""Plan one arena, as small as can be proven, for a program's intermediate memory and scratch."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ SOLVER_LIMIT = 3.0
 
 @dataclass(frozen=True)
 class PlannedMemory:
-    """A plan, and how good it is.
+    """A memory plan with a proof of how good it is.
 
     Attributes
     ----------
     plan
-        Where buffers lie.
+        The offsets of buffers.
     bound
-        Bytes that no plan is smaller than.
+        A lower bound, in bytes, of the size of any plan.
     proven
-        Whether no plan is smaller than this one: it meets the bound, or the solver says so.
+        Whether no plan is smaller: it meets the bound, or the solver says so.
     unshared
-        Bytes that the buffers take if each has memory of its own.
+        Bytes of the buffers if each has memory of its own.
     regions
-        For each lane the bytes of what it alone uses, if lanes have regions of their own.
+        The region of each lane, for the buffers that it alone uses, if lanes have regions.
     """
 
     plan: MemoryPlan
@@ -46,33 +46,24 @@ class PlannedMemory:
 
     @property
     def ratio(self) -> float:
-        """Size of the arena to the bound."""
+        """The size of the arena divided by the bound."""
         return self.plan.nbytes / self.bound if self.bound else 1.0
 
 
 def plan_memory(program: Program) -> PlannedMemory:
-    """Give the intermediate buffers and scratch of a program bytes of one arena.
+    """Give the intermediate buffers and scratch of a race-free program offsets in one arena.
 
-    Best-fit in several orders; where none meets the lower bound, CP-SAT from the best of them.
-    The same program gives the same plan.
-
-    Parameters
-    ----------
-    program
-        Free of races.
+    Try best-fit in several orders; if none meets the lower bound, improve the best by CP-SAT. The
+    same program gives the same plan.
     """
     return plan_lifetimes(lifetimes(program))
 
 
 def plan_lane_memory(program: Program) -> PlannedMemory:
-    """Like :func:`plan_memory`, with a region for each lane, in whose cache its bytes stay.
+    """Plan an arena with a region for each lane, so that its bytes stay in the lane's cache.
 
-    Takes more bytes: what one lane has finished with is not given to another.
-
-    Parameters
-    ----------
-    program
-        Free of races, with lanes that work by themselves for long.
+    It takes more bytes than that of :func:`plan_memory`, because lanes do not reuse each other's
+    regions. The program is free of races, with lanes that work by themselves for long.
     """
     times = lifetimes(program)
     placed = plan_lane_regions(times)
@@ -84,7 +75,7 @@ def plan_lane_memory(program: Program) -> PlannedMemory:
 
 
 def plan_lifetimes(times: Lifetimes) -> PlannedMemory:
-    """Give buffers bytes of one arena when it is known when each is in use; see above."""
+    """Plan one arena from known lifetimes, as :func:`plan_memory` does."""
     sizes, conflicts = times.sizes, times.conflicts()
     bound = sweep(times)
     best = _best_fit(times, conflicts, bound)
@@ -97,7 +88,7 @@ def plan_lifetimes(times: Lifetimes) -> PlannedMemory:
 
 
 def plan_quickly(program: Program) -> PlannedMemory:
-    """The best of the best-fit orders, proven only where it meets the bound; without OR-Tools."""
+    """Plan an arena by best-fit alone, without OR-Tools; proven only if it meets the bound."""
     times = lifetimes(program)
     bound = sweep(times)
     offsets = _best_fit(times, times.conflicts(), bound)

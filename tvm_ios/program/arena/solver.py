@@ -1,7 +1,7 @@
-"""Offsets by constraint programming (OR-Tools' CP-SAT), for what best-fit leaves open.
+"""Offsets by constraint programming (OR-Tools' CP-SAT), where best-fit is not proven optimal.
 
-Buffers that may share no byte are intervals of bytes that may not overlap. Pairs of them are put
-together into cliques, of each of which the solver then knows that its sizes add up.
+Buffers that may share no byte are intervals of bytes that must not overlap. Pairs of them are
+grouped into cliques, so that the solver knows that the sizes of each clique add up.
 """
 
 from __future__ import annotations
@@ -21,26 +21,11 @@ _MOST_CONFLICTS = 30_000
 def solve(
     sizes: Array, conflicts: Sequence[Array], start: Array, bound: int, limit: float
 ) -> tuple[Array, bool]:
-    """Improve offsets until they are proven optimal, or a limit is reached.
+    """Improve offsets until proven optimal or a limit is reached; return them and whether proven.
 
-    Parameters
-    ----------
-    sizes
-        Bytes, multiples of 64, of shape [n].
-    conflicts
-        For each buffer those that it may share no byte with.
-    start
-        Offsets to begin with.
-    bound
-        Bytes that no arena is smaller than.
-    limit
-        How much of its deterministic time the solver may take, about seconds; so that the same
-        program gives the same plan on every machine.
-
-    Returns
-    -------
-    offsets, proven
-        The best that were found, and whether none are better.
+    ``sizes`` are bytes, multiples of 64; ``conflicts[b]`` are the buffers that may share no byte
+    with b; ``bound`` is a lower bound of the arena. ``limit`` is the solver's deterministic time,
+    about seconds, so that the same program gives the same plan on every machine.
     """
     if sum(map(len, conflicts)) > 2 * _MOST_CONFLICTS:
         return start, False
@@ -80,7 +65,7 @@ def solve(
 
 
 def _cliques(conflicts: Sequence[Array]) -> Iterator[list[int]]:
-    """Sets of buffers in conflict with each other, which together have every conflict."""
+    """Yield cliques of the conflict graph that together cover every conflict."""
     near = [sum(1 << int(other) for other in others) for others in conflicts]
     #: Of each buffer the later ones with which no clique has it yet.
     open_pairs = [others >> n + 1 << n + 1 for n, others in enumerate(near)]

@@ -1,6 +1,6 @@
-"""Who does the tasks of a sweep.
+"""Runners: where the tasks of a sweep run.
 
-- runner: what each of them offers
+- runner: the interface of a runner
 - processes: processes of this machine
 - on_ray: a cluster of Ray, of this machine or of others
 """

@@ -1,4 +1,4 @@
-"""Workers of Ray: a cluster that is there, or one on this machine that ends with the sweep."""
+"""A runner on Ray: an existing cluster, or one on this machine that ends with the sweep."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def on_ray(address: str, workers: int, devices: Collection[str]) -> Generator[Ru
 
 
 class _OnRay:
-    """See :class:`tvm_ios.sweep.runners.runner.Runner`."""
+    """A :class:`tvm_ios.sweep.runners.runner.Runner` on Ray."""
 
     def __init__(self, ray: Any, address: str, devices: Collection[str]) -> None:
         offered = ray.cluster_resources()
@@ -118,13 +118,13 @@ class _OnRay:
         return job, outcome
 
     def _send(self, path: Path) -> Any:
-        """A file's bytes in Ray's store, once."""
+        """Put a file's bytes into Ray's store, only once; return the reference."""
         if path not in self._sent:
             self._sent[path] = self._ray.put(path.read_bytes())
         return self._sent[path]
 
     def _cpus_of_here(self) -> float:
-        """All CPUs of the node that measures: nothing else runs there meanwhile."""
+        """Return the number of CPUs of the measuring node, so that a job can take all of them."""
         nodes = (node["Resources"] for node in self._ray.nodes() if node["Alive"])
         return min(node.get("CPU", 0) for node in nodes if HERE in node)
 
@@ -132,7 +132,7 @@ class _OnRay:
 def _work_with_files(
     content: str, schedule: str | None, names: Sequence[str], *files: bytes
 ) -> str:
-    """:func:`work` on another machine: with files that are sent along."""
+    """Run :func:`work` on another machine, with the contents of its files sent along."""
     with temporary_folder() as folder:
         paths = {name: folder / name for name in names}
         for path, data in zip(paths.values(), files, strict=True):
@@ -182,7 +182,7 @@ def _connect(address: str, workers: int, devices: Collection[str], folder: Path)
 
 
 def _require_listener(address: str) -> None:
-    """Refuse HOST:PORT where nothing listens: Ray tries it for minutes."""
+    """Require that something listens at HOST:PORT, or raise UserError: Ray tries for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or "//" in address:
         return

@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine."""
+"""A runner whose workers are processes of this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tvm_ios.sweep.worker import begin_worker, work
 
 @contextmanager
 def processes(workers: int) -> Generator[Runner]:
-    """So many worker processes, which are started when there is work for them."""
+    """Open a runner with up to ``workers`` processes, started when there is work for them."""
     runner = _Processes(workers)
     try:
         yield runner
@@ -33,7 +33,7 @@ def processes(workers: int) -> Generator[Runner]:
 
 @dataclass
 class _Begun:
-    """A job that waits or runs."""
+    """A job that waits or runs, and the number of attempts so far."""
 
     job: Job
     schedule: str | None
@@ -42,7 +42,10 @@ class _Begun:
 
 @dataclass(eq=False)
 class _Worker:
-    """A process, as a pool of its own: who is killed breaks no other."""
+    """A worker process, as a pool of its own: if it is killed, no other pool breaks.
+
+    ``models`` are those that it has read last.
+    """
 
     pool: ProcessPoolExecutor = field(default_factory=lambda: _pool())
     #: The models that it keeps, see :attr:`tvm_ios.sweep.content.Job.model`; the last one is new.
@@ -50,7 +53,7 @@ class _Worker:
 
 
 class _Processes:
-    """See :class:`tvm_ios.sweep.runners.runner.Runner`."""
+    """A :class:`tvm_ios.sweep.runners.runner.Runner` on processes of this machine."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -85,7 +88,7 @@ class _Processes:
             return begun.job, outcome
 
     def end(self) -> None:
-        """End all workers, whatever they do."""
+        """Kill all workers, also those with running jobs."""
         # A pool waits for what its process does.
         for child in self._children:
             child.kill()
@@ -138,7 +141,7 @@ class _Processes:
 
 
 def _pool() -> ProcessPoolExecutor:
-    """A pool of one process, which begins with its first job."""
+    """Return a pool of one process, which is started with its first job."""
     spawned = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(
         1, mp_context=spawned, initializer=begin_worker, initargs=(os.getpid(),)

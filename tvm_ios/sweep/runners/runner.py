@@ -1,4 +1,4 @@
-"""What runs the jobs of a sweep, wherever that is."""
+"""The interface of whatever runs the jobs of a sweep."""
 
 from __future__ import annotations
 
@@ -12,39 +12,36 @@ ATTEMPTS = 3
 
 
 class Runner(Protocol):
-    """Runs jobs in workers; those that hold a device one at a time.
-
-    As a context it has its workers, which end with it.
-    """
+    """Runs jobs in workers; of the jobs that hold the same device, one at a time."""
 
     @property
     def workers(self) -> int:
-        """How many tasks run at once, at most."""
+        """The largest number of tasks that run at once."""
         ...
 
     def machine(self, lanes: int | None) -> str:
-        """What the device ``here`` is, with so many lanes or all of it."""
+        """Describe the device ``here``, with ``lanes`` lanes or all of its CPUs."""
         ...
 
     def start(self, job: Job, schedule: str | None) -> None:
-        """Run a job as soon as there is a worker, and its device, for it.
+        """Run a job as soon as a worker, and the device that it holds, are free.
 
         Parameters
         ----------
         job
-            What is to be done.
+            The job to run.
         schedule
-            The schedule that it needs, as JSON.
+            The schedule that it needs, as JSON; None if it needs none.
         """
         ...
 
     def next(self) -> tuple[Job, dict[str, Any]]:
-        """Wait for a job to end.
+        """Wait for any job to end.
 
         Returns
         -------
         Job, dict
-            The job, and what :func:`tvm_ios.sweep.worker.work` made of it.
+            The job, and the outcome that :func:`tvm_ios.sweep.worker.work` returned.
         """
         ...
 
@@ -54,7 +51,7 @@ Workers = AbstractContextManager[Runner]
 
 
 def killed(attempts: int) -> dict[str, Any]:
-    """The outcome of a task whose workers do not survive."""
+    """Return the outcome of a task each of whose workers was killed."""
     return {
         "error": f"each of the {attempts} workers that did it was killed, maybe for want of "
         "memory: give fewer --workers, or leave the task out"
@@ -62,7 +59,7 @@ def killed(attempts: int) -> dict[str, Any]:
 
 
 def describe_here(lanes: int | None) -> str:
-    """The machine of this process, as logs of measurements have it."""
+    """Describe the machine of this process, as logs of measurements do."""
     from runtime_ext.machine.this_machine import available_lanes, device_name
 
     return device_name(lanes or available_lanes())
