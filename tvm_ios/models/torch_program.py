@@ -84,7 +84,7 @@ def _require_the_same_every_run(path: Path, exported: Any) -> None:
 
 
 def _register_constants(graph: Any) -> None:
-    """Make initializers of constants that torch's optimiser reads but leaves out, as of clips."""
+    """Register the constants that torch's optimiser leaves out as initializers."""
     import onnx_ir as ir
 
     for node in ir.traversal.RecursiveGraphIterator(graph):

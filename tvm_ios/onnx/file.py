@@ -59,7 +59,7 @@ def weight_files(path: Path) -> tuple[str, ...]:
 
 
 def input_shapes(model: Any) -> dict[str, list[int]]:
-    """The static shapes of the inputs; TVM's importers read an extent of 0 as an unknown one."""
+    """Return the inputs' static shapes; TVM's importers take an extent of 0 for unknown."""
     return {
         value.name: [extent.dim_value for extent in value.type.tensor_type.shape.dim]
         for value in model.graph.input
