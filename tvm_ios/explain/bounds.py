@@ -127,22 +127,11 @@ def measure_region(
     peaks: Peaks,
     plan: MemoryPlan | None = None,
 ) -> Region:
-    """What some units took, and what bounds them.
+    """Return the time that some units took, and its lower bounds.
 
-    Parameters
-    ----------
-    work
-        The program's tasks.
-    units
-        The units of a block, or all.
-    runs
-        The timelines of at least one run; medians are taken over those that were fastest here.
-    flops
-        For each unit of the program.
-    peaks
-        What the machine can do at most.
-    plan
-        The memory plan, which says which buffers share bytes.
+    Medians are taken over those of ``runs`` (at least one) in which the units were fastest.
+    ``flops`` has the floating-point operations of each unit of the program, or is None; ``plan``
+    tells which buffers share bytes of the arena.
     """
     inside = frozenset(units)
     tasks = [number for number, task in enumerate(work.tasks) if task.unit in inside]

@@ -21,20 +21,10 @@ from tvm_ios.program.program import Launch, Program
 
 @dataclass(frozen=True)
 class TracedRun:
-    """A run to show.
+    """A run to show as one process of the trace.
 
-    Attributes
-    ----------
-    title
-        What the process is called.
-    work
-        The program's tasks.
-    run
-        The run of it.
-    kinds
-        For each unit of the program its operator; empty where nobody knows.
-    row
-        What a lane is there: a lane, or a stream.
+    ``title`` is the name of the process, ``kinds`` has the operator of each unit (empty if
+    unknown), and ``row`` is the word for a lane: "lane" or "stream".
     """
 
     title: str
@@ -47,14 +37,10 @@ class TracedRun:
 def chrome_trace(
     runs: Sequence[TracedRun], facts: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
-    """Plain data for a ``.json`` file.
+    """Return the trace of some runs as plain data for a ``.json`` file.
 
-    Parameters
-    ----------
-    runs
-        One process each, one above another; all begin at 0.
-    facts
-        What else is worth keeping, such as the model and the machine.
+    Each run becomes a process, and all begin at time 0. ``facts`` are stored beside the events,
+    such as the model and the machine.
     """
     events = [event for process, run in enumerate(runs, 1) for event in _events(process, run)]
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(facts or {})}

@@ -15,21 +15,9 @@ from tvm_ios.explain.timeline import Timeline, quietest
 class HotUnits:
     """Units that run the same kernels.
 
-    Attributes
-    ----------
-    units
-        Their numbers.
-    kernels
-        Symbols in the kernel library.
-    seconds
-        Kernel time of all of them in a run, divided by the number of lanes; the median over
-        the runs in which it was least.
-    share
-        The part of the program's kernel time that they take.
-    flops
-        Floating-point operations of all of them; None if not known.
-    nbytes
-        Bytes that all of them read and write.
+    ``seconds`` is their kernel time in a run divided by the number of lanes (the median over the
+    fastest runs), and ``share`` their part of the program's kernel time. ``flops`` (None if
+    unknown) and ``nbytes`` (read and written) are sums over all of them.
     """
 
     units: tuple[int, ...]

@@ -10,21 +10,12 @@ from tvm_ios.program.regions import region_bytes, regions_of
 
 
 def memory_traffic(work: Work, cache: int, plan: MemoryPlan | None = None) -> tuple[int, ...]:
-    """For each task the bytes of its buffers that a cache does not hold when it begins.
+    """Return for each task the bytes of its buffers that are not in the cache when it begins.
 
-    The cache keeps whole buffers, or those parts that kernels use by themselves, the last ones
-    used, run after run; of an arena the pieces between any two buffers' ends (a buffer that has
-    parts counts as if it shared no byte). What was not kept counts once, whether it is read or
-    written.
-
-    Parameters
-    ----------
-    work
-        The program's tasks.
-    cache
-        Bytes that it keeps.
-    plan
-        The memory plan, which says which buffers share bytes.
+    Models one cache of ``cache`` bytes that keeps the most recently used buffers from run to run,
+    by whole buffers, or by the parts that kernels use alone. With a memory plan, buffers that share
+    bytes of the arena share them in the cache, too (a buffer with parts counts as if it shared
+    none). A byte that is not cached counts once, whether it is read or written.
     """
     memory, sizes = _memory(work, plan)
     cached: OrderedDict[int, int] = OrderedDict()

@@ -12,20 +12,9 @@ from tvm_ios.program.regions import regions_of
 def one_after_another(work: Work) -> Program:
     """Lower a program's own kernels again, each with its tiles spread over all lanes.
 
-    Units keep their order, buffers and code, so the outputs are the same bits: any partition of
-    a kernel's tiles gives them. What was merged stays merged.
-
-    Parameters
-    ----------
-    work
-        The program's tasks.
-
-    Raises
-    ------
-    ProgramError
-        If the program does not say which of their buffers its kernels write.
-    RaceError
-        If the order of the units is none that the data allow.
+    Units keep their order, buffers and code, and merged units stay merged, so that the outputs are
+    bitwise the same. Raise ProgramError if the program does not say which buffers its kernels
+    write, RaceError if the order of the units violates a data dependence.
     """
     program = work.program
     if not program.uses:

@@ -18,20 +18,12 @@ _READ_ONLY = (Role.INPUT, Role.CONSTANT)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One phase of a unit: the launches that share out the tiles of one kernel.
+    """One phase of a unit: the launches that share the tiles of one kernel.
 
-    Attributes
-    ----------
-    unit
-        Index into :attr:`Program.units`.
-    kernel
-        Symbol in the kernel library.
-    launches
-        Lane and place (among the lane's launches) of each.
-    arguments
-        The buffers that the kernel is given, in its order.
-    needs
-        The earlier tasks (by number) whose data it reads, or whose scratch it goes on with.
+    ``unit`` is an index into :attr:`Program.units`, ``kernel`` a symbol of the kernel library.
+    ``launches`` has the lane, and the place among the lane's launches, of each; ``arguments`` the
+    kernel's buffers in order; ``needs`` the numbers of the earlier tasks whose data it reads or
+    whose scratch buffers it continues to use.
     """
 
     unit: int

@@ -83,10 +83,10 @@ class Timeline:
         return sum(step.held_up for step in self.steps)
 
     def instants(self, units: Collection[int]) -> list[Interval]:
-        """When some units were what the program was doing.
+        """Return the intervals of time that are attributed to some units.
 
-        That is whenever a lane ran one of their kernels, and whenever no lane ran any kernel
-        and one of theirs began next.
+        These are the intervals in which a lane ran one of their kernels, and those in which no lane
+        ran any kernel and one of theirs began next.
         """
         return union(
             [*(self._running(units)), *(gap for unit, gap in self._pauses if unit in units)]

@@ -15,12 +15,8 @@ from tvm_ios.explain.timeline import Timeline
 class UnitTime:
     """The time of a unit's kernels.
 
-    Attributes
-    ----------
-    seconds
-        In which at least one lane ran one of them.
-    lane_seconds
-        Summed over the lanes.
+    ``seconds`` counts the time in which at least one lane ran one of them, ``lane_seconds`` is the
+    sum over the lanes.
     """
 
     seconds: float

@@ -10,16 +10,11 @@ from tvm_ios.program.program import Program, Wait
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A wait of a program, as it went in a run.
+    """A wait of one lane for a launch of another, as it went in a run.
 
-    Attributes
-    ----------
-    lane, place
-        The launch that was waited for: its lane, and its place among the lane's launches.
-    by_lane, by_place
-        The launch that comes after the wait.
-    seconds
-        How long its lane had nothing to do for this wait; 0 if the launch had ended before.
+    ``lane`` and ``place`` are those of the awaited launch, ``by_lane`` and ``by_place`` those of
+    the launch that comes after the wait (places count among a lane's launches). ``seconds`` is the
+    time in which the waiting lane had nothing to do; 0 if the launch had ended before.
     """
 
     lane: int

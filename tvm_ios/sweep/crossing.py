@@ -21,24 +21,12 @@ _WIRING = ("kind", "reads")
 
 
 def crossed(data: Mapping[str, Any], search: Search) -> Schedule:
-    """The stages of a schedule, priced for the same network with another batch, shape or device.
+    """Price the stages of a schedule for the same network with another batch, shape or device.
 
-    What holds for the other conditions alone is left behind: latencies, kernels, and where rTasks
-    of co-scheduled stages run, which are placed anew.
-
-    Parameters
-    ----------
-    data
-        What :meth:`tvm_ios.schedule.schedule.Schedule.to_json` gave.
-    search
-        Of the problem and the costs that it is to be priced for.
-
-    Raises
-    ------
-    ScheduleError
-        If the graph is wired otherwise, or the schedule runs sub-graphs in instances.
-    SearchError
-        If it places rTasks, and these costs tell nothing of rTasks.
+    ``data`` is a schedule as JSON, ``search`` has the problem and the costs to price it for.
+    Latencies and kernels are dropped, and rTasks of co-scheduled stages are placed anew. Raise
+    ScheduleError if the graph is wired otherwise, or the schedule runs sub-graphs in instances;
+    SearchError if it places rTasks and the costs have none.
     """
     schedule = _rewired(Schedule.from_json(data), search.problem.units)
     if any(stage.strategy is Strategy.CO_SCHEDULE for stage in schedule.stages):

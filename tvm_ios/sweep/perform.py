@@ -29,24 +29,11 @@ _SEQUENTIAL = "sequential"
 def perform(
     content: Mapping[str, Any], files: Mapping[str, Path], schedule: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Do a task.
+    """Do a task, and return its result by column: milliseconds, KiB, counts.
 
-    Parameters
-    ----------
-    content, files
-        As of :class:`tvm_ios.sweep.content.Job`.
-    schedule
-        What the task that it needs has found, as JSON has it.
-
-    Returns
-    -------
-    dict
-        By column the result: milliseconds, KiB, counts; and under :data:`SCHEDULE` the schedule.
-
-    Raises
-    ------
-    UserError
-        If it cannot be done; one sentence says why.
+    ``content`` and ``files`` are those of a :class:`tvm_ios.sweep.content.Job`, ``schedule`` is the
+    one that the needed task has found, as JSON. A search stores its schedule under
+    :data:`SCHEDULE`. Raise UserError if the task cannot be done.
     """
     return _KINDS[content["kind"]](content, files, schedule)
 

@@ -33,11 +33,11 @@ COLUMNS: Mapping[str, str] = {
 
 
 def rows_of(swept: SweepOutcome) -> list[dict[str, Any]]:
-    """The rows in the order of the tasks.
+    """Return one row per task, in the order of the tasks.
 
-    ``to_sequential`` is the latency to that of the policy ``sequential`` (of programs the median of
-    pairs of runs), ``to_specialised`` that of a crossing's schedule to the one that was searched
-    under the same conditions.
+    ``to_sequential`` is the latency divided by that of the policy ``sequential`` (of programs the
+    median over pairs of runs), ``to_specialised`` the latency of a crossing's schedule divided by
+    that of the schedule that was searched for the same conditions.
     """
     results = {task: o.get("result", {}) for task, o in swept.outcomes.items()}
     sequential = {

@@ -37,29 +37,12 @@ def run_sweep(
     progress: Progress = silent,
     tell: Callable[[Task, str], None] = lambda task, error: None,
 ) -> SweepOutcome:
-    """Do the tasks that are not finished, and keep what they come to.
+    """Do the tasks that are not finished, and store their outcomes.
 
-    A task that fails stops no other but those that need its schedule.
-
-    Parameters
-    ----------
-    tasks
-        What is to be done.
-    jobs
-        Makes jobs of them.
-    runner
-        Runs these.
-    finished
-        Has what was done before, and takes what is done now.
-    progress
-        Called with (what, done, total).
-    tell
-        Called with each task that fails, and the sentence that says why.
-
-    Raises
-    ------
-    OSError
-        If a model's file is gone, or a result cannot be written.
+    A task that fails stops no other but those that need its schedule. ``jobs`` turns tasks into
+    jobs, ``runner`` runs these, and ``finished`` stores outcomes. ``progress`` is called with
+    (what, done, total), ``tell`` with each task that fails and the reason. Raise OSError if a
+    model's file is gone, or a result cannot be written.
     """
     job_of = {task: jobs.job(task) for task in tasks}
     tasks_of: dict[str, list[Task]] = {}

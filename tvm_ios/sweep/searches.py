@@ -32,18 +32,11 @@ _PATIENCE = 5.0
 
 @contextmanager
 def search_of(content: Mapping[str, Any], files: Mapping[str, Path]) -> Generator[Search]:
-    """The search of a task, which has its device until the context ends.
+    """Open the search of a task; a measured device is held until the context ends.
 
-    Parameters
-    ----------
-    content, files
-        As of :class:`tvm_ios.sweep.content.Job`.
-
-    Raises
-    ------
-    UserError
-        If the model cannot be read or scheduled, the device cannot be had, or all of its servers
-        are lost.
+    ``content`` and ``files`` are those of a :class:`tvm_ios.sweep.content.Job`. Raise UserError if
+    the model cannot be read or scheduled, the device is not available, or all of its servers are
+    lost.
     """
     source = source_of(content, files)
     limits = Limits(

@@ -84,12 +84,8 @@ class SweepFile:
 def read_sweep(path: Path) -> SweepFile:
     """Read the ``.toml`` file of a sweep.
 
-    Raises
-    ------
-    SweepError
-        If it is no TOML, lacks a key or has one too many, or a value is not what it has to be.
-    OSError
-        If it cannot be read.
+    Raise SweepError if it is no TOML, lacks a key, has an unknown one, or has an invalid value;
+    OSError if it cannot be read.
     """
     try:
         data = tomllib.loads(path.read_bytes().decode())

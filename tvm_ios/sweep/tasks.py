@@ -15,14 +15,8 @@ FLEET = "fleet:"
 class Workload:
     """A model, and how it is read.
 
-    Attributes
-    ----------
-    model
-        A name of the zoo, or a file as the sweep's file names it.
-    batch
-        Another batch size; None for the model's own.
-    shapes
-        Inputs with dynamic dimensions, and their shapes.
+    ``model`` is a name of the zoo or a file as the sweep's file names it, ``batch`` another batch
+    size (None for the model's own), ``shapes`` the shapes of inputs with dynamic dimensions.
     """
 
     model: str
@@ -41,18 +35,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """Search a schedule, and say what it takes.
+    """A task that searches a schedule and prices it.
 
-    Attributes
-    ----------
-    workload
-        What is scheduled.
-    device
-        A described device, :data:`HERE`, or :data:`FLEET` and a key.
-    policy
-        The policy's name.
-    pruning
-        The most units a group, and groups a stage.
+    ``device`` is a described device, :data:`HERE`, or :data:`FLEET` and a key; ``pruning`` has the
+    most units per group, and groups per stage.
     """
 
     workload: Workload
@@ -96,19 +82,12 @@ Task = SearchTask | CrossingTask | MemoryTask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLimits:
-    """How far each task goes.
+    """Limits of each task.
 
-    Attributes
-    ----------
-    max_block
-        The most units of a block.
-    time_limit
-        Seconds of a search that measures, and of a memory scheduler; None for no limit, for memory
-        schedulers 30 seconds.
-    max_measurements
-        Stages that a search measures, at most.
-    lanes
-        Threads of programs that are measured; None for all CPUs.
+    ``max_block`` is the most units of a block. ``time_limit`` is in seconds, for a search that
+    measures and for a memory scheduler (None: no limit, but 30 s for memory schedulers).
+    ``max_measurements`` is the most stages that a search measures, ``lanes`` the threads of
+    measured programs (None: all CPUs).
     """
 
     max_block: int = 40

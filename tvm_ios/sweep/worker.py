@@ -26,21 +26,11 @@ def begin_worker(parent: int) -> None:
 
 
 def work(content: str, files: Mapping[str, str], schedule: str | None) -> str:
-    """Do a task.
+    """Do a task, and return its outcome as JSON.
 
-    Parameters
-    ----------
-    content
-        :attr:`tvm_ios.sweep.content.Job.content` as JSON.
-    files
-        The job's files by name.
-    schedule
-        What the task that it needs has found, as JSON.
-
-    Returns
-    -------
-    str
-        JSON: ``seconds`` and ``worker``, and either ``result`` or, in one sentence, ``error``.
+    ``content`` is a job's content as JSON, ``files`` its files by name, ``schedule`` the one that
+    the needed task has found, as JSON. The outcome has ``seconds`` and ``worker``, and either
+    ``result`` or, as one sentence, ``error``.
     """
     begin = time.perf_counter()
     try:

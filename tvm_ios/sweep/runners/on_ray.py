@@ -37,21 +37,12 @@ _ANSWER_SECONDS = 10.0
 
 @contextmanager
 def on_ray(address: str, workers: int, devices: Collection[str]) -> Generator[Runner]:
-    """The workers of a cluster of Ray.
+    """Open a runner on a cluster of Ray.
 
-    Parameters
-    ----------
-    address
-        :data:`LOCAL`, ``auto`` for a cluster that this machine belongs to, or HOST:PORT.
-    workers
-        CPUs of a cluster that is started here.
-    devices
-        What measured tasks hold: each has to be a resource of the cluster.
-
-    Raises
-    ------
-    UserError
-        If Ray is not installed, there is no such cluster, or it lacks a resource.
+    ``address`` is :data:`LOCAL` (start a cluster here with ``workers`` CPUs), ``auto`` for a
+    cluster that this machine belongs to, or HOST:PORT. ``devices`` are those that measured tasks
+    hold: each has to be a resource of the cluster. Raise UserError if Ray is not installed, there
+    is no such cluster, or it lacks a resource.
     """
     # What Ray tells of its workers is not what a command's stdout is for.
     with temporary_folder() as folder, redirect_stdout(sys.stderr):

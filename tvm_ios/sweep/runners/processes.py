@@ -109,9 +109,10 @@ class _Processes:
             self._begin(begun, worker)
 
     def _reading(self, pair: tuple[_Begun, _Worker]) -> int:
-        """How little a worker should do a job: to read a model takes longer than most searches.
+        """Return the rank of a (job, worker) pair; the lowest is started first.
 
-        Models that another worker has are left to that one, as long as there are others.
+        0 if the worker has read the model, 1 if no worker has, 2 if only another has. To read a
+        model takes longer than most searches.
         """
         begun, worker = pair
         if begun.job.model in worker.models:
