@@ -82,21 +82,15 @@ STORIES: Mapping[str, tuple[str, ...]] = {
         "pick .",
         "stats",
     ),
-    "static pages": ("models",),
-}
-
-#: The same, where commands take long.
-LONG_STORIES: Mapping[str, tuple[str, ...]] = {
     "comparison": (
         "bench static.onnx --policy sequential --lanes 1 --against onnxruntime -o bench.json",
         "bench static.onnx --policy sequential --lanes 1 --against onnxruntime --json",
     ),
+    "static pages": ("models",),
 }
 
 
-@pytest.mark.parametrize(
-    "story", [*STORIES, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG_STORIES)]
-)
+@pytest.mark.parametrize("story", STORIES)
 def test_commands(
     story: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Any
 ) -> None:
@@ -105,4 +99,4 @@ def test_commands(
     monkeypatch.chdir(tmp_path)
     # Lines are not broken where a machine has longer names.
     monkeypatch.setattr(output, "Console", lambda **how: Console(**{**how, "width": 400}))
-    assert transcript(tmp_path, {**STORIES, **LONG_STORIES}[story]) == snapshot
+    assert transcript(tmp_path, STORIES[story]) == snapshot
