@@ -18,6 +18,8 @@ from tvm_ios.progress import Progress, silent
 if TYPE_CHECKING:
     import tvm
 
+    from relay_passes.prepared import Prepared
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
@@ -49,6 +51,12 @@ class LoadedModel:
     original: Original | None = None
     tail: Tail | None = None
     whole: onnx.ModelProto | None = None
+
+    def prepared(self) -> Prepared:
+        """Return the units of the model, whose module is not made canonical again."""
+        from relay_passes.pipeline import prepare_canonical
+
+        return prepare_canonical(self.module, self.name)
 
 
 def load_model(model: AnyModel | LoadedModel, progress: Progress = silent) -> LoadedModel:

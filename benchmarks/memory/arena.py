@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.report import model_of, read_figures, update_result
 from relay_passes.load import load_model
-from relay_passes.pipeline import apply_schedule, prepare
+from relay_passes.pipeline import apply_schedule
 from runtime_ext.build import build
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
@@ -34,7 +34,7 @@ POLICIES = {"sequential": sequential_schedule, "greedy": greedy_schedule}
 def plan_network(model: str, lanes: int) -> list[dict[str, Any]]:
     seed = 0 if model.endswith(".onnx") else None
     loaded = load_model(ModelSource(model, random_weights=seed))
-    prepared = prepare(loaded.module, loaded.name)
+    prepared = loaded.prepared()
     compiler = KernelCompiler(host_target(lanes), lanes, cache_folder() / "kernels")
     rows = []
     for policy, schedule_of in POLICIES.items():

@@ -24,7 +24,6 @@ from rich.table import Table
 from benchmarks.report import read_figures, write_result
 from relay_passes.load import load_model
 from relay_passes.measured_module import MeasuredModule
-from relay_passes.pipeline import prepare
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.cpu.device import random_buffers
@@ -51,7 +50,7 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
         path = Path(folder) / "cell.onnx"
         onnx.save(build_cell(cell, channels, size), path)
         loaded = load_model(str(path))
-    prepared = prepare(loaded.module, loaded.name)
+    prepared = loaded.prepared()
     graph = prepared.units
     search = MeasuredModule(RelaxUnits(prepared, SearchOptions(lanes=lanes)))
     timer = search.timer

@@ -36,7 +36,7 @@ def measure(
 ) -> dict[str, Any]:
     from relay_passes.load import load_model
     from relay_passes.measured_module import MeasuredModule
-    from relay_passes.pipeline import apply_schedule, prepare
+    from relay_passes.pipeline import apply_schedule
     from relay_passes.relax.target_units import RelaxUnits
     from relay_passes.search_options import SearchOptions
     from runtime_ext.build import build
@@ -53,7 +53,7 @@ def measure(
     loaded = load_model(ModelSource(network, batch=batch))
     budget = Budget(max_measurements=200, time_limit=time_limit)
     options = SearchOptions(lanes=lanes, limits=Limits(budget=budget))
-    search = MeasuredModule(RelaxUnits(prepare(loaded.module, loaded.name), options))
+    search = MeasuredModule(RelaxUnits(loaded.prepared(), options))
     schedules = {policy: search.search.find(policy).schedule for policy in OURS}
     models = {
         policy: build(

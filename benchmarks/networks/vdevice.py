@@ -39,7 +39,7 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     """Everything about one network; in a process whose TVM runs on so many threads."""
     from relay_passes.load import load_model
     from relay_passes.measured_module import MeasuredModule
-    from relay_passes.pipeline import apply_schedule, prepare
+    from relay_passes.pipeline import apply_schedule
     from relay_passes.relax.target_units import RelaxUnits
     from relay_passes.search_options import SearchOptions
     from runtime_ext.build import build
@@ -51,7 +51,7 @@ def measure(network: str, lanes: int) -> dict[str, Any]:
     from tvm_ios.contest.rules import Rules
 
     loaded = load_model(network)
-    prepared = prepare(loaded.module, loaded.name)
+    prepared = loaded.prepared()
     options = SearchOptions(lanes=lanes)
     search = MeasuredModule(RelaxUnits(prepared, options))
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ from typing import Any
 from runtime_ext.machine.this_machine import available_lanes, device_name
 from tvm_ios.files.atomic import make_folder, write_atomically
 from tvm_ios.files.json_text import JsonError, json_object
+from tvm_ios.files.locks import locked
 from tvm_ios.sweep.content import versions
 
 _ROOT = Path(__file__).parents[2]
@@ -68,7 +66,7 @@ class Steps:
         text = json.dumps([name, arguments, revision()], sort_keys=True)
         path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
         make_folder(self._folder)
-        with _locked(path.with_suffix(".lock")):
+        with locked(path.with_suffix(".lock")):
             known = None if self._anew and path not in self._done else _read(path)
             if known is None:
                 begin = time.process_time()
@@ -104,14 +102,3 @@ def _read(path: Path) -> dict[str, Any] | None:
         # What is damaged is done again.
         return None
     return record if {"result", "seconds"} <= record.keys() else None
-
-
-@contextmanager
-def _locked(path: Path) -> Generator[None]:
-    """Wait for a lock, which a killed holder gives up."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

@@ -150,12 +150,11 @@ def seconds_by_log(network: str, cache: Path, found: Schedule) -> float:
     os.environ["TVM_IOS_CACHE"] = str(cache)  # It has the kernels.
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare
     from relay_passes.search_options import SearchOptions
     from tvm_ios.models.source import ModelSource
 
     loaded = load_model(ModelSource(network))
-    module = measured_module(prepare(loaded.module, loaded.name), SearchOptions(lanes=1))
+    module = measured_module(loaded.prepared(), SearchOptions(lanes=1))
     return module.recorded(cache / "one.jsonl").priced(found).latency
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Generator
@@ -12,6 +11,7 @@ from pathlib import Path
 from runtime_ext.deployment.files import LOCK, files_of_nobody, strangers
 from tvm_ios.deployment.registry import DeploymentError, Registry, is_deployment, read_registry
 from tvm_ios.files.atomic import make_folder
+from tvm_ios.files.locks import locked
 
 
 def require_place(folder: Path, model: str, identity: str) -> None:
@@ -39,8 +39,7 @@ def only_writer(folder: Path, model: str, identity: str) -> Generator[Registry]:
     _registry(folder, model, identity)
     with writing_errors(folder):
         make_folder(folder)
-        with (folder / LOCK).open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(folder / LOCK):
             try:
                 yield _registry(folder, model, identity)
             finally:

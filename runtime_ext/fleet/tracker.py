@@ -51,7 +51,7 @@ def tracker_of_environment() -> Address | None:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """How many servers of a key a tracker knows, and how many of them are free."""
+    """The number of servers of a key that a tracker knows, and of those that are free."""
 
     servers: int
     free: int

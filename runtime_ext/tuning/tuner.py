@@ -161,12 +161,12 @@ class _State:
 
     @property
     def trials(self) -> int:
-        """How many blockings have been timed so far, including forgotten ones."""
+        """The number of blockings timed so far, forgotten ones included."""
         return len(self.seconds) + self.forgotten
 
     @property
     def most(self) -> int:
-        """How many blockings there are to time."""
+        """The number of blockings that can be timed."""
         return len(self.points)
 
     @property

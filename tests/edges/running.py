@@ -13,15 +13,12 @@ import onnxruntime
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
-from runtime_ext.build import build
 from tests.edges.table import numbers
 from tests.onnx_sketch import Sketch
-from tests.relax.relax_sketch import outputs_of
+from tests.relax.relax_sketch import sequential_outputs
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.simplify import simplify
-from tvm_ios.policies.sequential import sequential_schedule
 
 #: Makes an output of the inputs of :func:`tests.edges.table.numbers`.
 Case = Callable[[Sketch], str]
@@ -39,10 +36,7 @@ def model_of(cases: Mapping[str, Case], opset: int = 20) -> Any:
 
 def ours(module: Any) -> list[Array]:
     """The outputs of the program of one unit after another of a canonical module."""
-    prepared = prepare(module)
-    scheduled = apply_schedule(prepared, sequential_schedule(prepared.units))
-    names = [p.name for p in module["main"].params]
-    return outputs_of(build(scheduled, lanes=1), [numbers()[name] for name in names])
+    return sequential_outputs(module, [numbers()[p.name] for p in module["main"].params])
 
 
 def wrong_cases(cases: Mapping[str, Case]) -> dict[str, str]:

@@ -9,17 +9,14 @@ import onnx
 import pytest
 from onnx import helper
 
-from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
-from runtime_ext.build import build
 from tests.onnx_sketch import Sketch
-from tests.relax.relax_sketch import outputs_of
+from tests.relax.relax_sketch import sequential_outputs
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.simplify import simplify
-from tvm_ios.policies.sequential import sequential_schedule
 
 
-def computed(array: Array, kind: str, *constants: Array, outputs: int = 1, **how: Any) -> Any:
+def chosen(array: Array, kind: str, *constants: Array, outputs: int = 1, **how: Any) -> Any:
     """The outputs of an operator of one tensor."""
     sketch = Sketch(opset=20)
     dtype = helper.np_dtype_to_tensor_dtype(array.dtype)
@@ -28,9 +25,9 @@ def computed(array: Array, kind: str, *constants: Array, outputs: int = 1, **how
     model = sketch.model(*([names] if outputs == 1 else names))
     for output in model.graph.output:
         output.ClearField("type")
-    prepared = prepare(import_onnx(simplify(onnx.shape_inference.infer_shapes(model))))
-    scheduled = apply_schedule(prepared, sequential_schedule(prepared.units))
-    return outputs_of(build(scheduled, lanes=1), [array])
+    return sequential_outputs(
+        import_onnx(simplify(onnx.shape_inference.infer_shapes(model))), [array]
+    )
 
 
 def drawn(*shape: int, dtype: str = "float32") -> Array:
@@ -81,7 +78,7 @@ def test_the_largest_of_a_window_with_nan_is_nan(case: str) -> None:
     shape, how = WINDOWS[case]
     array = drawn(*shape)
     parts, _ = windows(array, how)
-    np.testing.assert_array_equal(computed(array, "MaxPool", **how)[0], parts.max(-1))
+    np.testing.assert_array_equal(chosen(array, "MaxPool", **how)[0], parts.max(-1))
 
 
 def test_indices_of_poolings_are_those_of_the_first_nan() -> None:
@@ -91,7 +88,7 @@ def test_indices_of_poolings_are_those_of_the_first_nan() -> None:
     most = parts.max(-1, keepdims=True)
     largest = (parts == most) | np.isnan(parts)
     first = np.where(largest, numbers, array.size).min(-1)
-    values, indices = computed(array, "MaxPool", outputs=2, **how)
+    values, indices = chosen(array, "MaxPool", outputs=2, **how)
     np.testing.assert_array_equal(values, most[..., 0])
     np.testing.assert_array_equal(indices, first)
 
@@ -102,7 +99,7 @@ def test_nan_is_the_largest_of_rows(dtype: str, largest: int) -> None:
     array = drawn(3, 9, 2, dtype=dtype)
     keys = np.where(np.isnan(array), 5, np.clip(array.astype(float), -4, 4))
     order = np.argsort(-keys if largest else keys, axis=1, kind="stable")[:, :6]
-    values, indices = computed(array, "TopK", np.array([6]), outputs=2, axis=1, largest=largest)
+    values, indices = chosen(array, "TopK", np.array([6]), outputs=2, axis=1, largest=largest)
     np.testing.assert_array_equal(indices, order)
     np.testing.assert_array_equal(values, np.take_along_axis(array, order, 1))
 
@@ -112,6 +109,6 @@ def test_large_integers_of_rows_are_told_apart(dtype: str) -> None:
     first = np.iinfo(dtype).max - 20
     array = np.random.default_rng(0).permutation(20).astype(dtype) + first
     array[3] = np.iinfo(dtype).min
-    values, indices = computed(array, "TopK", np.array([20]), outputs=2)
+    values, indices = chosen(array, "TopK", np.array([20]), outputs=2)
     np.testing.assert_array_equal(values, np.sort(array)[::-1])
     np.testing.assert_array_equal(array[indices], values)

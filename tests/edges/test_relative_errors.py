@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
-from runtime_ext.build import build
 from tests.onnx_sketch import Sketch
-from tests.relax.relax_sketch import outputs_of
+from tests.relax.relax_sketch import sequential_outputs
 from tvm_ios.onnx.simplify import simplify
-from tvm_ios.policies.sequential import sequential_schedule
 
 BOUND = 5e-7
 #: Below this results are subnormal, or their terms are, which count as zeros.
@@ -63,10 +60,9 @@ def test_relative_errors_are_within_the_bound() -> None:
     sketch = Sketch(opset=20)
     sketch.inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)]
     model = sketch.model(*[_written(sketch, kind) for kind in FUNCTIONS])
-    prepared = prepare(import_onnx(simplify(model)))
-    scheduled = apply_schedule(prepared, sequential_schedule(prepared.units))
+    results = sequential_outputs(import_onnx(simplify(model)), [x])
     wrong: dict[str, tuple[float, float]] = {}
-    for kind, ours in zip(FUNCTIONS, outputs_of(build(scheduled, lanes=1), [x]), strict=True):
+    for kind, ours in zip(FUNCTIONS, results, strict=True):
         with np.errstate(all="ignore"):
             right = FUNCTIONS[kind](x.astype(np.float64))
             error = np.abs(ours - right) / np.abs(right)

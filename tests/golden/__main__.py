@@ -11,11 +11,12 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.progress import track
 
-from benchmarks.in_turn import compared, session_runner
+from benchmarks.in_turn import compared, session_runner, shown
 from runtime_ext.execution.executable import load
 from tvm_ios.zoo import names
 
@@ -54,8 +55,7 @@ def _compared_latency(network: str, pythons: tuple[str, str]) -> str:
             session.set_input(**session.random_inputs())
             runners.append(session_runner(session))
         ratio, (old, new) = compared(*runners)
-    interval = f"{ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
-    return f"{old * 1e3:.3f} ms before, {new * 1e3:.3f} after, {interval} of before"
+    return f"{old * 1e3:.3f} ms before, {new * 1e3:.3f} after, {shown(asdict(ratio))} of before"
 
 
 def _main() -> int:

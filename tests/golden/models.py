@@ -9,6 +9,7 @@ import onnx
 
 from tests.onnx_sketch import Sketch
 from tests.quantised_models import rounded_convolution
+from tests.small_executable import small_model
 
 _SWEEP = """[sweep]
 models = ["dynamic.onnx"]
@@ -20,12 +21,6 @@ memory = ["rpo"]
 """
 
 
-def _branches(batch: int | str) -> Any:
-    sketch = Sketch(batch, 8, 12, 12)
-    left, right = (sketch.op("Relu", sketch.conv("x", 8, 16)) for _ in range(2))
-    return sketch.model(sketch.conv(sketch.op("Add", left, right), 16, 4))
-
-
 def _data_decided() -> Any:
     sketch = Sketch(1, 4, 6, 6)
     return sketch.model(sketch.op("NonZero", sketch.op("Relu", sketch.conv("x", 4, 4))))
@@ -34,8 +29,8 @@ def _data_decided() -> Any:
 def write_models(folder: Path) -> None:
     """Write models: static, dynamic, quantised, with an end that data decide; and a sweep."""
     models = {
-        "static": _branches(1),
-        "dynamic": _branches("n"),
+        "static": small_model(),
+        "dynamic": small_model("n"),
         "quantised": rounded_convolution(),
         "detector": _data_decided(),
     }

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
-from runtime_ext.build import build
 from tests.fast_run import crossed
 from tests.onnx_sketch import Sketch, run_on
-from tests.relax.relax_sketch import outputs_of
+from tests.relax.relax_sketch import sequential_outputs
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.simplify import simplify
-from tvm_ios.policies.sequential import sequential_schedule
 
 IMAGE = (2, 3, 10, 12)
 #: Within the image, across its edges, larger than it, outside of it, thin, and without an extent.
@@ -43,9 +40,7 @@ def inputs_of(regions: Any = REGIONS) -> dict[str, Array]:
 
 def built(model: Any, feeds: dict[str, Array]) -> Array:
     """The model's output, each kernel's tiles divided among two lanes."""
-    prepared = prepare(import_onnx(simplify(model)))
-    module = apply_schedule(prepared, sequential_schedule(prepared.units))
-    return outputs_of(build(module, lanes=2), list(feeds.values()))[0]
+    return sequential_outputs(import_onnx(simplify(model)), [*feeds.values()], lanes=2)[0]
 
 
 @pytest.mark.parametrize(

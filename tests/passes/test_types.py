@@ -10,13 +10,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
-from runtime_ext.build import build
-from tests.relax.relax_sketch import outputs_of
+from tests.relax.relax_sketch import sequential_outputs
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.simplify import simplify
-from tvm_ios.policies.sequential import sequential_schedule
 
 LEAST = np.iinfo(np.int32).min
 
@@ -46,9 +43,7 @@ def model_of(
 
 
 def computed(model: Any, inputs: Sequence[Array]) -> list[Array]:
-    prepared = prepare(import_onnx(simplify(model)))
-    module = apply_schedule(prepared, sequential_schedule(prepared.units))
-    return outputs_of(build(module, lanes=1), list(inputs))
+    return sequential_outputs(import_onnx(simplify(model)), inputs)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])

@@ -10,14 +10,11 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from relay_passes.pipeline import apply_schedule, prepare
 from relay_passes.relax.importer import import_onnx
-from runtime_ext.build import build
 from tests.onnx_sketch import Sketch
-from tests.relax.relax_sketch import outputs_of
+from tests.relax.relax_sketch import sequential_outputs
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.simplify import simplify
-from tvm_ios.policies.sequential import sequential_schedule
 
 #: An operator of ``x``; what is of another type than float32 is cast at its end.
 Operator = Callable[[Sketch], str]
@@ -240,9 +237,7 @@ def check(shape: tuple[int, ...], operator: Operator, opset: int, rtol: float) -
 
 def built(model: Any, x: Array) -> Array:
     """The model's output, each kernel's tiles divided among two lanes."""
-    prepared = prepare(import_onnx(simplify(model)))
-    module = apply_schedule(prepared, sequential_schedule(prepared.units))
-    return outputs_of(build(module, lanes=2), [x])[0]
+    return sequential_outputs(import_onnx(simplify(model)), [x], lanes=2)[0]
 
 
 #: What a case of the same operator computes as well, in less time.

@@ -9,8 +9,11 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from relay_passes.pipeline import apply_schedule, prepare
+from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
 from tvm_ios.files.array_files import Array
+from tvm_ios.policies.sequential import sequential_schedule
 
 #: Threads of everything that these tests build.
 LANES = 2
@@ -136,6 +139,15 @@ def branches(s: RelaxSketch, x: Any) -> Any:
 def wide(s: RelaxSketch, x: Any) -> Any:
     """Twice the branches, side by side, so that something is left to run beside something."""
     return s.emit(relax.op.concat([branches(s, branches(s, x)), branches(s, s.conv(x, 4))], axis=1))
+
+
+def sequential_outputs(
+    module: tvm.IRModule, inputs: Sequence[Array], lanes: int = 1
+) -> list[Array]:
+    """Return the outputs of the program of one unit after another of a module."""
+    prepared = prepare(module)
+    scheduled = apply_schedule(prepared, sequential_schedule(prepared.units))
+    return outputs_of(build(scheduled, lanes=lanes), list(inputs))
 
 
 def outputs_of(model: BuiltModel, inputs: list[Array], **options: Any) -> list[Array]:

@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relax
 
-from relay_passes.pipeline import apply_schedule, prepare
-from runtime_ext.build import build
-from tests.relax.relax_sketch import LANES, RelaxSketch, module_of, outputs_of
+from tests.relax.relax_sketch import LANES, RelaxSketch, module_of, sequential_outputs
 from tvm_ios.files.array_files import Array
-from tvm_ios.policies.sequential import sequential_schedule
 
 op = relax.op
 NAN, INF = np.nan, np.inf
@@ -69,19 +65,13 @@ def numbers(seed: int) -> Array:
     return values
 
 
-def computed(module: tvm.IRModule, inputs: list[Array]) -> list[Array]:
-    prepared = prepare(module)
-    scheduled = apply_schedule(prepared, sequential_schedule(prepared.units))
-    return outputs_of(build(scheduled, lanes=LANES), inputs)
-
-
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_operators() -> None:
     def body(s: RelaxSketch, x: Any, y: Any) -> Any:
         return tuple(s.emit(call(s, x, y)) for call, _ in OPERATORS)
 
     inputs = [numbers(0), numbers(1)]
-    outputs = computed(module_of([SHAPE, SHAPE], body), inputs)
+    outputs = sequential_outputs(module_of([SHAPE, SHAPE], body), inputs, LANES)
     for place, (output, (_, expected)) in enumerate(zip(outputs, OPERATORS, strict=True)):
         reference = expected(*inputs)
         assert np.isnan(reference).any()
@@ -99,7 +89,7 @@ def test_what_fuses_into_a_convolution() -> None:
 
     image = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
     image[0, 3, 1, 2] = NAN
-    clipped, activated, plain = computed(module_of([SHAPE], body), [image])
+    clipped, activated, plain = sequential_outputs(module_of([SHAPE], body), [image], LANES)
     # Every window that sees the pixel.
     assert np.array_equal(np.isnan(clipped), np.isnan(plain))
     assert np.isnan(plain[0, :, 1, 2]).all()

@@ -136,11 +136,10 @@ def optimize(
         without_elements,
     )
     from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare_canonical
 
     if ONNXRUNTIME in fallback:
         require_onnxruntime(loaded)
-    prepared = prepare_canonical(loaded.module, loaded.name)
+    prepared = loaded.prepared()
     require_numpy_types(prepared)
     require_states(prepared, states or {}, loaded.tail)
     schedule_of_file: dict[str, Schedule] = {}

@@ -82,9 +82,8 @@ def optimize_on_device(
     loaded = load_model(model, report)
     from relay_passes.checks import require_numpy_types
     from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare_canonical
 
-    prepared = prepare_canonical(loaded.module, loaded.name)
+    prepared = loaded.prepared()
     require_numpy_types(prepared)
     module = measured_module(prepared, options, progress)
     search = _search(module, cost)

@@ -67,7 +67,6 @@ def problem_and_tail(model: AnyModel, max_block: int) -> tuple[Problem, Tail | N
 
 def _prepared(source: ModelSource) -> tuple[Prepared, Tail | None]:
     from relay_passes.load import load_model
-    from relay_passes.pipeline import prepare_canonical
 
     loaded = load_model(source)
-    return prepare_canonical(loaded.module, loaded.name), loaded.tail
+    return loaded.prepared(), loaded.tail

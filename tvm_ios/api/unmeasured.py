@@ -84,10 +84,9 @@ def compile_unmeasured(
         without_elements,
     )
     from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare_canonical
     from runtime_ext.target_architecture import cuda_arch
 
-    prepared = prepare_canonical(loaded.module, loaded.name)
+    prepared = loaded.prepared()
     require_numpy_types(prepared)
     require_states(prepared, states or {}, loaded.tail)
     module = measured_module(prepared, options, progress)

@@ -258,10 +258,8 @@ def _measured_module(
 
     loaded = load_model(source, update)
     from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare_canonical
 
-    prepared = prepare_canonical(loaded.module, loaded.name)
-    return measured_module(prepared, options, update), loaded.tail
+    return measured_module(loaded.prepared(), options, update), loaded.tail
 
 
 def _described(

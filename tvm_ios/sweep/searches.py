@@ -122,12 +122,9 @@ def _measured_on_fleet(
 def _measured(source: ModelSource, **options: Any) -> Generator[Search]:
     from relay_passes.load import load_model
     from relay_passes.measured_module import measured_module
-    from relay_passes.pipeline import prepare_canonical
     from relay_passes.search_options import SearchOptions
 
-    loaded = load_model(source)
-    prepared = prepare_canonical(loaded.module, loaded.name)
-    module = measured_module(prepared, SearchOptions(**options))
+    module = measured_module(load_model(source).prepared(), SearchOptions(**options))
     yield module.search
     module.end_run()
 
