@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -68,6 +68,15 @@ class SearchOptions:
     def resolved_target(self) -> Any:
         """The target, this machine's where none is given."""
         return self.target_for(())
+
+    def on_lanes(self, lanes: int) -> SearchOptions:
+        """Return the options for another number of lanes, which the target of a CPU names too."""
+        target = self.target
+        data = target if target is None or isinstance(target, dict) else target.export()
+        if data and "num-cores" in data:
+            make: Any = type(target)
+            target = make({**data, "num-cores": lanes})
+        return replace(self, lanes=lanes, target=target)
 
     def target_for(self, kinds: Iterable[str]) -> Any:
         """The target for units of some kinds.

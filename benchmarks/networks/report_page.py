@@ -23,7 +23,7 @@ from runtime_ext.machine.this_machine import available_lanes
 # The browser is that of the tests, which stand beside this folder.
 from tests.page_tools import AXE
 from tests.report.browser import chromium, faults_by_axe, opened
-from tvm_ios.api import compile_unmeasured
+from tvm_ios.api import Options, optimize
 from tvm_ios.api.documents.page import page_document, write_page
 from tvm_ios.cli.frame.output import console
 
@@ -34,7 +34,7 @@ MOST_BYTES, MOST_SECONDS = 3_000_000, 2.0
 def make_page(model: str, policy: str, folder: Path) -> Path:
     executable = folder / f"{model}.ios"
     options = SearchOptions(lanes=available_lanes())
-    compile_unmeasured(model, executable, "cpu", options=options, policies=[policy])
+    optimize(model, executable, Options(search=options, cost="cpu", policies=[policy]))
     write_page([page_document(executable, 3)], folder / "page.html")
     return folder / "page.html"
 

@@ -31,7 +31,7 @@ from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
 from runtime_ext.units import in_place, planner
 from runtime_ext.units.layouts import AS_IS
-from tvm_ios.api import load, optimize
+from tvm_ios.api import Options, load, optimize
 from tvm_ios.cli.frame.output import console, progress_bars
 from tvm_ios.contest.pairs import ratio_over_processes
 from tvm_ios.contest.rules import Rules
@@ -95,10 +95,12 @@ def measure(
             optimize(
                 source,
                 folder / part,
-                options=SearchOptions(lanes=lanes, **options),
-                policies=[name for name in policy_names() if name not in policies],
-                fallback=(),
-                progress=lambda what, done, total, part=part, bars=bars: bars(
+                Options(
+                    search=SearchOptions(lanes=lanes, **options),
+                    policies=[name for name in policy_names() if name not in policies],
+                    fallback=(),
+                ),
+                lambda what, done, total, part=part, bars=bars: bars(
                     f"without {part}: {what}", done, total
                 ),
             )

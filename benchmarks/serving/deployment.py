@@ -31,9 +31,9 @@ from runtime_ext.deployment.files import entry_folder
 from runtime_ext.deployment.machine import machine_of
 from runtime_ext.execution.bound_model import onnx_session
 from runtime_ext.named_target import target_of
-from tvm_ios.api import compile_unmeasured
+from tvm_ios.api import Options, optimize
 from tvm_ios.api.deployments.combinations import combinations
-from tvm_ios.api.deployments.deployed import Making, optimize_deployment
+from tvm_ios.api.deployments.deployed import optimize_deployment
 from tvm_ios.cli.frame.output import console, progress_bars
 from tvm_ios.deployment.registry import DeploymentError
 from tvm_ios.files.array_files import Array
@@ -153,16 +153,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as room, progress_bars() as update:
         app, alone = Path(room) / "app", Path(room) / "alone"
         alone.mkdir()
-        making = Making(app, lambda c: options(c.arch, c.lanes), cost="cpu", progress=update)
-        assert not optimize_deployment(wanted, making).left_out
+        by_description = Options(cost="cpu")
+        assert not optimize_deployment(wanted, app, by_description, update).left_out
         for number, combination in enumerate(wanted):
             update("executables", number, len(wanted))
-            compile_unmeasured(
-                load_model(combination.source),
-                alone / str(number),
-                "cpu",
-                options=options(combination.arch, combination.lanes),
-            )
+            search = options(combination.arch, combination.lanes)
+            how = replace(by_description, search=search)
+            optimize(load_model(combination.source), alone / str(number), how)
         update("executables", len(wanted), len(wanted))
         deployment = load_deployment(app)
         entries = deployment.registry.entries

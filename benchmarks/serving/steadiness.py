@@ -26,9 +26,9 @@ from benchmarks.report import model_of, update_result
 from relay_passes.search_options import SearchOptions
 from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
+from tvm_ios.api import Options
 from tvm_ios.bench.material import ONNX, prepare_material
 from tvm_ios.cli.frame.output import console, progress_bars
-from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.pairs import ratio_over_processes
 from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.verdict import pooled, ratio_of
@@ -132,21 +132,13 @@ def main() -> None:
     given = parser.parse_args()
     peers = [peer for peer in PEERS if find_spec(peer) is not None]
     rules = Rules(rounds=600, seconds=given.seconds, minimum=12, warm_up=1)
-    options = SearchOptions(lanes=available_lanes())
+    options = Options(search=SearchOptions(lanes=available_lanes()))
     rows: list[dict[str, Any]] = []
     for network in given.networks:
         folder = given.folder / Path(network).stem
         source = ModelSource(model_of(network), random_weights=0)
         with progress_bars() as bars:
-            prepare_material(
-                source,
-                folder,
-                options,
-                policies=None,
-                verify=Verify.onnx,
-                tvm_build=False,
-                progress=bars,
-            )
+            prepare_material(source, folder, options, tvm_build=False, progress=bars)
         for case in given.case or [*BUSY, QUOTA]:
             try:
                 row = measure(network, case, folder, peers, rules, given.processes)

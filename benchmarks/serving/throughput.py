@@ -18,6 +18,7 @@ from benchmarks.report import update_result
 from relay_passes import SearchOptions
 from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.peers.registry import peers_to_compare
+from tvm_ios.api import Options
 from tvm_ios.bench.throughput import ServedResult, bench_throughput
 from tvm_ios.contest.rules import BENCH, Rules
 
@@ -57,9 +58,11 @@ def main() -> None:
             peers_to_compare(with_log=False, serving=True),
             given.folder / network,
             rules=Rules(rounds=1000, seconds=given.seconds, hopeless_seconds=given.seconds),
-            options=lambda wanted: SearchOptions(lanes=wanted or lanes),
+            options=Options(
+                search=SearchOptions(lanes=lanes),
+                policies=given.policy and given.policy.split(","),
+            ),
             in_flight=given.in_flight,
-            policies=given.policy and given.policy.split(","),
         )
         for peer, reason in result.failed.items():
             print(f"{network} on {peer}: {reason}")

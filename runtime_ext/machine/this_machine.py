@@ -148,6 +148,11 @@ def host_target(
     return tvm.target.Target(data)
 
 
+def announce_lanes(lanes: int) -> None:
+    """Tell TVM the number of its threads, which it reads once, when its thread pool starts."""
+    os.environ["TVM_NUM_THREADS"] = str(lanes)
+
+
 def device_name(lanes: int) -> str:
     """Return the name of this machine in schedules and logs."""
     return name_of(processor(), instruction_level(), lanes)

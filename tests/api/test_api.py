@@ -14,7 +14,7 @@ from tests.brief import shorten
 from tests.onnx_sketch import relative_error
 from tests.onnx_sketch import run as run_onnxruntime
 from tests.refusals import refused
-from tvm_ios.api import load_units, optimize
+from tvm_ios.api import Options, load_units, optimize
 from tvm_ios.errors import ModelError, UserError
 from tvm_ios.ios.ending_space import Pruning
 from tvm_ios.ios.lazy import Budget
@@ -32,8 +32,7 @@ def test_optimize(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) 
     done = optimize(
         "inception_block",
         tmp_path / "out",
-        options=SearchOptions(**LIMITS),
-        policies=("greedy", "ios-both"),
+        Options(search=SearchOptions(**LIMITS), policies=("greedy", "ios-both")),
         progress=lambda *call: calls.append(call),
     )
     measured = [row.policy for row in done.policies]
@@ -41,7 +40,8 @@ def test_optimize(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) 
     assert set(measured) <= set(done.outcomes) == {"tvm", "sequential", "greedy", "ios-both"}
     assert done.kept in ("sequential", "greedy", "ios-both")
     assert set(done.confirmed) == {"sequential", "tvm"}
-    assert (done.operators, done.units, done.blocks) == (47, 17, 3)
+    size = done.search
+    assert (size.operators, size.units, size.blocks) == (47, 17, 3)
     assert max(row.max_rel_error for row in done.policies) <= 1e-4
     assert all(0 <= count <= total for _, count, total in calls)
     last = {what: (count, total) for what, count, total in calls}
@@ -65,13 +65,13 @@ def test_a_schedule_with_kernels_is_no_twin_of_one_without(tmp_path: Path) -> No
         optimize(
             "inception_block",
             tmp_path / "out",
-            options=SearchOptions(**LIMITS),
-            policies=(),
-            schedule=tmp_path / "schedule.json",
+            Options(
+                search=SearchOptions(**LIMITS), policies=(), schedule=tmp_path / "schedule.json"
+            ),
         )
 
 
 def test_an_unknown_model_is_refused_before_anything_else(tmp_path: Path) -> None:
     with refused(ModelError, "'no_such_network'", "inception_v3"):
-        optimize("no_such_network", tmp_path / "out", options=SearchOptions(**LIMITS))
+        optimize("no_such_network", tmp_path / "out", Options(search=SearchOptions(**LIMITS)))
     assert not (tmp_path / "out").exists()

@@ -17,7 +17,7 @@ from tests.brief import shorten
 from tests.onnx_sketch import Sketch
 from tests.random_dags import graph_of
 from tests.refusals import refused, require_names
-from tvm_ios.api import compile_unmeasured, optimize
+from tvm_ios.api import Options, optimize
 from tvm_ios.api.candidates import find_schedules
 from tvm_ios.costs.named import costs_named
 from tvm_ios.errors import PolicyError, SearchError, UserError
@@ -129,10 +129,12 @@ def test_optimize_saves_what_others_found(
     done = optimize(
         branches,
         tmp_path / "out",
-        options=SearchOptions(lanes=1, cache=tmp_path / "cache"),
-        policies=("broken",),
-        beside_tvm=False,
-        fallback=(),
+        Options(
+            search=SearchOptions(lanes=1, cache=tmp_path / "cache"),
+            policies=("broken",),
+            beside_tvm=False,
+            fallback=(),
+        ),
     )
     assert done.kept == "sequential"
     assert load(done.executable).notes["kept"] == "sequential"
@@ -143,12 +145,14 @@ def test_so_does_what_is_not_measured(
     add: Callable[..., list[str]], branches: Path, tmp_path: Path
 ) -> None:
     add(FAULTS["unexpected"][0])
-    compiled = compile_unmeasured(
+    compiled = optimize(
         branches,
         tmp_path / "out",
-        "v100",
-        options=SearchOptions(lanes=1, cache=tmp_path / "cache"),
-        policies=("sequential", "broken"),
+        Options(
+            search=SearchOptions(lanes=1, cache=tmp_path / "cache"),
+            cost="v100",
+            policies=("sequential", "broken"),
+        ),
     )
     assert compiled.kept == "sequential"
-    assert any("KeyError" in note for note in compiled.notes)
+    assert "KeyError" in compiled.outcomes["broken"]

@@ -18,8 +18,8 @@ from runtime_ext.execution.foreign_build import ForeignBuild
 from runtime_ext.peers import side_by_side
 from tests.brief import shorten
 from tests.onnx_sketch import Sketch, relative_error, run_on
-from tvm_ios.api import optimize, tvm_build
-from tvm_ios.api.optimized import Optimized
+from tvm_ios.api import Options, optimize, tvm_build
+from tvm_ios.api.result import Result
 from tvm_ios.cli import app
 from tvm_ios.contest import contest
 from tvm_ios.contest.verdict import ratio_of
@@ -46,10 +46,10 @@ def network() -> onnx.ModelProto:
     return sketch.model(sketch.op("Sigmoid", sketch.conv("x", 3, 4)))
 
 
-def optimized(folder: Path, model: onnx.ModelProto | None = None, **options: Any) -> Optimized:
+def optimized(folder: Path, model: onnx.ModelProto | None = None, **options: Any) -> Result:
     onnx.save(model or network(), folder / "model.onnx")
-    lanes = SearchOptions(lanes=1)
-    return optimize(folder / "model.onnx", folder / "out", options=lanes, policies=(), **options)
+    how = Options(search=SearchOptions(lanes=1), policies=(), **options)
+    return optimize(folder / "model.onnx", folder / "out", how)
 
 
 def test_tvms_own_build_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

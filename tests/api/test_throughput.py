@@ -14,7 +14,7 @@ from runtime_ext.execution.executable import Executable, load
 from runtime_ext.peers.requests_side_by_side import Serving
 from tests.brief import shorten
 from tests.onnx_sketch import relative_error, run_on
-from tvm_ios.api import optimize_throughput
+from tvm_ios.api import Options, optimize_throughput
 from tvm_ios.api.throughput import IN_TURN, ONE_LANE, SIDE_BY_SIDE, hold_throughput_contest
 from tvm_ios.models.load import load_onnx
 
@@ -66,19 +66,20 @@ def test_optimize(lanes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     done = optimize_throughput(
         "inception_block",
         tmp_path / "out",
-        lambda n: SearchOptions(lanes=n or lanes),
-        policies=["sequential"],
+        Options(search=SearchOptions(lanes=lanes), policies=["sequential"]),
     )
-    assert [way.way for way in done.ways] == list(WAYS if lanes == 2 else WAYS[:1])
-    assert [(way.lanes, way.workers) for way in done.ways][:1] == [(lanes, 1)]
-    assert all((way.lanes, way.workers) == (1, lanes) for way in done.ways[1:])
-    assert all(0 < way.p50 <= way.p99 and way.requests_a_second > 0 for way in done.ways)
-    assert (done.confirmed is None) == (done.kept == IN_TURN)
+    served = done.served
+    assert served is not None
+    assert [way.way for way in served.ways] == list(WAYS if lanes == 2 else WAYS[:1])
+    assert [(way.lanes, way.workers) for way in served.ways][:1] == [(lanes, 1)]
+    assert all((way.lanes, way.workers) == (1, lanes) for way in served.ways[1:])
+    assert all(0 < way.p50 <= way.p99 and way.requests_a_second > 0 for way in served.ways)
+    assert (served.confirmed is None) == (served.kept == IN_TURN)
     executable = load(done.executable)
     assert isinstance(executable, Executable)
-    kept = next(way for way in done.ways if way.way == done.kept)
+    kept = next(way for way in served.ways if way.way == served.kept)
     assert executable.workers == kept.workers
-    assert executable.notes["throughput"]["kept"] == done.kept
+    assert executable.notes["throughput"]["kept"] == served.kept
     session = executable.session()
     assert session.pool().workers == kept.workers
     requests = [session.random_inputs(seed) for seed in range(3)]

@@ -13,7 +13,7 @@ from runtime_ext.execution.executable import load
 from tests.onnx_sketch import Sketch
 from tests.random_dags import graph_of
 from tests.refusals import refused, require_names
-from tvm_ios.api import optimize
+from tvm_ios.api import Options, optimize
 from tvm_ios.api.tvm_build import TvmBuild
 from tvm_ios.clock import Clock, OutOfTimeError
 from tvm_ios.costs.named import costs_named
@@ -54,13 +54,15 @@ def test_without_time_the_sequential_program_is_verified_and_saved(
     done = optimize(
         tmp_path / "model.onnx",
         tmp_path / "out",
-        options=SearchOptions(
-            lanes=2, cache=tmp_path / "cache", limits=Limits(budget=Budget(time_limit=0.0))
+        Options(
+            search=SearchOptions(
+                lanes=2, cache=tmp_path / "cache", limits=Limits(budget=Budget(time_limit=0.0))
+            )
         ),
     )
     assert done.kept == load(done.executable).notes["kept"] == "sequential"
     assert done.reference is not None
-    assert done.stages_measured == 0
+    assert done.search.stages_measured == 0
     assert {"greedy", "ios-both", "graphturbo"} <= done.outcomes.keys()
     for policy in done.outcomes.keys() - {"sequential"}:
         require_names(done.outcomes[policy], "time limit")

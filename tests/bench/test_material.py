@@ -16,6 +16,7 @@ from runtime_ext.execution.bound_model import bind_onnx
 from tests.brief import shorten
 from tests.onnx_sketch import kinds
 from tests.quantised_models import SHAPES, rounded_convolution
+from tvm_ios.api import Options
 from tvm_ios.api.fallback import runtime_files
 from tvm_ios.bench.bench import bench
 from tvm_ios.contest.rules import Rules
@@ -42,8 +43,7 @@ def test_peers_run_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ["onnxruntime"],
         tmp_path / "kept",
         rules=Rules(rounds=2, seconds=0.0, minimum=2),
-        options=SearchOptions(lanes=1),
-        policies=(),
+        options=Options(search=SearchOptions(lanes=1), policies=()),
     )
     assert result.reference == "onnxruntime"
     assert result.failed == {}

@@ -17,11 +17,11 @@ def test_an_executable_for_a_cpu_by_a_description(tmp_path: Path) -> None:
     path = tmp_path / "out"
     options = ("--arch", "x86-64-v2", "--cost", "cpu", "--lanes", 2, "--json")
     result = tvm_ios("optimize", "inception_block", *options, "-o", path).json
-    expected = {row["policy"]: row["expected_ms"] for row in result["policies"]}
+    expected = {row["policy"]: row["latency_ms"] for row in result["policies"]}
     assert set(expected) == {"sequential", "greedy", "ios-merge", "ios-parallel", "ios-both"}
     assert result["kept"] == min(expected, key=lambda policy: expected[policy])
     assert result["target"] == "x86-64-v2"
-    assert "nothing was run" in result["not_measured"]
+    assert result["not_measured"].startswith("not measured")
     executable = load(path)
     assert "avx2" not in executable.features
     session = executable.session()

@@ -9,7 +9,7 @@ import pytest
 from tests.brief import shorten
 from tests.cli.command_line import tvm_ios
 from tests.fast_run import one_in
-from tvm_ios.api import load_operators, load_units, optimize
+from tvm_ios.api import Options, load_operators, load_units, optimize
 from tvm_ios.memory.operators import with_biases
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 
@@ -166,12 +166,11 @@ def test_a_policy_for_memory_alone() -> None:
 def test_optimize_never_exceeds_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept fits, and what does not fit is refused with the smallest there is."""
     shorten(monkeypatch.setattr)
-    free = optimize(MODEL, tmp_path / "free", policies=("ios-both",))
+    free = optimize(MODEL, tmp_path / "free", Options(policies=("ios-both",)))
     sizes = {free.memory.plan.nbytes}
     for budget in (free.memory.plan.nbytes, 125 << 10, 121 << 10):
-        optimized = optimize(
-            MODEL, tmp_path / str(budget), policies=("ios-both",), memory_budget=budget
-        )
+        options = Options(policies=("ios-both",), memory_budget=budget)
+        optimized = optimize(MODEL, tmp_path / str(budget), options)
         assert optimized.memory.plan.nbytes <= budget
         sizes.add(optimized.memory.plan.nbytes)
     tvm_ios(

@@ -8,7 +8,12 @@ import pytest
 
 from runtime_ext.machine import this_machine as machine
 from tests.cli.command_line import tvm_ios
-from tvm_ios.cli.options.search_options import TargetKind, search_options
+from tvm_ios.cli.options.search_options import (
+    BlockOptions,
+    CompileOptions,
+    TargetKind,
+    search_options,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +24,7 @@ def two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lanes_of(lanes: int | None, **options: Any) -> int:
-    return search_options(lanes, None, None, None, 3, 8, 40, **options).lanes
+    return search_options(lanes, BlockOptions(), **options).lanes
 
 
 def test_some_more_take_turns(capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,7 +39,7 @@ def test_some_more_take_turns(capsys: pytest.CaptureFixture[str]) -> None:
         (None, {}),
         (2, {}),
         (64, {"runs_here": False}),
-        (64, {"target": TargetKind.cuda, "arch": "sm_90"}),
+        (64, {"compiled": CompileOptions(target=TargetKind.cuda), "arch": "sm_90"}),
     ],
 )
 def test_nothing_is_said_of_others(

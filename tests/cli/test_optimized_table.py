@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tvm_ios.api.outcomes import outcomes
+from tests.cli.small_result import small_result
 from tvm_ios.cli.frame.output import left_out_text
-from tvm_ios.cli.tables.optimized import print_optimized
-from tvm_ios.contest.pairs import PairedRatio
-from tvm_ios.contest.verdict import PolicyResult, Verdict
-
-
-def result(policy: str, ratio: float) -> PolicyResult:
-    return PolicyResult(policy, ratio * 1e-3, ratio, 1, 0.0, 0.0)
+from tvm_ios.cli.tables.result import print_result
 
 
 def printed(capsys: pytest.CaptureFixture[str], **how: Any) -> str:
-    rows = (result("sequential", 1.0), result("greedy", 0.907))
-    confirmed = {"sequential": PairedRatio(0.960, 0.95, 0.97, 40)}
-    verdict = Verdict(rows, "greedy", confirmed, {}, "ONNX Runtime")
-    memory = SimpleNamespace(
-        plan=SimpleNamespace(nbytes=0), unshared=0, bound=0, proven=True, ratio=1.0
-    )
-    done = SimpleNamespace(
-        model="small",
-        policies=rows,
-        outcomes=outcomes(verdict, {}, {}, with_log=False),
-        kept="greedy",
-        faster=None,
-        reference=verdict.reference,
-        confirmed=confirmed,
-        memory=memory,
-        executable="out",
-        **{"operators": 1, "units": 1, "blocks": 1, "blocks_searched": 0, "candidates": 0},
-        stages_measured=1,
-        complete=True,
-        left_out=("an operator is written down",),
-        notes=(),
-        tuned=None,
-        seconds={"import": 0.6, "search": 0.1, "build": 0.1, "tvm": 0.0},
-    )
-    vars(done).update(how)
-    print_optimized(done, False, {})  # pyright: ignore[reportArgumentType]
+    print_result(small_result(**how))
     return capsys.readouterr().out
 
 

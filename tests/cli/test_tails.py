@@ -17,7 +17,7 @@ from tests.cli.command_line import tvm_ios, tvm_ios_process
 from tests.dynamic_models.detection import yolo_with_suppression
 from tests.onnx_sketch import relative_error, run_on
 from tests.refusals import refused, require_names
-from tvm_ios.api import compile_unmeasured
+from tvm_ios.api import Options, optimize
 from tvm_ios.api.bundle import bundle_model
 from tvm_ios.api.tails import require_same_tail
 from tvm_ios.contest.outputs import VerificationError, Verify
@@ -99,9 +99,8 @@ def test_tune_says_it(detector: Path, tmp_path: Path) -> None:
 
 def test_compiled_for_elsewhere(detector: Path, tmp_path: Path) -> None:
     options = SearchOptions(lanes=1)
-    compiled = compile_unmeasured(
-        detector, tmp_path / "out", "cpu", options=options, policies=["sequential"]
-    )
+    how = Options(search=options, cost="cpu", policies=["sequential"])
+    compiled = optimize(detector, tmp_path / "out", how)
     require_names(compiled.notes[0], *SAYS)
     assert (tmp_path / "out" / "tail.onnx").exists()
 

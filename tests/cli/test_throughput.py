@@ -8,10 +8,10 @@ import pytest
 
 from runtime_ext.execution.executable import Executable
 from tests.cli.command_line import tvm_ios
+from tests.cli.small_result import small_result
 from tests.execution.small_executable import small_executable
-from tvm_ios.api.optimized import Optimized
-from tvm_ios.api.throughput import OptimizedThroughput, ServedWay
-from tvm_ios.cli.tables.served import print_served
+from tvm_ios.api.served import Served, ServedWay
+from tvm_ios.cli.tables.result import print_result
 from tvm_ios.contest.pairs import PairedRatio
 
 
@@ -64,13 +64,8 @@ def test_what_was_measured_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         ServedWay("in-turn", "greedy", 2, 1, 50.0, 0.04, 0.05, 1.0),
         ServedWay("one-lane", "ios-merge", 1, 2, 80.0, 0.03, 0.06, 0.625),
     )
-    # Of how the programs were found only the model and the notes are told.
-    found = object.__new__(Optimized)
-    for field, value in (("model", "net"), ("notes", ("its end runs apart",))):
-        object.__setattr__(found, field, value)
-    ratio = PairedRatio(0.625, 0.6, 0.65, 60)
-    done = OptimizedThroughput(ways, "one-lane", ratio, 4, {2: found, 1: found}, Path("out"))
-    print_served(done, as_json=False)
+    served = Served(ways, "one-lane", PairedRatio(0.625, 0.6, 0.65, 60), 4)
+    print_result(small_result(notes=("its end runs apart",), served=served))
     told = " ".join(capsys.readouterr().out.split())
     for part in ("1 x 2", "80.0", "60.00 ms", "kept one-lane", "0.625", "60 pairs", "apart"):
         assert part in told

@@ -28,8 +28,8 @@ def noted(out: Path) -> str | None:
 def test_the_reference_is_told_and_kept(model: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     done = optimized(model, tmp_path / "out", "--json").json
-    assert done["search"]["reference"].startswith("ONNX Runtime 1")
-    assert noted(tmp_path / "out") == done["search"]["reference"]
+    assert done["reference"].startswith("ONNX Runtime 1")
+    assert noted(tmp_path / "out") == done["reference"]
 
 
 @pytest.mark.slow

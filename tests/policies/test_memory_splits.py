@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 
 from tests.graphturbo.onnx_networks import Sketch
 from tests.refusals import refused
-from tvm_ios.api import compile_unmeasured, load
-from tvm_ios.api.optimized import Compiled
+from tvm_ios.api import Options, load, optimize
+from tvm_ios.api.result import Result
 from tvm_ios.costs.costs import NO_COSTS
 from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.graph.op_graph import OpGraph
@@ -127,16 +127,10 @@ def test_programs_fit_and_compute_the_same(batch: int, rows: int, tmp_path: Path
     model = bottlenecks(batch, rows)
     onnx.save(onnx.shape_inference.infer_shapes(model), tmp_path / "m.onnx")
 
-    def compiled(budget: int | None) -> Compiled:
+    def compiled(budget: int | None) -> Result:
         options = SearchOptions(lanes=2)
-        return compile_unmeasured(
-            tmp_path / "m.onnx",
-            tmp_path / "out",
-            "cpu",
-            options=options,
-            policies=("memory",),
-            memory_budget=budget,
-        )
+        how = Options(search=options, cost="cpu", policies=("memory",), memory_budget=budget)
+        return optimize(tmp_path / "m.onnx", tmp_path / "out", how)
 
     budget = int(0.75 * compiled(None).memory.plan.nbytes)
     assert compiled(budget).memory.plan.nbytes <= budget

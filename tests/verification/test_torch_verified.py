@@ -17,8 +17,8 @@ from runtime_ext.verification.not_computed import NotComputed  # noqa: E402
 from runtime_ext.verification.torch_outputs import torch_outputs  # noqa: E402
 from tests.brief import shorten  # noqa: E402
 from tests.refusals import refused  # noqa: E402
-from tvm_ios.api import optimize  # noqa: E402
-from tvm_ios.api.optimized import Optimized  # noqa: E402
+from tvm_ios.api import Options, optimize  # noqa: E402
+from tvm_ios.api.result import Result  # noqa: E402
 from tvm_ios.contest.outputs import VerificationError, Verify  # noqa: E402
 
 ARRAY = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
@@ -46,10 +46,10 @@ def path(tmp_path: Path) -> Path:
     return save(Nested(), tmp_path / "nested.pt2")
 
 
-def optimized(path: Path, verify: Verify = Verify.onnx) -> Optimized:
-    options = SearchOptions(lanes=1)
-    out = path.parent / "out"
-    return optimize(path, out, options=options, policies=(), verify=verify, fallback=())
+def optimized(path: Path, verify: Verify = Verify.onnx) -> Result:
+    search = SearchOptions(lanes=1)
+    options = Options(search=search, policies=(), verify=verify, fallback=())
+    return optimize(path, path.parent / "out", options)
 
 
 def test_outputs_are_those_of_the_program(path: Path) -> None:

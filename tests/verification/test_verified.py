@@ -16,8 +16,8 @@ from relay_passes.relax import dialect
 from tests.brief import shorten
 from tests.onnx_sketch import Sketch
 from tests.refusals import refused
-from tvm_ios.api import compile_unmeasured, optimize
-from tvm_ios.api.optimized import Optimized
+from tvm_ios.api import Options, optimize
+from tvm_ios.api.result import Result
 from tvm_ios.contest import contest
 from tvm_ios.contest.outputs import VerificationError, Verify
 from tvm_ios.ios.lazy import Budget
@@ -25,7 +25,7 @@ from tvm_ios.policies.policy import Limits
 
 pytest.importorskip("onnxruntime")
 
-Optimize = Callable[..., Optimized]
+Optimize = Callable[..., Result]
 
 
 @pytest.fixture
@@ -35,15 +35,17 @@ def optimized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Optimize:
 
     def run(
         model: onnx.ModelProto, policies: Sequence[str] = (), verify: Verify = Verify.onnx
-    ) -> Optimized:
+    ) -> Result:
         onnx.save(model, tmp_path / "model.onnx")
         return optimize(
             tmp_path / "model.onnx",
             tmp_path / "out",
-            # What would gain nothing has a program, too.
-            options=SearchOptions(lanes=1, limits=Limits(budget=Budget(12, everything=True))),
-            policies=policies,
-            verify=verify,
+            Options(
+                # What would gain nothing has a program, too.
+                search=SearchOptions(lanes=1, limits=Limits(budget=Budget(12, everything=True))),
+                policies=policies,
+                verify=verify,
+            ),
         )
 
     return run
@@ -112,13 +114,12 @@ def test_where_only_tvm_is_asked_its_errors_are_not_seen(optimized: Optimize) ->
 @pytest.mark.usefixtures("misread")
 def test_what_is_not_measured_is_verified_where_it_runs(tmp_path: Path) -> None:
     onnx.save(branches(), tmp_path / "model.onnx")
-    options = SearchOptions(lanes=1)
+    options = Options(search=SearchOptions(lanes=1), cost="v100", policies=["sequential"])
     model, out = tmp_path / "model.onnx", tmp_path / "out"
     with refused(VerificationError, "sequential", "ONNX Runtime"):
-        compile_unmeasured(model, out, "v100", options=options, policies=["sequential"])
+        optimize(model, out, options)
     assert not out.exists()
-    off = {"policies": ["sequential"], "verify": Verify.off}
-    assert compile_unmeasured(model, out, "v100", options=options, **off).kept == "sequential"
+    assert optimize(model, out, replace(options, verify=Verify.off)).kept == "sequential"
 
 
 def test_a_reference_is_no_more_exact_than_its_own_rounding(optimized: Optimize) -> None:

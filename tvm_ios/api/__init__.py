@@ -1,43 +1,28 @@
-"""The front door for programs: what the commands do, as functions.
+"""The front door: functions that do what the commands do.
 
-``measured.py``
-    Optimise a model by measuring on this machine.
-``unmeasured.py``
-    Compile a model for a machine that is not here, by described costs.
-``accelerator.py``
-    Plan a model for a described accelerator.
-``on_device.py``, ``verified_on_device.py``, ``device_results.py``
-    Schedule a model for a timing device of another package: search, compare there, keep.
-``units.py``
-    Load a model as operators, or as units.
-``tune.py``, ``bundle.py``
-    Tune a model's kernels; pack a model for other machines.
-``trace.py``
-    A run for Perfetto.
-``documents/``
-    An executable's run and a bundle's results as plain data, and pages of them.
+``optimizer.py``
+    From a model to the fastest program: load, search, build, time, verify, choose, save.
+``options.py``, ``result.py``, ``job.py``
+    The options of that call, its result, and the model on its way.
+``timers/``
+    The ways to time programs: here, on a fleet, on a device, or by described costs.
+``candidates.py``, ``reference.py``, ``exactness.py``, ``outcomes.py``
+    Schedules and their programs, what these have to compute, and how exactly; a line for each.
+``fallback.py``, ``tvm_build.py``
+    Another runtime's build in the place of ours where it is faster; TVM's own build.
+``destination.py``, ``deployments/``
+    The place of a program: an executable of its own, or a deployment, made in a loop.
+``throughput.py``, ``served.py``
+    The program and the number of its workers that serve the most requests a second, and the ways
+    that were compared.
 ``tails.py``
-    Whether a model that was cut in two computes the same.
-``candidates.py``, ``contests.py``, ``fleet_contests.py``, ``located.py``, ``optimized.py``
-    What ``optimize`` tries, how it compares, here and on a fleet, where a wrong program goes wrong,
-    and what it gives.
-``outcomes.py``
-    What became of each policy: which are worth a program, and a line for each.
-``throughput.py``
-    Optimise a model for many requests a second, in the place of the time of one.
-``exactness.py``
-    Forms of units that round more than others stay only in programs that are exact enough.
-``destination.py``
-    Where a program goes that was kept.
-``deployments/``
-    Make a deployment: what its programs are made for, how one becomes an entry, and what other
-    machines recorded.
-``programs.py``
-    Load what was saved.
-``fallback.py``
-    Another runtime's build in the place of ours, where it is faster.
-``tvm_build.py``
-    TVM's own build of the model, made when it is asked for.
+    Check that a model that was cut in two computes the same.
+``units.py``
+    Models as graphs of operators or units.
+``tune.py``, ``bundle.py``, ``accelerator.py``
+    Tune a model's kernels; pack a model for other machines; plan it for an accelerator.
+``trace.py``, ``documents/``, ``programs.py``
+    A run for Perfetto; executables and bundles as plain data and pages; loading programs.
 """
 
 from __future__ import annotations
@@ -46,14 +31,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tvm_ios.api.measured import optimize
+    from tvm_ios.api.optimizer import optimize
+    from tvm_ios.api.options import Options
     from tvm_ios.api.programs import load
     from tvm_ios.api.throughput import optimize_throughput
     from tvm_ios.api.units import load_operators, load_units, operators_and_tail, units_and_tail
-    from tvm_ios.api.unmeasured import compile_unmeasured
 
 __all__ = [
-    "compile_unmeasured",
+    "Options",
     "load",
     "load_operators",
     "load_units",
@@ -64,12 +49,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "compile_unmeasured": "unmeasured",
+    "Options": "options",
     "load": "programs",
     "load_operators": "units",
     "load_units": "units",
     "operators_and_tail": "units",
-    "optimize": "measured",
+    "optimize": "optimizer",
     "optimize_throughput": "throughput",
     "units_and_tail": "units",
 }

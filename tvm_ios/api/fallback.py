@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from tvm_ios.api.options import ONNXRUNTIME
 from tvm_ios.contest import rules
 from tvm_ios.contest.outputs import Reference, difference
 from tvm_ios.contest.pairs import PairedRatio
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
     from relay_passes.search_options import SearchOptions
     from runtime_ext.execution.built_model import BuiltModel
-
-
-#: The name of ONNX Runtime among peers.
-ONNXRUNTIME = "onnxruntime"
 
 
 @dataclass(frozen=True)

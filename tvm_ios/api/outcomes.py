@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_ios.clock import OutOfTimeError
 from tvm_ios.contest.rules import WORTHWHILE
-from tvm_ios.contest.verdict import TVM, PolicyResult, Verdict
+from tvm_ios.contest.verdict import TVM, PolicyResult, Verdict, most_promising
 from tvm_ios.policies.policy import Found
 from tvm_ios.policies.promise import why_no_program
 from tvm_ios.progress import Progress
@@ -100,14 +100,17 @@ def outcomes(
 
 
 def _outcome(row: PolicyResult, verdict: Verdict) -> str:
-    gain = 100 * (1 - row.ratio)
     if row.policy == "sequential":
         return "what the others are compared with"
+    if row.ratio is None:
+        return ""
+    confirmed = verdict.confirmed.get("sequential")
     if row.policy == verdict.kept:
-        return f"gained {100 * (1 - verdict.confirmed['sequential'].median):.1f} %"
+        return f"gained {100 * (1 - (confirmed.median if confirmed else row.ratio)):.1f} %"
+    gain = 100 * (1 - row.ratio)
     if gain <= 0:
         return f"lost {-gain:.1f} %"
-    fastest = min((r for r in verdict.results if r.policy != TVM), key=lambda r: r.ratio)
-    if row.policy == fastest.policy:
-        return f"gained {gain:.1f} % here, not in fresh processes"
-    return f"gained {gain:.1f} % here, {fastest.policy} more"
+    fastest, here = most_promising(verdict.results), " here" if confirmed else ""
+    if row.policy != fastest:
+        return f"gained {gain:.1f} %{here}, {fastest} more"
+    return f"gained {gain:.1f} %{here}, not in {'fresh processes' if confirmed else 'every run'}"

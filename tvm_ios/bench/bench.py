@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios.api.options import Options
 from tvm_ios.bench.material import ONNX, SIMPLIFIED, TVM_BUILD, prepare_material
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.pairs import PairedRatio, ratio_over_processes
@@ -18,7 +19,6 @@ from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from relay_passes.search_options import SearchOptions
     from runtime_ext.peers.side_by_side import Outcome, SideBySide
 
 #: Our own runners: what ``optimize`` keeps, and one unit after another.
@@ -84,10 +84,8 @@ def bench(
     *,
     rules: Rules,
     processes: int = BENCH_PROCESSES,
-    options: SearchOptions | None = None,
-    policies: Sequence[str] | None = None,
-    verify: Verify = Verify.onnx,
-    progress: Progress | None = None,
+    options: Options | None = None,
+    progress: Progress = silent,
 ) -> NetworkResult:
     """Optimise a model and time it beside peers on as many threads.
 
@@ -105,7 +103,7 @@ def bench(
         How long to time, in all processes together.
     processes
         Fresh processes, in each of which all runners run; an interval of 95 % takes six.
-    options, policies, verify, progress
+    options, progress
         As for :func:`tvm_ios.api.optimize`.
 
     Raises
@@ -113,38 +111,32 @@ def bench(
     UserError
         If a peer is not there, the model cannot be scheduled, or results differ.
     """
-    from relay_passes.search_options import SearchOptions
     from runtime_ext.peers.registry import available_peers, require_log
     from runtime_ext.peers.side_by_side import SideBySide
 
     peers = available_peers(against)
-    options = options or SearchOptions()
-    require_log(peers, options.database)
-    material = prepare_material(
-        ModelSource.of(model),
-        folder,
-        options,
-        policies=policies,
-        verify=verify,
-        tvm_build=any(peer.reads_tvm_build for peer in peers),
-        progress=progress,
-    )
+    options = options or Options()
+    search = options.search
+    require_log(peers, search.database)
+    tvm_build = any(peer.reads_tvm_build for peer in peers)
+    source = ModelSource.of(model)
+    material = prepare_material(source, folder, options, tvm_build=tvm_build, progress=progress)
     ours, sequential = OURS
     is_sequential = material.kept == sequential
     outcomes = _time(
         SideBySide(
             {name: folder / name for name in (OURS[:1] if is_sequential else OURS)},
-            options.lanes,
+            search.lanes,
             rules.shared_by(processes),
             tuple(peer.name for peer in peers),
             onnx=folder / ONNX,
             simplified=folder / SIMPLIFIED,
             tvm=folder / TVM_BUILD,
-            precision=options.precision or "float32",
-            verified=verify is not Verify.off,
+            precision=search.precision or "float32",
+            verified=options.verify is not Verify.off,
         ),
         processes,
-        progress or silent,
+        progress,
     )
     failed = {name: error for outcome in outcomes for name, error in outcome.failed.items()}
     runners = [name for name in outcomes[0].samples if name not in failed]

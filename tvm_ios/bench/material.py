@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from tvm_ios.api import optimize, optimize_throughput
-from tvm_ios.contest.outputs import Verify
+from tvm_ios.api.options import Options
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import write_atomically
 from tvm_ios.files.json_text import json_object
 from tvm_ios.models.source import ModelSource
-from tvm_ios.progress import Progress
+from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
-    from relay_passes.search_options import SearchOptions
 
 _REQUEST = "request.json"
 #: What peers read: the model as it is written, what is simplified of it, and TVM's own build.
@@ -56,108 +55,55 @@ class Material:
 def prepare_material(
     source: ModelSource,
     folder: Path,
-    options: SearchOptions,
+    options: Options,
     *,
-    policies: Sequence[str] | None,
-    verify: Verify,
     tvm_build: bool,
-    progress: Progress | None,
+    progress: Progress = silent,
 ) -> Material:
-    """Make what is compared of a model; what an equal call left there is not made again.
+    """Make what is compared of a model; what an equal call left in the folder is not made again.
 
-    Parameters
-    ----------
-    source
-        A zoo name or an ONNX file, and how it is to be read.
-    folder
-        Where to; it may hold the material of an earlier call, which is replaced if it is of
-        another model, machine or search.
-    options, policies, verify, progress
-        As for :func:`tvm_ios.api.optimize`.
-    tvm_build
-        Whether TVM's own build is made, too, for peers that read it.
-
-    Raises
-    ------
-    UserError
-        If the model cannot be read or scheduled, or is no ONNX model.
+    With ``tvm_build``, TVM's own build is made too, for peers that read it. Raise UserError if the
+    model cannot be read or scheduled, or is no ONNX model.
     """
 
     def make(loaded: LoadedModel) -> None:
         # One of an earlier request would later be taken for this one's.
         (folder / TVM_BUILD).unlink(missing_ok=True)
-        optimize(
-            loaded,
-            folder / "ours",
-            options=options,
-            policies=policies,
+        how = replace(
+            options,
             sequential=folder / "sequential",
             tvm_build=folder / TVM_BUILD if tvm_build else None,
             beside_tvm=tvm_build,
             fallback=(),
-            verify=verify,
-            progress=progress,
         )
+        optimize(loaded, folder / "ours", how, progress)
 
-    last = TVM_BUILD if tvm_build else "sequential"
-    return _made_once(source, folder, options, policies, verify, make, {}, last)
+    return _made_once(source, folder, options, make, {}, TVM_BUILD if tvm_build else "sequential")
 
 
 def prepare_served(
-    source: ModelSource,
-    folder: Path,
-    options: Callable[[int | None], SearchOptions],
-    *,
-    policies: Sequence[str] | None,
-    verify: Verify,
-    progress: Progress | None,
+    source: ModelSource, folder: Path, options: Options, *, progress: Progress = silent
 ) -> Material:
-    """The same, where ``ours`` is what serves the most requests a second, and nothing else is made.
-
-    Parameters
-    ----------
-    source, folder, policies, verify, progress
-        As of :func:`prepare_material`.
-    options
-        As of :func:`tvm_ios.api.optimize_throughput`.
-
-    Raises
-    ------
-    UserError
-        As :func:`prepare_material`.
-    """
+    """Make the program that serves the most requests a second; else as :func:`prepare_material`."""
 
     def make(loaded: LoadedModel) -> None:
-        optimize_throughput(
-            loaded, folder / "ours", options, policies=policies, verify=verify, progress=progress
-        )
+        optimize_throughput(loaded, folder / "ours", options, progress)
 
-    objective: dict[str, object] = {"objective": "throughput"}
-    return _made_once(source, folder, options(None), policies, verify, make, objective, "ours")
+    return _made_once(source, folder, options, make, {"objective": "throughput"}, "ours")
 
 
 def _made_once(
     source: ModelSource,
     folder: Path,
-    options: SearchOptions,
-    policies: Sequence[str] | None,
-    verify: Verify,
+    options: Options,
     make: Callable[[LoadedModel], None],
     more: dict[str, object],
     last: str,
 ) -> Material:
     """Write what peers read, and make our programs if an equal request has not left them there.
 
-    Parameters
-    ----------
-    source, folder, options, policies, verify
-        As of :func:`prepare_material`.
-    make
-        Makes the programs of the model as it was read.
-    more
-        What the programs depend on besides.
-    last
-        The name of something that it makes.
+    ``more`` is what they depend on besides the options; ``last`` names the last thing ``make``
+    writes.
     """
     from relay_passes.load import load_model
     from runtime_ext.execution.package import META
@@ -170,7 +116,7 @@ def _made_once(
         ONNX: loaded.original.SerializeToString(),
         SIMPLIFIED: loaded.onnx.SerializeToString(),
     }
-    request = _request(files, options, policies, source.dialect, verify) | more
+    request = _request(files, options, source.dialect) | more
     if not _is_there(folder, request, last):
         # Written last again: a kill leaves nothing that would be taken for whole.
         (folder / _REQUEST).unlink(missing_ok=True)
@@ -199,24 +145,19 @@ def log_digest(database: Path | None) -> str | None:
     return digest.hexdigest()
 
 
-def _request(
-    files: Mapping[str, bytes],
-    options: SearchOptions,
-    policies: Sequence[str] | None,
-    dialect: str,
-    verify: Verify,
-) -> dict[str, object]:
-    """All that the executables depend on, as plain data."""
-    tvm, limits = importlib.import_module("tvm"), options.limits
+def _request(files: Mapping[str, bytes], options: Options, dialect: str) -> dict[str, object]:
+    """Return all that the executables depend on, as plain data."""
+    tvm, search, policies = importlib.import_module("tvm"), options.search, options.policies
+    limits = search.limits
     return {
         "dialect": dialect,
-        "verify": verify.value,
+        "verify": options.verify.value,
         "files": {name: hashlib.sha256(files[name]).hexdigest() for name in files},
-        "lanes": options.lanes,
-        "target": str(options.resolved_target),
-        "log": log_digest(options.database),
-        "winograd": options.winograd,
-        "precision": options.precision or "float32",
+        "lanes": search.lanes,
+        "target": str(search.resolved_target),
+        "log": log_digest(search.database),
+        "winograd": search.winograd,
+        "precision": search.precision or "float32",
         "policies": policies and sorted(set(policies)),
         "pruning": [limits.pruning.r, limits.pruning.s, limits.max_block],
         "budget": repr(limits.budget),

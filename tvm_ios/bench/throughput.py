@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tvm_ios.api.options import Options
 from tvm_ios.api.throughput import IN_FLIGHT_A_LANE
 from tvm_ios.bench.material import ONNX, prepare_served
 from tvm_ios.contest.outputs import Verify
@@ -20,7 +21,6 @@ from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from relay_passes.search_options import SearchOptions
     from runtime_ext.peers.requests_side_by_side import Serving
 
 OURS = "ours"
@@ -87,12 +87,10 @@ def bench_throughput(
     folder: Path,
     *,
     rules: Rules,
-    options: Callable[[int | None], SearchOptions],
+    options: Options | None = None,
     processes: int = BENCH_PROCESSES,
     in_flight: int | None = None,
-    policies: Sequence[str] | None = None,
-    verify: Verify = Verify.onnx,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> ServedResult:
     """Optimise a model for throughput, and serve requests of it beside peers on as many threads.
 
@@ -106,14 +104,12 @@ def bench_throughput(
         Where the executable goes; what it holds of an equal earlier call is used again.
     rules
         How long to serve, in all processes together; a run is a sample of many requests.
-    options
+    options, progress
         As of :func:`tvm_ios.api.optimize_throughput`.
     processes
         Fresh processes, in each of which all runners serve; an interval of 95 % takes six.
     in_flight
         How many requests are always submitted and not yet done; by default two for each lane.
-    policies, verify, progress
-        As of :func:`tvm_ios.api.optimize_throughput`.
 
     Raises
     ------
@@ -125,15 +121,13 @@ def bench_throughput(
     from runtime_ext.peers.registry import available_peers
     from runtime_ext.peers.requests_side_by_side import Peers, Way, serve_side_by_side
 
-    report = progress or silent
+    options = options or Options()
+    search, verified = options.search, options.verify is not Verify.off
     peers = available_peers(against)
     for peer in peers:
         peer.require_server()
-    search = options(None)
     lanes = search.lanes
-    material = prepare_served(
-        ModelSource.of(model), folder, options, policies=policies, verify=verify, progress=progress
-    )
+    material = prepare_served(ModelSource.of(model), folder, options, progress=progress)
     executable = load(folder / OURS)
     assert isinstance(executable, Executable), "no other runtime's build was to be kept"
     kept, workers = executable.notes["throughput"]["kept"], executable.workers
@@ -144,14 +138,14 @@ def bench_throughput(
         folder / ONNX,
         lanes,
         search.precision or "float32",
-        verified=verify is not Verify.off,
+        verified=verified,
     )
     ways = {OURS: Way(folder / OURS, workers)}
     servings: list[Serving] = []
     for number in range(processes):
 
         def of_all(what: str, done: int, total: int, number: int = number) -> None:
-            report(what, number * total + done, processes * total)
+            progress(what, number * total + done, processes * total)
 
         # A sample of many requests warms up by itself.
         shared = replace(rules.shared_by(processes), warm_up=0)

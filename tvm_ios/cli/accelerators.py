@@ -34,8 +34,7 @@ def schedule_accelerator(
     half = precision is Precision.float16
     with progress_bars() as update:
         plan, end = plan_for_accelerator(source, device, half_precision=half, progress=update)
-    tail = end and end.sentence
-    tell_tail(tail)
+    tail = tell_tail(end)
     if output is not None:
         write_atomically(output, (json.dumps(plan.to_json(), indent=1) + "\n").encode())
     print_plan(plan, tail, as_json)
@@ -48,8 +47,7 @@ def schedule_streams(
     from tvm_ios.api.accelerator import schedule_for_streams
 
     schedule, problem, end = schedule_for_streams(source, device, streams)
-    tail = end and end.sentence
-    tell_tail(tail)
+    tail = tell_tail(end)
     if output is not None:
         schedule.save(output, problem.units)
     search = {"seconds": 0.0, "states": 0, "transitions": 0, "stages_measured": 0}

@@ -19,44 +19,30 @@ from runtime_ext.peers.registry import (
     peers_to_compare,
     require_log,
 )
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import (
-    Debug,
-    Json,
-    Verbose,
-    print_json,
-    progress_bars,
-    reports_errors,
-)
+from tvm_ios.cli.frame.output import Reporting, print_json, progress_bars, reports_errors
 from tvm_ios.cli.options.completion import complete_model, complete_peers
 from tvm_ios.cli.options.model import Batch, RandomWeights, Shapes, input_shapes
 from tvm_ios.cli.options.search_options import (
-    Chains,
-    ChainsMode,
+    CompileOptions,
     DeviceName,
     DialectName,
     DialectOption,
-    GroupsAStage,
     Lanes,
-    MaxBlock,
-    MaxMeasurements,
-    Measure,
-    MeasureMode,
+    MeasuringOptions,
     Objective,
     ObjectiveOption,
-    OperatorsAGroup,
     Policies,
     PrecisionOption,
     TuningLog,
     Verification,
-    Winograd,
-    WinogradOption,
     chosen_policies,
     search_options,
 )
 from tvm_ios.cli.options.values import names_in, refuse, require_known
 from tvm_ios.cli.tables.benched import print_benched, print_served_beside_peers
-from tvm_ios.cli.tables.on_device import on_device_json, print_on_device
+from tvm_ios.cli.tables.result import print_result
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.contest.rules import BENCH, BENCH_PROCESSES
 from tvm_ios.errors import UserError
@@ -64,7 +50,7 @@ from tvm_ios.files.atomic import temporary_folder, write_atomically
 from tvm_ios.program.bfloat16 import FORM
 
 if TYPE_CHECKING:
-    from relay_passes.search_options import SearchOptions
+    from tvm_ios.api.options import Options
     from tvm_ios.models.source import ModelSource
 
 #: Of those that come with tvm-ios.
@@ -87,9 +73,11 @@ def bench(
             autocompletion=complete_model,
         ),
     ],
+    reporting: Reporting,
+    measuring: MeasuringOptions,
     against: Annotated[
         str,
-        typer.Option(
+        panels.running(
             help=f"Peers, between commas: {', '.join(OURS_ON_CPU)}. all: those that are "
             "installed, without tvm, which is not tuned.",
             autocompletion=complete_peers,
@@ -98,51 +86,41 @@ def bench(
     objective: ObjectiveOption = Objective.latency,
     policy: Policies = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the JSON here as well.")
+        Path | None, panels.output("-o", "--output", help="Write the JSON here as well.")
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option(
+        panels.output(
             "--resume", help="Add to what --output has; what it has is not measured again."
         ),
     ] = False,
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Keep the executables; those that fit are used again."),
+        panels.output(metavar="FOLDER", help="Keep the executables, and use those that fit again."),
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=6, help="Runs of each runner, at most.")
+        int, panels.running(min=6, help="Runs of each runner, at most.")
     ] = BENCH.rounds,
     seconds: Annotated[
-        float, typer.Option(min=0, help="Time of all runs of a model, about.")
+        float, panels.running(min=0, help="Time of all runs of a model, about.")
     ] = BENCH.seconds,
     processes: Annotated[
         int,
-        typer.Option(min=1, help="Fresh processes that share them; a 95 % interval takes six."),
+        panels.running(min=1, help="Fresh processes that share them; a 95 % interval takes six."),
     ] = BENCH_PROCESSES,
     shape: Shapes = None,
     batch: Batch = None,
     dialect: DialectOption = DialectName.relax,
     device: DeviceName = None,
     precision: PrecisionOption = None,
-    winograd: WinogradOption = Winograd.auto,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
-    chains: Chains = ChainsMode.auto,
     log: TuningLog = None,
-    measure: Measure = MeasureMode.lazy,
-    max_measurements: MaxMeasurements = 400,
     time_limit: Annotated[
         float | None,
-        typer.Option("--time-limit", help="Seconds of optimising each network, about."),
+        panels.limits("--time-limit", help="Seconds of optimising each network, about."),
     ] = None,
-    r: OperatorsAGroup = 3,
-    s: GroupsAStage = 8,
-    max_block: MaxBlock = 40,
     verify: Verification = Verify.onnx,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Optimise models and time them beside peers on as many threads.
 
@@ -163,30 +141,20 @@ def bench(
         if against == "all"
         else names_in(against)
     )
-    policies = chosen_policies(policy)
     shapes = input_shapes(shape)
-    make_options = partial(
-        search_options,
-        measure=measure,
-        max_measurements=max_measurements,
-        time_limit=time_limit,
-        r=r,
-        s=s,
-        max_block=max_block,
-        log=log,
-        precision=precision,
-        dialect=dialect,
-        chains=chains,
-        winograd=winograd,
-        device=device,
-    )
     if serving:
         refuse("requests are served by this CPU", {"--device": device is not None})
-    options = make_options(lanes)
+    search = search_options(
+        lanes,
+        measuring,
+        compiled=CompileOptions(dialect=dialect, precision=precision),
+        log=log,
+        time_limit=time_limit,
+        device=device,
+    )
+    from tvm_ios.api.options import Options
 
-    def options_on(wanted: int | None) -> SearchOptions:
-        return make_options(wanted or lanes)
-
+    options = Options(search=search, policies=chosen_policies(policy), verify=verify)
     from runtime_ext.cpu.machine_description import describe_machine
     from tvm_ios.bench.bench import bench as bench_latency
     from tvm_ios.bench.document import BenchDocument
@@ -198,7 +166,7 @@ def bench(
 
     sources = [ModelSource(m, random_weights, shapes, batch, dialect.value) for m in models]
     if device is not None:
-        return _bench_on_device(sources, options, policies, verify, output, as_json)
+        return _bench_on_device(sources, options, output, reporting.as_json)
     require_known(against_names, peer_names("cpu"), "--against")
     if output is None:
         refuse("there is no --output to resume", {"--resume": resume})
@@ -217,17 +185,20 @@ def bench(
     rounding = [peer.name for peer in peers if peer.in_bfloat16]
     settings = {
         "against": against_names,
-        "policies": None if policies is None else list(policies),
+        "policies": options.policies and list(options.policies),
         "dialect": dialect.value,
         "random_weights": random_weights,
         **({} if batch is None else {"batch": batch}),
         "rounds": rounds,
         "seconds": seconds,
         "processes": processes,
-        "search": [measure.value, max_measurements, time_limit, r, s, max_block],
+        "search": [
+            *(measuring.measure.value, measuring.max_measurements, time_limit),
+            *(measuring.r, measuring.s, measuring.max_block),
+        ],
         "log": log_digest(log),
         **({} if precision is None else {"precision": precision.value}),
-        **({"in_bfloat16": rounding} if rounding and options.precision == FORM else {}),
+        **({"in_bfloat16": rounding} if rounding and search.precision == FORM else {}),
         # Of documents that were begun before there was a choice.
         **({} if verify is Verify.onnx else {"verify": verify.value}),
         **({"objective": objective.value} if serving else {}),
@@ -238,21 +209,18 @@ def bench(
     if twin := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two of the models are named {twin}: rename a file, or measure one by one")
     run = partial(
-        partial(bench_throughput, options=options_on)
-        if serving
-        else partial(bench_latency, options=options),
+        bench_throughput if serving else bench_latency,
+        options=options,
         against=against_names,
         rules=rules,
         processes=processes,
-        policies=policies,
-        verify=verify,
     )
     if len(sources) == 1 and Path(models[0]).suffix == ".onnx":
         # What is no model is refused before TVM is imported, which measures the machine.
         load_operators(sources[0])
     with progress_bars() as update, temporary_folder() as folder:
         update("measuring the machine", 0, 1)
-        document = BenchDocument(describe_machine(options.lanes, libraries), settings, shapes)
+        document = BenchDocument(describe_machine(search.lanes, libraries), settings, shapes)
         update("measuring the machine", 1, 1)
         if resume and output is not None:
             document.resume(output)
@@ -265,11 +233,11 @@ def bench(
             run,
             keep or folder,
             output=output,
-            raises=debug or len(models) == 1,
+            raises=reporting.debug or len(models) == 1,
             progress=update,
             tell=update.tell,
         )
-    if as_json:
+    if reporting.as_json:
         print_json(document.to_json())
     elif serving:
         print_served_beside_peers(document.to_json())
@@ -283,25 +251,18 @@ def bench(
 
 
 def _bench_on_device(
-    models: Sequence[ModelSource],
-    options: SearchOptions,
-    policies: Sequence[str] | None,
-    verify: Verify,
-    output: Path | None,
-    as_json: bool,
+    models: Sequence[ModelSource], options: Options, output: Path | None, as_json: bool
 ) -> None:
     """Time the policies of some models on the options' device, and print each model's table."""
-    from tvm_ios.api.on_device import optimize_on_device
+    from tvm_ios.api import optimize
 
     results: list[dict[str, Any]] = []
     for model in models:
         with progress_bars() as update:
-            done = optimize_on_device(
-                model, None, options=options, policies=policies, verify=verify, progress=update
-            )
-        results.append(on_device_json(done))
+            result = optimize(model, None, options, update)
+        results.append(result.to_json())
         if not as_json:
-            print_on_device(done, False)
+            print_result(result)
         if output is not None:
             write_atomically(output, json.dumps({"networks": results}, indent=1).encode())
     if as_json:

@@ -7,26 +7,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.markup import escape
 
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import (
-    Debug,
-    Json,
-    Verbose,
-    console,
-    print_json,
-    progress_bars,
-    reports_errors,
-)
+from tvm_ios.cli.frame.output import Reporting, console, print_json, progress_bars, reports_errors
 from tvm_ios.cli.options.model import Batch, Model, RandomWeights, Shapes, input_shapes
 from tvm_ios.cli.options.search_options import (
     Arch,
-    GroupsAStage,
+    BlockOptions,
+    CompileOptions,
     Lanes,
-    MaxBlock,
-    OperatorsAGroup,
+    MeasuringOptions,
     Policies,
     PrecisionOption,
     Target,
@@ -71,15 +63,17 @@ PAGE = HelpPage(
 @reports_errors
 def bundle(
     model: Model,
+    reporting: Reporting,
+    blocks: BlockOptions,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The folder.  [MODEL.bundle]")
+        Path | None, panels.output("-o", "--output", help="The folder.  [MODEL.bundle]")
     ] = None,
     target: Target = TargetKind.llvm,
     arch: Arch = None,
     precision: PrecisionOption = None,
     cudnn: Annotated[
         bool | None,
-        typer.Option(
+        panels.target(
             "--cudnn/--no-cudnn",
             help="Let run.py measure cuDNN's convolutions beside the bundle's.  [for a GPU]",
         ),
@@ -88,41 +82,35 @@ def bundle(
     policy: Policies = None,
     weights: Annotated[
         Ship,
-        typer.Option(
+        panels.target(
             help="stored: in the bundle; drawn: random ones instead, which run.py draws again."
         ),
     ] = Ship.stored,
     max_merges: Annotated[
-        int, typer.Option(min=0, help="Merge candidates to compile, at most; small ones first.")
+        int, panels.limits(min=0, help="Merge candidates to compile, at most; small ones first.")
     ] = 300,
     max_fused: Annotated[
         int,
-        typer.Option(
+        panels.limits(
             min=0,
             help="Co-scheduled stages to compile ahead for a GPU, at most; the promising first.",
         ),
     ] = 12,
     reference: Annotated[
         ReferenceRuntime | None,
-        typer.Option(
+        panels.running(
             help="Who computes the outputs instead: tvm, or torch, which is fast on large batches."
         ),
     ] = None,
     verify: Verification = Verify.onnx,
     with_tvm: Annotated[
-        bool, typer.Option("--with-tvm", help="TVM's own build, too, for run.py --peers tvm.")
+        bool, panels.running("--with-tvm", help="TVM's own build, too, for run.py --peers tvm.")
     ] = False,
     winograd: WinogradOption = Winograd.auto,
     batch: Batch = None,
     shape: Shapes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
-    r: OperatorsAGroup = 3,
-    s: GroupsAStage = 8,
-    max_block: MaxBlock = 40,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Compile a model here, to search, verify and measure it on a machine without a compiler.
 
@@ -140,17 +128,10 @@ def bundle(
         refuse("nothing is compared by --verify off", {"--reference": reference})
     options = search_options(
         lanes,
-        None,
-        None,
-        None,
-        r,
-        s,
-        max_block,
-        log,
-        target=target,
+        MeasuringOptions(**asdict(blocks), winograd=winograd),
+        compiled=CompileOptions(target=target, precision=precision),
         arch=arch,
-        precision=precision,
-        winograd=winograd,
+        log=log,
         cudnn=target is TargetKind.cuda if cudnn is None else cudnn,
         runs_here=False,
     )
@@ -172,7 +153,7 @@ def bundle(
             with_tvm=with_tvm,
             progress=update,
         )
-    if as_json:
+    if reporting.as_json:
         print_json(_json(done))
     else:
         _print(done)

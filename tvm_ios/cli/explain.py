@@ -11,16 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.executables import program_at
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import (
-    Debug,
-    Json,
-    Verbose,
-    console,
-    print_json,
-    reports_errors,
-    tell_tail,
-)
+from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors, tell_tail
 from tvm_ios.cli.options.search_options import DeviceName
 from tvm_ios.files.byte_sizes import size_text
 
@@ -43,17 +36,15 @@ PAGE = HelpPage(
 @reports_errors
 def explain(
     executable: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` wrote.")],
+    reporting: Reporting,
     repeat: Annotated[
-        int, typer.Option(min=1, help="Runs to profile; of each block the fastest tenth counts.")
+        int, panels.running(min=1, help="Runs to profile; of each block the fastest tenth counts.")
     ] = 40,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw the fastest run, lanes over time, into this .svg or .png."),
+        panels.output(help="Draw the fastest run, lanes over time, into this .svg or .png."),
     ] = None,
     device: DeviceName = None,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Say what bounds an executable, block by block, and what would help.
 
@@ -76,7 +67,7 @@ def explain(
     opened = None if device is None else open_timing_device(device)
     explanation = find_out(executable, repeat, device=opened)
     if isinstance(explanation, ForeignBuild):
-        _print_foreign(executable, explanation, as_json)
+        _print_foreign(executable, explanation, reporting.as_json)
         return
     if plot is not None:
         title = (
@@ -92,7 +83,7 @@ def explain(
         )
         save_picture(drawn, plot)
     tell_tail(explanation.tail)
-    if as_json:
+    if reporting.as_json:
         print_json(explanation_json(explanation))
     else:
         _print(executable, explanation)

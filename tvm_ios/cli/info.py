@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
+from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors
 from tvm_ios.files.byte_sizes import kib
 from tvm_ios.schedule.named_kernels import kernels_text
 
@@ -24,9 +24,7 @@ PAGE = HelpPage(("tvm-ios info out/",), "`tvm-ios run` runs it.")
 @reports_errors
 def info(
     executable: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` wrote.")],
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
+    reporting: Reporting,
 ) -> None:
     """Say what an executable is: inputs, outputs, target, lanes, versions, files.
 
@@ -36,7 +34,7 @@ def info(
 
     refuse_models(executable)
     summary = summarise_package(executable)
-    if as_json:
+    if reporting.as_json:
         print_json(_json(summary))
     else:
         _print(summary)

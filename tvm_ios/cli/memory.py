@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import (
-    Debug,
-    Json,
-    Verbose,
+    Reporting,
     console,
     print_json,
     progress_bars,
@@ -46,68 +44,66 @@ PAGE = HelpPage(
 @reports_errors
 def memory(
     model: Model,
+    reporting: Reporting,
     scheduler: Annotated[
         str | None,
-        typer.Option(
+        panels.search(
             metavar="NAMES",
             help="Schedulers to run, between commas, instead of all.",
             autocompletion=complete_memory_schedulers,
         ),
     ] = None,
     units: Annotated[
-        bool, typer.Option("--units", help="Order the units that run instead of the operators.")
+        bool, panels.search("--units", help="Order the units that run instead of the operators.")
     ] = False,
     in_place: Annotated[
         bool,
-        typer.Option("--in-place", help="Element-wise operators write over an input read last."),
+        panels.search("--in-place", help="Element-wise operators write over an input read last."),
     ] = False,
     zero_copy_concat: Annotated[
         bool,
-        typer.Option("--zero-copy-concat", help="What is concatenated lies in the result."),
+        panels.search("--zero-copy-concat", help="What is concatenated lies in the result."),
     ] = False,
     fuse_activations: Annotated[
         bool,
-        typer.Option("--fuse-activations", help="Activations go with what makes their input."),
+        panels.search("--fuse-activations", help="Activations go with what makes their input."),
     ] = False,
     rewrite: Annotated[
         bool,
-        typer.Option("--rewrite", help="First split what convolves a concatenation (SERENITY)."),
+        panels.search("--rewrite", help="First split what convolves a concatenation (SERENITY)."),
     ] = False,
     rpo_from: Annotated[
         Direction,
-        typer.Option(help="Where the search of reverse post-order begins.", show_choices=True),
+        panels.search(help="Where the search of reverse post-order begins.", show_choices=True),
     ] = "inputs",
     parts: Annotated[
         int | None,
-        typer.Option(min=1, help="Parts of fusion-ilp's partition, at most; else of 40 nodes."),
+        panels.search(min=1, help="Parts of fusion-ilp's partition, at most; else of 40 nodes."),
     ] = None,
     solver: Annotated[
-        Solver | None, typer.Option(help="Of fusion-ilp's integer programs; cp-sat by default.")
+        Solver | None, panels.search(help="Of fusion-ilp's integer programs; cp-sat by default.")
     ] = None,
     no_pruning: Annotated[
-        bool, typer.Option("--no-pruning", help="fusion-ilp keeps what the topology decides.")
+        bool, panels.search("--no-pruning", help="fusion-ilp keeps what the topology decides.")
     ] = False,
     no_fusion: Annotated[
-        bool, typer.Option("--no-fusion", help="fusion-ilp orders operators that are not fused.")
+        bool, panels.search("--no-fusion", help="fusion-ilp orders operators that are not fused.")
     ] = False,
     naive_partition: Annotated[
-        bool, typer.Option("--naive-partition", help="fusion-ilp divides into equal parts.")
+        bool, panels.search("--naive-partition", help="fusion-ilp divides into equal parts.")
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="BYTES", help="Fail unless an order fits: 800000, 512K, 1.5M."),
+        panels.limits(metavar="BYTES", help="Fail unless an order fits: 800000, 512K, 1.5M."),
     ] = None,
     time_limit: Annotated[
-        float, typer.Option(min=0.0, help="Seconds of each scheduler, at most.")
+        float, panels.limits(min=0.0, help="Seconds of each scheduler, at most.")
     ] = 30.0,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the footprints over time into this .svg or .png.")
+        Path | None, panels.output(help="Draw the footprints over time into this .svg or .png.")
     ] = None,
     shape: Shapes = None,
     batch: Batch = None,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Order the operators of a model for the least peak memory.
 
@@ -154,8 +150,7 @@ def memory(
         operators, end = operators_and_tail(source)
         graph = ordered(operators)
         rewritten = ordered(rewrite_concatenations(operators)) if rewrite else None
-    tail = end and end.sentence
-    tell_tail(tail)
+    tail = tell_tail(end)
     counting = Counting(in_place, zero_copy_concat)
     with progress_bars() as update:
         rows = compare_schedulers(graph, counting, names, time_limit, update, options)
@@ -168,7 +163,7 @@ def memory(
     require_fit(graph.name, best.arena, max(row.ordered.bound for row in rows), allowed)
     if plot is not None:
         _plot(rows, best, allowed, plot)
-    if as_json:
+    if reporting.as_json:
         print_json({**_json(graph, rows, best, before), "tail": tail})
     else:
         _print(graph, rows, best, before, allowed)

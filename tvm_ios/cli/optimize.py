@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, Verbose, progress_bars, reports_errors
+from tvm_ios.cli.frame.output import Reporting, print_json, progress_bars, reports_errors
 from tvm_ios.cli.options.combinations import (
     AlternativeShapes,
     Archs,
@@ -19,7 +20,7 @@ from tvm_ios.cli.options.combinations import (
 )
 from tvm_ios.cli.options.completion import complete_cost
 from tvm_ios.cli.options.described import without_gpu
-from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
+from tvm_ios.cli.options.fleet import FleetOptions
 from tvm_ios.cli.options.model import (
     Models,
     RandomSeed,
@@ -30,41 +31,32 @@ from tvm_ios.cli.options.model import (
     states_of,
 )
 from tvm_ios.cli.options.search_options import (
-    Chains,
-    ChainsMode,
+    CompileOptions,
     Cudnn,
     DeviceName,
-    DialectName,
-    DialectOption,
     Fallback,
-    GroupsAStage,
-    MaxBlock,
-    MaxMeasurements,
-    Measure,
-    MeasureMode,
+    MeasuringOptions,
     MemoryBudget,
     Objective,
     ObjectiveOption,
-    OperatorsAGroup,
     Policies,
-    PrecisionOption,
-    Target,
     TargetKind,
     TimeLimit,
     TuningLog,
     Verification,
-    Winograd,
-    WinogradOption,
     chosen_policies,
     search_options,
 )
-from tvm_ios.cli.options.values import bytes_of, names_in, numbers_in, refuse
+from tvm_ios.cli.options.values import bytes_of, names_in, numbers_in, refuse, wrong_use
 from tvm_ios.cli.tables.deployed import print_deployed
 from tvm_ios.cli.tables.fleet_report import fleet_report, tell_fleet
-from tvm_ios.cli.tables.on_device import print_on_device
-from tvm_ios.cli.tables.optimized import print_compiled, print_optimized
+from tvm_ios.cli.tables.result import print_result
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.deployment.registry import is_deployment
+
+if TYPE_CHECKING:
+    from tvm_ios.api.options import Options
+    from tvm_ios.models.source import ModelSource
 
 PAGE = HelpPage(
     (
@@ -82,87 +74,86 @@ PAGE = HelpPage(
 )
 
 
+#: The options that set fields of ``Options`` which may contradict others.
+_OPTION_OF = {"states": "--state", "launches": "--launches", "fleet": "--tracker"}
+
+Output = Annotated[
+    Path | None,
+    panels.output(
+        "-o",
+        "--output",
+        help="Folder (or .tar) of the executable, or folder of a deployment.  [MODEL.ios]",
+    ),
+]
+GivenSchedule = Annotated[
+    Path | None,
+    panels.search(
+        metavar="FILE",
+        help="Try this schedule too: of `tvm-ios schedule -o`, or of IOS's published "
+        "implementation.",
+    ),
+]
+FallbackOption = Annotated[
+    Fallback,
+    panels.search(
+        help="Keep TVM's own build, or ONNX Runtime with the model, where faster than ours."
+    ),
+]
+Cost = Annotated[
+    str | None,
+    panels.search(
+        help="Run nothing: schedule by a log (.jsonl) or a device (h200, ...) and compile. "
+        "With --device: what the search goes by. "
+        "[without a GPU for --target cuda its description]",
+        autocompletion=complete_cost,
+    ),
+]
+FromLogs = Annotated[
+    Path | None,
+    panels.search(
+        metavar="FOLDER",
+        help="Measure nothing: a deployment of what logs, schedules and bundles' results in "
+        "this folder say.",
+    ),
+]
+Launches = Annotated[
+    Path | None,
+    panels.output(
+        metavar="FOLDER",
+        help="With --device: write the launches of each policy's program, with their code.",
+    ),
+]
+
+
 @reports_errors
 def optimize(
     model: Models,
+    reporting: Reporting,
+    measuring: MeasuringOptions,
+    compiled: CompileOptions,
+    servers: FleetOptions,
     together: Together = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Folder (or .tar) of the executable, or folder of a deployment.  [MODEL.ios]",
-        ),
-    ] = None,
+    output: Output = None,
     policy: Policies = None,
-    schedule: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Try this schedule too: of `tvm-ios schedule -o`, or of IOS's published "
-            "implementation.",
-        ),
-    ] = None,
+    schedule: GivenSchedule = None,
     objective: ObjectiveOption = Objective.latency,
     memory_budget: MemoryBudget = None,
-    fallback: Annotated[
-        Fallback,
-        typer.Option(
-            help="Keep TVM's own build, or ONNX Runtime with the model, where faster than ours."
-        ),
-    ] = Fallback.tvm,
-    cost: Annotated[
-        str | None,
-        typer.Option(
-            help="Run nothing: schedule by a log (.jsonl) or a device (h200, ...) and compile. "
-            "With --device: what the search goes by. "
-            "[without a GPU for --target cuda its description]",
-            autocompletion=complete_cost,
-        ),
-    ] = None,
-    from_logs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Measure nothing: a deployment of what logs, schedules and bundles' results in "
-            "this folder say.",
-        ),
-    ] = None,
-    dialect: DialectOption = DialectName.relax,
-    target: Target = TargetKind.llvm,
+    fallback: FallbackOption = Fallback.tvm,
+    cost: Cost = None,
+    from_logs: FromLogs = None,
     arch: Archs = None,
-    precision: PrecisionOption = None,
     cudnn: Cudnn = None,
-    winograd: WinogradOption = Winograd.auto,
     device: DeviceName = None,
-    tracker: Tracker = None,
-    key: Key = None,
-    devices: Devices = None,
     shape: AlternativeShapes = None,
     batch: Batches = None,
     lanes: LaneCounts = None,
     random_weights: RandomWeights = None,
     random_seed: RandomSeed = None,
     state: States = None,
-    chains: Chains = ChainsMode.auto,
     log: TuningLog = None,
-    measure: Measure = MeasureMode.lazy,
-    max_measurements: MaxMeasurements = 400,
     time_limit: TimeLimit = None,
-    r: OperatorsAGroup = 3,
-    s: GroupsAStage = 8,
-    max_block: MaxBlock = 40,
     verify: Verification = Verify.onnx,
-    launches: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="With --device: write the launches of each policy's program, with their code.",
-        ),
-    ] = None,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
+    launches: Launches = None,
 ) -> None:
     """Find the fastest schedule of a model, check it, and save an executable.
 
@@ -183,131 +174,109 @@ def optimize(
     become one program, whose inputs and outputs have the model's name before them where two models
     have the same; their units run side by side only where that is faster than one after another.
     """
-    policies = chosen_policies(policy)
-    budget = bytes_of(memory_budget, "--memory-budget")
     named = models_together(model, together, random_seed=random_seed)
-    models = sources(named, random_weights, shape, numbers_in(batch, "--batch"), dialect.value)
-    lane_counts = numbers_in(lanes, "--lanes")
-    states = states_of(state)
-    archs = names_in(arch or "")
-    path = output or Path(f"{named.name}.ios")
-    fleet = fleet_choice(tracker, key, devices)
-    make_options = partial(
-        search_options,
-        measure=measure,
-        max_measurements=max_measurements,
-        time_limit=time_limit,
-        r=r,
-        s=s,
-        max_block=max_block,
+    dialect, batches = compiled.dialect.value, numbers_in(batch, "--batch")
+    models = sources(named, random_weights, shape, batches, dialect)
+    lane_counts, archs = numbers_in(lanes, "--lanes"), names_in(arch or "")
+    path, fleet = output or Path(f"{named.name}.ios"), servers.choice()
+    several = max(len(models), len(archs), len(lane_counts)) > 1
+    unfit: dict[str, object] = {"--device": device, "--tracker": fleet, "--state": state}
+    unfit["--fallback"] = fallback is Fallback.onnxruntime
+    serves = objective is Objective.throughput
+    deploys = not serves and (several or from_logs is not None or is_deployment(path))
+    if fleet is not None:
+        # Before the fleet is asked.
+        refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": cost})
+        refuse("a fleet runs our programs alone", {"--fallback": unfit["--fallback"]})
+    if serves:
+        unfit |= {"--cost": cost, "--from-logs": from_logs, "--batch": len(models) > 1}
+        unfit |= {"--arch": len(archs) > 1, "--lanes": len(lane_counts) > 1}
+        unfit |= {"--target": compiled.target is TargetKind.cuda, "--output": is_deployment(path)}
+        refuse("throughput is measured here, of one program of ours on CPUs", unfit)
+    if deploys:
+        by_logs = from_logs is not None
+        unfit |= {"--cost": cost and by_logs, "--schedule": schedule and by_logs}
+        refuse("a deployment has no such choice", unfit)
+    search = search_options(
+        lane_counts[0] if len(lane_counts) == 1 else None,
+        measuring,
+        compiled=compiled,
+        arch=archs[0] if len(archs) == 1 else None,
         log=log,
-        target=target,
-        precision=precision,
-        dialect=dialect,
+        time_limit=time_limit,
         cudnn=cudnn,
-        chains=chains,
-        winograd=winograd,
+        runs_here=not deploys,
+        device=device,
         fleet=fleet,
     )
-    by_onnxruntime = fallback is Fallback.onnxruntime
-    if cost is not None:
-        refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": fleet})
-    if fleet is not None:
-        refuse("a fleet runs our programs alone", {"--fallback": by_onnxruntime})
-    if device is None:
-        refuse("it is for a --device", {"--launches": launches})
-    asked: dict[str, Any] = dict(policies=policies, schedule=schedule, memory_budget=budget)
-    if objective is Objective.throughput:
-        from tvm_ios.cli.throughput import optimize_for_throughput
-
-        unfit: dict[str, object] = {"--device": device, "--tracker": fleet, "--cost": cost}
-        unfit |= {"--from-logs": from_logs, "--target": target is TargetKind.cuda}
-        unfit |= {"--fallback": by_onnxruntime, "--state": states}
-        how = {**asked, "verify": verify}
-        return optimize_for_throughput(
-            models, archs, lane_counts, path, make_options, unfit, how, as_json
-        )
-    several = max(len(models), len(archs), len(lane_counts)) > 1
-    if several or from_logs is not None or is_deployment(path):
-        refused = {
-            "--device": device is not None,
-            "--tracker": fleet is not None,
-            "--fallback": by_onnxruntime,
-            "--cost": cost is not None and from_logs is not None,
-            "--schedule": schedule is not None and from_logs is not None,
-            "--state": states,
-        }
-        refuse("a deployment has no such choice", refused)
-        from tvm_ios.cli.deployments import make_deployment
-
-        with progress_bars() as update:
-            made = make_deployment(
-                models,
-                archs,
-                lane_counts,
-                path,
-                make_options,
-                from_logs,
-                cost=cost,
-                **asked,
-                verify=verify,
-                progress=update,
-            )
-        print_deployed(made, as_json)
-        if made.left_out:
-            raise typer.Exit(1)
-        return
-    (source,) = models
-    options = make_options(
-        next(iter(lane_counts), None), arch=next(iter(archs), None), device=device
+    if cost is None and device is None and not deploys and compiled.target is TargetKind.cuda:
+        cost = without_gpu(search)
+    options = _checked(
+        search=search,
+        policies=chosen_policies(policy),
+        schedule=schedule,
+        cost=cost,
+        memory_budget=bytes_of(memory_budget, "--memory-budget"),
+        fallback=fallback.runtimes,
+        beside_tvm=fallback is not Fallback.none,
+        verify=verify,
+        states=states_of(state),
+        launches=launches,
     )
-    from tvm_ios.api import compile_unmeasured
-    from tvm_ios.api import optimize as run
+    if deploys:
+        return _deploy(models, archs, lane_counts, path, options, from_logs, reporting.as_json)
+    from tvm_ios.api import optimize as optimize_latency
+    from tvm_ios.api import optimize_throughput
 
-    if device is not None:
-        refuse("give it to `tvm-ios run`", {"--state": states})
-        from tvm_ios.api.on_device import optimize_on_device
-
-        with progress_bars() as update:
-            on_device = optimize_on_device(
-                source,
-                path,
-                options=options,
-                cost=cost,
-                **asked,
-                launches=launches,
-                verify=verify,
-                progress=update,
-            )
-        print_on_device(on_device, as_json)
-        return
-    if cost is None and target is TargetKind.cuda:
-        cost = without_gpu(options)
-    if cost is not None:
-        with progress_bars() as update:
-            compiled = compile_unmeasured(
-                source,
-                path,
-                cost,
-                options=options,
-                **asked,
-                verify=verify,
-                states=states,
-                progress=update,
-            )
-        print_compiled(compiled, as_json)
-        return
     with progress_bars() as update:
-        done = run(
-            source,
-            path,
-            options=options,
-            **asked,
-            fallback=fallback.runtimes,
-            states=states,
-            beside_tvm=fallback is not Fallback.none,
-            verify=verify,
-            progress=update,
-        )
-    tell_fleet(options.fleet)
-    print_optimized(done, as_json, fleet_report(options.fleet))
+        run = optimize_throughput if serves else optimize_latency
+        result = run(models[0], path, options, update)
+    tell_fleet(search.fleet)
+    if reporting.as_json:
+        return print_json({**result.to_json(), **fleet_report(search.fleet)})
+    return print_result(result)
+
+
+def _checked(**options: Any) -> Options:
+    """Return the options of the work; those that contradict each other are a wrong use."""
+    from tvm_ios.api.options import Options, OptionsError
+
+    try:
+        return Options(**options)
+    except OptionsError as error:
+        raise wrong_use(_OPTION_OF[error.option], error) from error
+
+
+def _deploy(
+    models: list[ModelSource],
+    archs: list[str],
+    lanes: list[int],
+    folder: Path,
+    options: Options,
+    logs: Path | None,
+    as_json: bool,
+) -> None:
+    """Make a deployment, or add to one, and print its entries."""
+    from tvm_ios.api.deployments.combinations import combinations, combinations_of
+    from tvm_ios.api.deployments.recipes import read_recipes
+
+    others: list[str] = []
+    if logs is None:
+        wanted = combinations(models, archs or [None], lanes or [options.search.lanes])
+    else:
+        recipes, others = read_recipes(logs)
+        wanted = [
+            combination
+            for combination in combinations_of(recipes, models)
+            if combination.arch in (archs or [combination.arch])
+            and combination.lanes in (lanes or [combination.lanes])
+        ]
+    # It imports what searches need: TVM, which counts its threads as the options say.
+    from tvm_ios.api.deployments.deployed import optimize_deployment
+
+    with progress_bars() as update:
+        made = optimize_deployment(wanted, folder, options, update)
+    made = replace(made, left_out=(*others, *made.left_out))
+    print_deployed(made, as_json)
+    if made.left_out:
+        raise typer.Exit(1)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
+from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors
 from tvm_ios.cli.options.model import Shapes, input_shapes
 from tvm_ios.cli.tables.deployed import entry_table
 
@@ -29,17 +30,15 @@ PAGE = HelpPage(
 @reports_errors
 def pick(
     deployment: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` made of several.")],
+    reporting: Reporting,
     shape: Shapes = None,
     lanes: Annotated[
-        int | None, typer.Option(min=1, help="Lanes that may be used.  [CPUs of this process]")
+        int | None, panels.running(min=1, help="Lanes that may be used.  [CPUs of this process]")
     ] = None,
     arch: Annotated[
         str | None,
-        typer.Option(help="Of another machine: x86-64-v3, sm_90 and the like.  [this one]"),
+        panels.target(help="Of another machine: x86-64-v3, sm_90 and the like.  [this one]"),
     ] = None,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Show which program of a deployment would be taken, and why.
 
@@ -60,7 +59,7 @@ def pick(
         # Where none fits there is nothing to show but the reason.
         choose(entries, machine, shapes)
     remarks, taken = _remarks(entries, machine, shapes)
-    if as_json:
+    if reporting.as_json:
         rows = [
             {
                 **entry.to_json(),

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
+from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors
 
 PAGE = HelpPage(
     (
@@ -26,12 +27,10 @@ def prune(
     entries: Annotated[
         list[str], typer.Argument(help="Entries, by name or what only they begin with.")
     ],
+    reporting: Reporting,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep these, and remove all others.")
+        bool, panels.output("--keep", help="Keep these, and remove all others.")
     ] = False,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Remove programs of a deployment.
 
@@ -41,7 +40,7 @@ def prune(
     from runtime_ext.deployment.pruning import prune as remove
 
     done = remove(deployment, entries, keep=keep)
-    if as_json:
+    if reporting.as_json:
         removed = [entry.id for entry in done.removed]
         print_json({"removed": removed, "freed_bytes": done.freed_bytes})
         return

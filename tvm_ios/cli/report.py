@@ -9,8 +9,9 @@ import typer
 from rich.markup import escape
 
 from tvm_ios.cli.executables import program_at
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
+from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors
 from tvm_ios.cli.options.search_options import DeviceName
 
 PAGE = HelpPage(
@@ -29,19 +30,17 @@ def report(
         Path,
         typer.Argument(help="What `tvm-ios optimize -o` wrote, or a bundle that was run."),
     ],
+    reporting: Reporting,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The page.  [EXECUTABLE.html]")
+        Path | None, panels.output("-o", "--output", help="The page.  [EXECUTABLE.html]")
     ] = None,
     compare: Annotated[
-        Path | None, typer.Option(help="Another executable or bundle, shown beside it.")
+        Path | None, panels.running(help="Another executable or bundle, shown beside it.")
     ] = None,
     repeat: Annotated[
-        int, typer.Option(min=1, help="Runs to profile; the fastest one is shown.")
+        int, panels.running(min=1, help="Runs to profile; the fastest one is shown.")
     ] = 40,
     device: DeviceName = None,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Show an executable, or what a bundle found, on a page of HTML.
 
@@ -61,7 +60,7 @@ def report(
     documents = [page_document(program_at(path), repeat, opened) for path in paths]
     write_page(documents, output)
     size = output.stat().st_size
-    if as_json:
+    if reporting.as_json:
         print_json({"page": str(output), "bytes": size})
     else:
         console().print(f"{escape(str(output))}: {size / 1e6:.2f} MB; open it in a browser")

@@ -15,8 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, Verbose, console, print_json, reports_errors
+from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors
 from tvm_ios.cli.options.model import States, input_shapes, states_of
 from tvm_ios.cli.options.search_options import Objective
 from tvm_ios.cli.options.values import refuse
@@ -48,20 +49,21 @@ PAGE = HelpPage(
 @reports_errors
 def run(
     executable: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` wrote.")],
+    reporting: Reporting,
     inputs: Annotated[
         list[str] | None,
-        typer.Option(
+        panels.model(
             "--input",
             metavar="FILE",
             help="An .npz with one array an input, or NAME=FILE.npy, once for each.",
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of random inputs, where --input is not given.")
+        int, panels.model(min=0, help="Of random inputs, where --input is not given.")
     ] = 0,
     shape: Annotated[
         list[str] | None,
-        typer.Option(
+        panels.model(
             "--shape",
             metavar="NAME:1,3,224,224",
             help="Of random inputs of a deployment; once for each.  [the smallest batch]",
@@ -69,34 +71,31 @@ def run(
     ] = None,
     lanes: Annotated[
         int | None,
-        typer.Option(min=1, help="Lanes that a deployment may use.  [CPUs of this process]"),
+        panels.running(min=1, help="Lanes that a deployment may use.  [CPUs of this process]"),
     ] = None,
     state: States = None,
-    output: Annotated[Path | None, typer.Option(help="Write the outputs to this .npz.")] = None,
+    output: Annotated[Path | None, panels.output(help="Write the outputs to this .npz.")] = None,
     compare: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Fail unless the outputs are those of this .npz."),
+        panels.running(metavar="FILE", help="Fail unless the outputs are those of this .npz."),
     ] = None,
     rtol: Annotated[
         float,
-        typer.Option(min=0, help="Difference that --compare allows, relative to each number."),
+        panels.running(min=0, help="Difference that --compare allows, relative to each number."),
     ] = 1e-3,
-    atol: Annotated[float, typer.Option(min=0, help="Difference that it allows besides.")] = 1e-5,
-    warm_up: Annotated[int, typer.Option("--warm-up", min=0, help="Runs before those timed.")] = 1,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs to time.")] = 10,
+    atol: Annotated[float, panels.running(min=0, help="Difference that it allows besides.")] = 1e-5,
+    warm_up: Annotated[int, panels.running(min=0, help="Runs before those timed.")] = 1,
+    repeat: Annotated[int, panels.running(min=1, help="Runs to time.")] = 10,
     objective: Annotated[
         Objective,
-        typer.Option(help="throughput: also time so many requests, several of them at once."),
+        panels.search(help="throughput: also time so many requests, several of them at once."),
     ] = Objective.latency,
     workers: Annotated[
         int | None,
-        typer.Option(
+        panels.running(
             min=1, help="Requests at once.  [what `optimize --objective throughput` kept; lanes]"
         ),
     ] = None,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Run an executable on given or random inputs, and time it.
 
@@ -162,7 +161,7 @@ def run(
         served = _serve(session.pool(workers), whole, warm_up, repeat)
         session.close()
     latency = {name: float(np.percentile(milliseconds, q)) for name, q in _QUANTILES.items()}
-    if as_json:
+    if reporting.as_json:
         digests = {
             name: {
                 "shape": list(array.shape),

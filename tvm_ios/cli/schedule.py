@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from tvm_ios.cli.accelerators import schedule_accelerator, schedule_streams
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, Verbose, progress_bars, reports_errors, tell_tail
+from tvm_ios.cli.frame.output import Reporting, progress_bars, reports_errors, tell_tail
 from tvm_ios.cli.options.completion import complete_cost, complete_policy
-from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
+from tvm_ios.cli.options.fleet import FleetOptions
 from tvm_ios.cli.options.model import (
     Batch,
     Models,
@@ -24,25 +23,13 @@ from tvm_ios.cli.options.model import (
 from tvm_ios.cli.options.search_options import (
     STREAMS,
     Arch,
-    Chains,
-    ChainsMode,
+    BlockOptions,
+    CompileOptions,
     DeviceName,
-    DialectName,
-    DialectOption,
-    GroupsAStage,
     Lanes,
-    MaxBlock,
-    MaxMeasurements,
-    Measure,
-    MeasureMode,
+    MeasuringOptions,
     MemoryBudget,
-    OperatorsAGroup,
-    PrecisionOption,
-    SearchTime,
-    Target,
     TargetKind,
-    Winograd,
-    WinogradOption,
     search_options,
 )
 from tvm_ios.cli.options.values import bytes_of, refuse, require_known, wrong_use
@@ -81,9 +68,13 @@ PAGE = HelpPage(
 @reports_errors
 def schedule(
     model: Models,
+    reporting: Reporting,
+    measuring: MeasuringOptions,
+    compiled: CompileOptions,
+    servers: FleetOptions,
     policy: Annotated[
         str | None,
-        typer.Option(
+        panels.search(
             help=f"{', '.join(policy_names())}.  [ios-both; with --together together]",
             autocompletion=complete_policy,
         ),
@@ -91,7 +82,7 @@ def schedule(
     together: Together = False,
     cost: Annotated[
         str | None,
-        typer.Option(
+        panels.search(
             help="measured, a log (.jsonl; with --arch of any machine), or a device: v100, cpu; "
             "for graphturbo an accelerator: stcp920, goya, ipu, a100, or its .json file. "
             "[v100; with --device or --tracker measured]",
@@ -99,15 +90,15 @@ def schedule(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the schedule as JSON.")
+        Path | None, panels.output("-o", "--output", help="Write the schedule as JSON.")
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw units on their lanes over time into this .svg or .png."),
+        panels.output(help="Draw units on their lanes over time into this .svg or .png."),
     ] = None,
     given_schedule: Annotated[
         Path | None,
-        typer.Option(
+        panels.search(
             "--schedule",
             metavar="FILE",
             help="Say what this schedule costs, too: of -o, or of IOS's published implementation.",
@@ -115,32 +106,18 @@ def schedule(
     ] = None,
     memory_budget: MemoryBudget = None,
     pareto: Annotated[
-        bool, typer.Option("--pareto", help="Show all trades of latency for memory.")
+        bool, panels.search("--pareto", help="Show all trades of latency for memory.")
     ] = False,
     shape: Shapes = None,
     batch: Batch = None,
-    dialect: DialectOption = DialectName.relax,
-    target: Target = TargetKind.llvm,
     arch: Arch = None,
     device: DeviceName = None,
-    tracker: Tracker = None,
-    key: Key = None,
-    devices: Devices = None,
     lanes: Lanes = None,
-    precision: PrecisionOption = None,
-    winograd: WinogradOption = Winograd.auto,
     random_weights: RandomWeights = None,
-    chains: Chains = ChainsMode.auto,
-    measure: Measure = MeasureMode.lazy,
-    max_measurements: MaxMeasurements = 400,
-    time_limit: SearchTime = None,
-    r: OperatorsAGroup = 3,
-    s: GroupsAStage = 8,
-    max_block: MaxBlock = 40,
-    reuse: Annotated[bool, typer.Option(help="Search equal blocks and branches once.")] = True,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
+    time_limit: Annotated[
+        float | None, panels.limits(help="Seconds of a policy's search, at most.")
+    ] = None,
+    reuse: Annotated[bool, panels.search(help="Search equal blocks and branches once.")] = True,
 ) -> None:
     """Find a schedule, without building anything (except for --cost measured).
 
@@ -172,7 +149,7 @@ def schedule(
         require_picture(plot)
     if output is not None:
         require_writable(output)
-    fleet = fleet_choice(tracker, key, devices)
+    fleet, precision = servers.choice(), compiled.precision
     cost = cost or ("v100" if device is None and fleet is None else MEASURED)
     source = models_together(
         model,
@@ -180,7 +157,7 @@ def schedule(
         random_weights=random_weights,
         shapes=input_shapes(shape),
         batch=batch,
-        dialect=dialect.value,
+        dialect=compiled.dialect.value,
     )
     log = Path(cost) if Path(cost).suffix == ".jsonl" else None
     if log is not None:
@@ -192,9 +169,9 @@ def schedule(
         refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": fleet})
     if policy == "graphturbo" and names_accelerator(cost):
         refuse("an accelerator has none", {"--plot": plot, "--schedule": given_schedule})
-        if target is TargetKind.cuda:
-            return schedule_streams(source, cost, lanes or STREAMS, output, as_json)
-        return schedule_accelerator(source, cost, precision, output, as_json)
+        if compiled.target is TargetKind.cuda:
+            return schedule_streams(source, cost, lanes or STREAMS, output, reporting.as_json)
+        return schedule_accelerator(source, cost, precision, output, reporting.as_json)
     if precision is not None and cost != MEASURED:
         raise wrong_use(
             "--precision",
@@ -206,27 +183,19 @@ def schedule(
         if cost == MEASURED or log is not None:
             options = search_options(
                 lanes,
-                measure,
-                max_measurements,
-                time_limit,
-                r,
-                s,
-                max_block,
-                target=target,
+                measuring,
+                compiled=compiled,
                 arch=arch,
-                precision=precision,
-                dialect=dialect,
-                chains=chains,
+                time_limit=time_limit,
                 # A log's times may be another machine's.
                 runs_here=log is None,
-                winograd=winograd,
                 device=device,
                 fleet=fleet,
             )
             module, end = _measured_module(source, options, update)
             searching = module.search if log is None else module.recorded(log)
         else:
-            searching, end = _described(source, cost, (r, s), max_block, reuse, update)
+            searching, end = _described(source, cost, measuring, reuse, update)
         graph = searching.problem.units
         points = searching.front(policy) if pareto else ()
         result = None if pareto else searching.find(policy, budget, priced=True)
@@ -236,19 +205,20 @@ def schedule(
             beside = given_beside(given_schedule, searching, asked)
         if module is not None and log is None:
             module.end_run()
-    tail = end and end.sentence
-    tell_tail(tail)
+    tail = tell_tail(end)
     if module is not None:
         tell_fleet(module.options.fleet)
     if result is None:
-        return print_front(graph, points, policy, cost, tail, as_json)
+        return print_front(graph, points, policy, cost, tail, reporting.as_json)
     result.schedule.validate(graph)
     if output is not None:
         result.schedule.save(output, graph)
     if plot is not None:
         save_picture(plot_schedule(graph, result.schedule, model=searching.costs.stages), plot)
     search = _statistics(result, module, searching.costs.measuring is not None)
-    print_schedule(searching.problem, result.schedule, cost, search, tail, as_json, beside)
+    print_schedule(
+        searching.problem, result.schedule, cost, search, tail, reporting.as_json, beside
+    )
 
 
 def _measured_module(
@@ -263,12 +233,7 @@ def _measured_module(
 
 
 def _described(
-    source: ModelSource,
-    cost: str,
-    pruned: tuple[int, int],
-    max_block: int,
-    reuse: bool,
-    update: Progress,
+    source: ModelSource, cost: str, blocks: BlockOptions, reuse: bool, update: Progress
 ) -> tuple[Search, Tail | None]:
     from tvm_ios.api.units import problem_and_tail
     from tvm_ios.costs.named import costs_named
@@ -277,8 +242,9 @@ def _described(
     from tvm_ios.search import Search
 
     costs = costs_named(cost)
-    problem, tail = problem_and_tail(source, max_block)
-    limits = Limits(pruning=Pruning(*pruned), max_block=max_block, reuse=reuse)
+    problem, tail = problem_and_tail(source, blocks.max_block)
+    pruning = Pruning(blocks.r, blocks.s)
+    limits = Limits(pruning=pruning, max_block=blocks.max_block, reuse=reuse)
     return Search(problem, costs, limits, update), tail
 
 

@@ -6,8 +6,7 @@ import sys
 import time
 from typing import Annotated
 
-import typer
-
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Debug, Verbose, reports_errors
 from tvm_ios.cli.options.fleet import Key, Tracker, fleet_address
@@ -28,13 +27,13 @@ _PAUSE = 1.0
 def server(
     tracker: Tracker = None,
     key: Key = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, panels.fleet(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=1, max=65535, help="The port to listen on, or the next free one.")
+        int, panels.fleet(min=1, max=65535, help="The port to listen on, or the next free one.")
     ] = 9090,
     seen_as: Annotated[
         str | None,
-        typer.Option(
+        panels.fleet(
             "--custom-addr", metavar="HOST", help="Where clients reach it, if not at --host."
         ),
     ] = None,

@@ -6,15 +6,13 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import (
-    Debug,
-    Json,
-    Verbose,
+    Reporting,
     console,
     print_json,
     progress_bars,
@@ -51,22 +49,23 @@ PAGE = HelpPage(
 @reports_errors
 def stats(
     model: Model,
+    reporting: Reporting,
     groups: Annotated[
         Groups,
-        typer.Option(
+        panels.search(
             help="connected: components of the ending (what the search uses); "
             "rooted: a unit and its descendants (as in IOS's published table)."
         ),
     ] = Groups.connected,
     policy: Annotated[
         str | None,
-        typer.Option(
+        panels.search(
             help="graphturbo: show the sub-graphs that a CPU's lanes would run as instances."
         ),
     ] = None,
     capacity: Annotated[
         str,
-        typer.Option(
+        panels.search(
             metavar="BYTES", help="For --policy graphturbo: what an instance may live in."
         ),
     ] = "1M",
@@ -75,9 +74,6 @@ def stats(
     dialect: DialectOption = DialectName.relax,
     lanes: Lanes = None,
     max_block: MaxBlock = 40,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Count operators, width, states, transitions and schedules of every block.
 
@@ -101,23 +97,21 @@ def stats(
         size = bytes_of(capacity, "--capacity")
         assert size is not None
         graph, end = operators_and_tail(source)
-        tail = end and end.sentence
-        tell_tail(tail)
-        return print_sub_graphs(graph, size, lanes or available_lanes(), tail, as_json)
+        tail = tell_tail(end)
+        return print_sub_graphs(graph, size, lanes or available_lanes(), tail, reporting.as_json)
     if source.form is Form.BARE and not shapes and batch is None:
         tail, (name, blocks) = None, load_blocks(source, max_block)
     else:
         graph, end = units_and_tail(source)
-        tail = end and end.sentence
+        tail = tell_tail(end)
         name, blocks = graph.name, blocks_of(graph, max_block)
-    tell_tail(tail)
     counts: list[BlockCounts] = []
     with progress_bars() as update:
         for done, predecessors in enumerate(blocks):
             update("counting", done, len(blocks))
             counts.append(count_block(predecessors, groups.value))
         update("counting", len(blocks), len(blocks))
-    if as_json:
+    if reporting.as_json:
         print_json(
             {
                 "model": name,

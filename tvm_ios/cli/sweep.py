@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Debug, Json, Verbose, print_json, progress_bars, reports_errors
+from tvm_ios.cli.frame.output import Reporting, print_json, progress_bars, reports_errors
 from tvm_ios.cli.options.fleet import Tracker, fleet_address
 from tvm_ios.cli.options.values import refuse
 from tvm_ios.cli.tables.swept import print_sweep
@@ -35,25 +36,23 @@ PAGE = HelpPage(
 def sweep(
     file: Annotated[Path, typer.Argument(help="The sweep's .toml file.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where results are kept.")
+        Path, panels.output("-o", "--output", metavar="FOLDER", help="Where results are kept.")
     ],
+    reporting: Reporting,
     address: Annotated[
         str | None,
-        typer.Option(
+        panels.running(
             help="Use Ray: local starts it on this machine, auto joins the cluster here, "
             "HOST:PORT another.  [processes of this machine]"
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Tasks at once on this machine.  [all CPUs]")
+        int | None, panels.running(min=1, help="Tasks at once on this machine.  [all CPUs]")
     ] = None,
     tracker: Tracker = None,
     table_format: Annotated[
-        TableFormat, typer.Option("--format", help="Of the one file of all rows.")
+        TableFormat, panels.output("--format", help="Of the one file of all rows.")
     ] = TableFormat.json,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Search models x batches x shapes x devices x policies, and cross what is found.
 
@@ -94,7 +93,7 @@ def sweep(
         path = write_rows(rows, output, table_format)
     failed = sum(row["error"] is not None for row in rows)
     counts = {"tasks": len(rows), "resumed": swept.resumed, "failed": failed}
-    if as_json:
+    if reporting.as_json:
         print_json({**counts, "results": str(path), "rows": rows})
     else:
         print_sweep(rows, counts, path)

@@ -9,16 +9,9 @@ import typer
 from rich.markup import escape
 
 from tvm_ios.cli.executables import program_at
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import (
-    Debug,
-    Json,
-    Verbose,
-    console,
-    print_json,
-    reports_errors,
-    tell_tail,
-)
+from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors, tell_tail
 from tvm_ios.cli.options.search_options import DeviceName
 
 PAGE = HelpPage(
@@ -30,20 +23,18 @@ PAGE = HelpPage(
 @reports_errors
 def trace(
     executable: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` wrote.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The .json file.")] = Path(
+    reporting: Reporting,
+    output: Annotated[Path, panels.output("-o", "--output", help="The .json file.")] = Path(
         "trace.json"
     ),
     sequential: Annotated[
         bool,
-        typer.Option("--sequential", help="Trace the same kernels one after another, too."),
+        panels.running("--sequential", help="Trace the same kernels one after another, too."),
     ] = False,
     repeat: Annotated[
-        int, typer.Option(min=1, help="Runs to profile; the fastest one is written.")
+        int, panels.running(min=1, help="Runs to profile; the fastest one is written.")
     ] = 40,
     device: DeviceName = None,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Write a run of an executable as a trace that Perfetto shows.
 
@@ -65,7 +56,7 @@ def trace(
     trace_executable(explanation, output)
     tell_tail(explanation.tail)
     ms = explanation.timeline.seconds * 1e3
-    if as_json:
+    if reporting.as_json:
         print_json({"trace": str(output), "latency_ms": ms})
     else:
         console().print(f"{escape(str(output))}: a run of {ms:.3f} ms; open it at ui.perfetto.dev")

@@ -5,35 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import (
     Bars,
-    Debug,
-    Json,
-    Verbose,
+    Reporting,
     console,
     print_json,
     progress_bars,
     reports_errors,
     tell_tail,
 )
-from tvm_ios.cli.options.fleet import Devices, Key, Tracker, fleet_choice
+from tvm_ios.cli.options.fleet import FleetOptions
 from tvm_ios.cli.options.model import Batch, Model, RandomWeights, Shapes, input_shapes
 from tvm_ios.cli.options.search_options import (
     Arch,
+    BlockOptions,
+    CompileOptions,
     DialectName,
-    DialectOption,
-    GroupsAStage,
     Lanes,
-    MaxBlock,
-    MeasureMode,
-    OperatorsAGroup,
-    PrecisionOption,
-    Target,
     TargetKind,
     search_options,
 )
@@ -61,17 +54,21 @@ def tune(
     model: Model,
     log: Annotated[
         Path,
-        typer.Option(
+        panels.running(
             help="The tuning log, made or continued: a folder (MetaSchedule's); for Relay a file "
             "(AutoTVM's)."
         ),
     ],
+    reporting: Reporting,
+    blocks: BlockOptions,
+    compiled: CompileOptions,
+    servers: FleetOptions,
     trials: Annotated[
-        int, typer.Option(min=1, help="Variants of each kernel to time, at most.")
+        int, panels.limits(min=1, help="Variants of each kernel to time, at most.")
     ] = 64,
     time_limit: Annotated[
         float | None,
-        typer.Option(
+        panels.limits(
             "--time-limit",
             "--seconds",
             help="Seconds of all the work, about; each kernel's default is timed in any case, and "
@@ -80,31 +77,20 @@ def tune(
     ] = None,
     shape: Shapes = None,
     batch: Batch = None,
-    target: Target = TargetKind.llvm,
     arch: Arch = None,
-    precision: PrecisionOption = None,
-    dialect: DialectOption = DialectName.relax,
     all_blocks: Annotated[
         bool,
-        typer.Option(
+        panels.limits(
             "--all-blocks",
             help="Of Relay convolutions, try other blocks of channels than TVM's own too.",
         ),
     ] = False,
-    tracker: Tracker = None,
-    key: Key = None,
-    devices: Devices = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     compact: Annotated[
-        bool, typer.Option("--compact", help="Keep only each kernel's default and best at the end.")
+        bool,
+        panels.output("--compact", help="Keep each kernel's default and best alone at the end."),
     ] = False,
-    r: OperatorsAGroup = 3,
-    s: GroupsAStage = 8,
-    max_block: MaxBlock = 40,
-    as_json: Json = False,
-    verbose: Verbose = 0,
-    debug: Debug = False,
 ) -> None:
     """Find faster kernels for a model on this machine, and keep them in a log.
 
@@ -114,30 +100,17 @@ def tune(
     or to `bundle --log`. With --target cuda the tiles of GPU kernels are tuned, on a GPU here; with
     --tracker the trials run on the servers of a key, several at once, and are compiled here.
     """
-    if dialect is not DialectName.relay:
+    if compiled.dialect is not DialectName.relay:
         only = "only AutoTVM tries blocks: give --dialect relay, or leave it out"
         refuse(only, {"--all-blocks": all_blocks})
     shapes = input_shapes(shape)
-    options = search_options(
-        lanes,
-        MeasureMode.lazy,
-        None,
-        None,
-        r,
-        s,
-        max_block,
-        target=target,
-        arch=arch,
-        precision=precision,
-        dialect=dialect,
-        fleet=fleet_choice(tracker, key, devices),
-    )
+    options = search_options(lanes, blocks, compiled=compiled, arch=arch, fleet=servers.choice())
     from tvm_ios.api.tune import tune_model
     from tvm_ios.models.source import ModelSource
 
     with progress_bars() as bars:
         done = tune_model(
-            ModelSource(model, random_weights, shapes, batch, dialect.value),
+            ModelSource(model, random_weights, shapes, batch, compiled.dialect.value),
             log,
             options=options,
             trials=trials,
@@ -149,10 +122,10 @@ def tune(
         )
     tell_tail(done.tail)
     tell_fleet(options.fleet)
-    if as_json:
+    if reporting.as_json:
         print_json({**_json(done), **fleet_report(options.fleet)})
     else:
-        _print(done, model + _again(batch, target, arch, dialect))
+        _print(done, model + _again(batch, compiled, arch))
 
 
 class _Falls:
@@ -201,12 +174,12 @@ def _json(done: TuningResult) -> dict[str, Any]:
     }
 
 
-def _again(batch: int | None, target: TargetKind, arch: str | None, dialect: DialectName) -> str:
+def _again(batch: int | None, compiled: CompileOptions, arch: str | None) -> str:
     """The options of other commands for what was tuned."""
     again = "" if batch is None else f" --batch {batch}"
-    if dialect is DialectName.relay:
+    if compiled.dialect is DialectName.relay:
         again += " --dialect relay"
-    elif target is TargetKind.cuda:
+    elif compiled.target is TargetKind.cuda:
         again += f" --target cuda --arch {arch or 'sm_90'}"
     return again
 

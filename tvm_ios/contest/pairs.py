@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 
 #: The median of so many samples lies between the least and the greatest with more than 95 %.
@@ -34,6 +34,10 @@ class PairedRatio:
     low: float
     high: float
     pairs: int
+
+    def to_json(self) -> dict[str, float]:
+        """Return plain data, with the median as ``ratio`` too."""
+        return {"ratio": self.median, **asdict(self)}
 
 
 def paired_ratio(first: Sequence[float], second: Sequence[float]) -> PairedRatio:

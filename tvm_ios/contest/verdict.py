@@ -27,24 +27,29 @@ class PolicyResult:
     latency
         Median seconds.
     ratio
-        Median of the ratios to the sequential program, run by run.
+        Median of the ratios to the sequential program, run by run; None if that is not compared.
     stages
         Number of stages; None for ``tvm``.
     max_abs_error, max_rel_error
         Largest difference to the reference over all outputs; relative to the output's largest
         value. None if nothing was compared.
+    launches
+        Number of launches of a program that a device of another package timed, else None.
     """
 
     policy: str
     latency: float
-    ratio: float
+    ratio: float | None
     stages: int | None
     max_abs_error: float | None
     max_rel_error: float | None
+    launches: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, with the latency in milliseconds."""
         data = asdict(self)
+        if self.launches is None:
+            del data["launches"]
         return {"policy": data.pop("policy"), "latency_ms": data.pop("latency") * 1e3, **data}
 
 
@@ -71,6 +76,11 @@ class Verdict:
     confirmed: Mapping[str, PairedRatio]
     skipped: Mapping[str, str]
     reference: str | None
+
+    @property
+    def latency(self) -> float:
+        """Median seconds of the kept policy's program."""
+        return next(row.latency for row in self.results if row.policy == self.kept)
 
 
 def first_with_equal_schedule(schedules: Mapping[str, Schedule]) -> dict[str, str]:
@@ -112,8 +122,8 @@ def policy_results(
 
 def most_promising(results: Sequence[PolicyResult]) -> str:
     """Return the fastest policy, but ``sequential``, if it is among them, when none was faster."""
-    ours = [row for row in results if row.policy != TVM]
-    return min(ours, key=lambda row: (row.ratio, row.policy != "sequential")).policy
+    ours = [(row.ratio, row) for row in results if row.policy != TVM and row.ratio is not None]
+    return min(ours, key=lambda pair: (pair[0], pair[1].policy != "sequential"))[1].policy
 
 
 def kept_policy(

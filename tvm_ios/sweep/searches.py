@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from functools import lru_cache
@@ -87,11 +86,10 @@ def _path_or_name(named: Mapping[str, str], files: Mapping[str, Path]) -> str:
 def _measured_here(
     content: Mapping[str, Any], source: ModelSource, limits: Limits
 ) -> Generator[Search]:
-    from runtime_ext.machine.this_machine import available_lanes
+    from runtime_ext.machine.this_machine import announce_lanes, available_lanes
 
     lanes = content["lanes"] or available_lanes()
-    # TVM reads this once, when its thread pool starts.
-    os.environ["TVM_NUM_THREADS"] = str(lanes)
+    announce_lanes(lanes)
     with _measured(source, lanes=lanes, limits=limits) as search:
         yield search
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.api.deployments.combinations import Combination, Recipe
+from tvm_ios.api.deployments.combinations import Combination
 from tvm_ios.api.deployments.entries import PaddingError, PlaceInDeployment
-from tvm_ios.api.measured import optimize
-from tvm_ios.api.unmeasured import compile_unmeasured
-from tvm_ios.contest.outputs import VerificationError, Verify
+from tvm_ios.api.optimizer import optimize
+from tvm_ios.api.options import Options
+from tvm_ios.contest.outputs import VerificationError
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.deployment.registry import read_registry
 from tvm_ios.errors import UserError
@@ -49,159 +49,103 @@ class Deployed:
     left_out: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Making:
-    """How the programs of a deployment are made.
-
-    Attributes
-    ----------
-    folder
-        The deployment.
-    options
-        The options of the search for a combination.
-    cost
-        A device or a log to schedule by, in the place of measuring.
-    policies, schedule, memory_budget, verify
-        As of :func:`tvm_ios.api.optimize`.
-    progress
-        Called with (what, done, total).
-    """
-
-    folder: Path
-    options: Callable[[Combination], SearchOptions]
-    cost: str | None = None
-    policies: Sequence[str] | None = None
-    schedule: Path | None = None
-    memory_budget: int | None = None
-    verify: Verify = Verify.onnx
-    progress: Progress = silent
-
-
-def optimize_deployment(wanted: Sequence[Combination], making: Making) -> Deployed:
+def optimize_deployment(
+    wanted: Sequence[Combination],
+    folder: Path,
+    options: Options | None = None,
+    progress: Progress = silent,
+) -> Deployed:
     """Make a program for each combination, and add it to a deployment as soon as it is kept.
 
-    What this machine can run is searched, verified and measured as
-    :func:`tvm_ios.api.optimize` does; what it cannot is scheduled by a description or a log, and
-    says so. Programs of other runtimes are not kept: a deployment's programs run from C++ too.
-
-    Parameters
-    ----------
-    wanted
-        Of one model; what was there for the same combination is replaced.
-    making
-        How.
-
-    Raises
-    ------
-    UserError
-        If none can be made, the folder is of something else, or a program computes something else.
+    What this machine can run is searched, verified and measured as :func:`tvm_ios.api.optimize`
+    does; what it cannot is scheduled by a description or a log, and says so. Programs of other
+    runtimes are not kept: a deployment's programs run from C++ too. What was there for the same
+    combination is replaced. Raise UserError if no program can be made, the folder is of something
+    else, or a program computes something else.
     """
     from relay_passes.load import load_model
     from runtime_ext.machine.this_machine import available_lanes
 
+    options = replace(options or Options(), fallback=())
     # TVM binds the threads that it starts, and with them this process's mask.
     cpus = available_lanes()
     source = wanted[0].source
     model, identity = source.name, model_identity(source)
-    PlaceInDeployment(making.folder, model, identity, 1, runs_here=False).require_writable()
+    PlaceInDeployment(folder, model, identity, 1, runs_here=False).require_writable()
     added: dict[str, str] = {}
     left_out: list[str] = []
     done = 0
     for source, group in groupby(wanted, key=lambda combination: combination.source):
         loaded: LoadedModel | None = None
         for combination in group:
-            making.progress("programs", done, len(wanted))
+            progress("programs", done, len(wanted))
             done += 1
             if str(combination) in added:
                 continue
             try:
                 # Once for all machines and lanes.
                 loaded = loaded or load_model(source)
-                executable = _make(loaded, combination, identity, cpus, making)
+                place, how = _place_and_options(combination, folder, identity, options, cpus)
+                executable = optimize(loaded, place, how, progress).executable
+                assert executable is not None, "a place is given"
                 added[str(combination)] = executable.name
             except (VerificationError, PaddingError):
                 raise
             except UserError as error:
                 by = "" if combination.recipe is None else f" by {combination.recipe.path}"
                 left_out.append(f"{combination}{by}: {error}")
-    making.progress("programs", done, len(wanted))
+    progress("programs", done, len(wanted))
     if not added:
         raise UserError(left_out[0])
-    registry = read_registry(making.folder)
+    registry = read_registry(folder)
     return Deployed(
         model,
-        making.folder,
+        folder,
         tuple(entry for entry in registry.entries if entry.id in added.values()),
         tuple(entry for entry in registry.entries if entry.id not in added.values()),
         tuple(left_out),
     )
 
 
-def _make(
-    loaded: LoadedModel, combination: Combination, identity: str, cpus: int, making: Making
-) -> Path:
-    """Make one program; the folder of its entry."""
+def _place_and_options(
+    combination: Combination, folder: Path, identity: str, options: Options, cpus: int
+) -> tuple[PlaceInDeployment, Options]:
+    """Return where the program of a combination goes, and how it is made."""
+    from runtime_ext.machine.this_machine import announce_lanes
+    from runtime_ext.named_target import target_of
     from runtime_ext.target_architecture import cuda_arch
 
-    options = making.options(combination)
-    runs_here, lanes = _runs_here(options), combination.lanes
-    place = PlaceInDeployment(making.folder, loaded.name, identity, lanes, runs_here=runs_here)
-    if combination.recipe is not None:
-        return _make_by(combination.recipe, loaded, place, options, making)
-    measurable = runs_here and (lanes <= cpus or cuda_arch(options.resolved_target) is not None)
-    if making.cost is None and measurable:
-        return optimize(
-            loaded,
-            place,
-            options=options,
-            policies=making.policies,
-            schedule=making.schedule,
-            memory_budget=making.memory_budget,
-            fallback=(),
-            verify=making.verify,
-            progress=making.progress,
-        ).executable
-    cost = making.cost or _description(options)
-    remark = "not measured" if making.schedule else f"not measured: scheduled by {cost}"
-    return compile_unmeasured(
-        loaded,
-        replace(place, remarks=(remark,)),
-        cost,
-        options=options,
-        policies=making.policies,
-        schedule=making.schedule,
-        memory_budget=making.memory_budget,
-        verify=making.verify,
-        progress=making.progress,
-    ).executable
-
-
-def _make_by(
-    recipe: Recipe,
-    loaded: LoadedModel,
-    place: PlaceInDeployment,
-    options: SearchOptions,
-    making: Making,
-) -> Path:
-    """Make a program by what was recorded or scheduled elsewhere."""
-    remark = f"by {recipe.path.name} of {recipe.device}, not measured here"
-    return compile_unmeasured(
-        loaded,
-        replace(
+    source, arch, lanes, recipe = (
+        combination.source, combination.arch, combination.lanes, combination.recipe
+    )  # fmt: skip
+    announce_lanes(lanes)
+    search = options.search.on_lanes(lanes)
+    if arch is not None:
+        kind = "cuda" if arch.startswith("sm_") else "llvm"
+        search = replace(search, target=target_of(kind, arch, lanes, source.dialect))
+    runs_here = _runs_here(search)
+    place = PlaceInDeployment(folder, source.name, identity, lanes, runs_here=runs_here)
+    if recipe is not None:
+        place = replace(
             place,
             policy=recipe.policy,
             device=None if recipe.latency_ms is None else recipe.device,
             latency_ms=recipe.latency_ms,
-            remarks=(remark,),
-        ),
-        str(recipe.path),
-        options=replace(options, database=recipe.database or options.database),
-        policies=None if recipe.schedule else making.policies,
-        schedule=recipe.schedule,
-        memory_budget=making.memory_budget,
-        verify=making.verify,
-        progress=making.progress,
-    ).executable
+            remarks=(f"by {recipe.path.name} of {recipe.device}, not measured here",),
+        )
+        return place, replace(
+            options,
+            search=replace(search, database=recipe.database or search.database),
+            cost=str(recipe.path),
+            policies=None if recipe.schedule else options.policies,
+            schedule=recipe.schedule,
+        )
+    on_gpu = cuda_arch(search.resolved_target) is not None
+    if options.cost is None and runs_here and (lanes <= cpus or on_gpu):
+        return place, replace(options, search=search)
+    cost = options.cost or _description(search)
+    remark = "not measured" if options.schedule else f"not measured: scheduled by {cost}"
+    return replace(place, remarks=(remark,)), replace(options, search=search, cost=cost)
 
 
 def _runs_here(options: SearchOptions) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import typer
 from rich.markup import escape
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperCommand
 
 from tvm_ios.cli.frame.meant_options import suggest
+from tvm_ios.cli.frame.panels import ORDER
 
 _SHAPE = re.compile(r"[^:\s-][^:\s]*:\d+(,\d+)*")
 
@@ -34,92 +34,6 @@ class HelpPage:
     then: str
 
 
-#: The panel that an option stands in, by its parameter's name; others stand under "Options".
-#: Pages show the panels in this order.
-PANELS: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            (
-                "together",
-                "dialect",
-                "shape",
-                "batch",
-                "random_weights",
-                "random_seed",
-                "inputs",
-                "seed",
-                "state",
-            ),
-            "Model and inputs",
-        ),
-        **dict.fromkeys(
-            (
-                *(
-                    "policy",
-                    "schedule",
-                    "given_schedule",
-                    "cost",
-                    "from_logs",
-                    "measure",
-                    "r",
-                    "s",
-                    "max_block",
-                    "reuse",
-                    "groups",
-                    "fallback",
-                    "objective",
-                ),
-                *(
-                    "scheduler",
-                    "units",
-                    "chains",
-                    "in_place",
-                    "zero_copy_concat",
-                    "rewrite",
-                    "fuse_activations",
-                    "rpo_from",
-                    "parts",
-                    "solver",
-                    "no_pruning",
-                    "no_fusion",
-                    "naive_partition",
-                    "pareto",
-                    "capacity",
-                ),
-            ),
-            "Search",
-        ),
-        **dict.fromkeys(
-            ("target", "arch", "precision", "cudnn", "winograd", "weights", "device"), "Target"
-        ),
-        **dict.fromkeys(("tracker", "key", "devices", "host", "port", "seen_as"), "Fleet"),
-        **dict.fromkeys(
-            (
-                *("max_measurements", "time_limit", "trials", "max_merges", "max_fused"),
-                *("budget", "memory_budget", "all_blocks"),
-            ),
-            "Limits",
-        ),
-        **dict.fromkeys(
-            (
-                *("lanes", "log", "against", "verify", "reference", "with_tvm"),
-                *("repeat", "rounds", "seconds", "processes", "warm_up", "compare", "rtol", "atol"),
-                *("address", "workers", "anew", "sequential"),
-            ),
-            "Running and measuring",
-        ),
-        **dict.fromkeys(
-            (
-                *("output", "table_format", "plot", "keep", "resume", "compact", "launches"),
-                "only_list",
-                *("as_json", "verbose", "debug"),
-            ),
-            "Output",
-        ),
-    }
-)
-
-
 def command_with_page(function: Callable[..., Any], page: HelpPage) -> TyperCommand:
     """The command of a function, under its name and with its help page."""
     name = function.__name__
@@ -138,12 +52,8 @@ class _PanelledCommand(TyperCommand):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for parameter in self.params:
-            if isinstance(parameter, TyperOption):
-                parameter.rich_help_panel = PANELS.get(parameter.name)
         # Pages show panels in the order in which parameters first name them.
-        panels = [None, *dict.fromkeys(PANELS.values())]
-        self.params.sort(key=lambda p: panels.index(getattr(p, "rich_help_panel", None)))
+        self.params.sort(key=lambda p: ORDER.index(getattr(p, "rich_help_panel", None)))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:

@@ -8,8 +8,9 @@ import os
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -24,17 +25,19 @@ from rich.progress import (
 )
 
 from tvm_ios import interrupts
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.command_end import running_command
+from tvm_ios.cli.frame.groups import with_groups
 from tvm_ios.cli.frame.verbose import stderr_console, told_on_stderr
 from tvm_ios.errors import UserError
 
-P = ParamSpec("P")
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from tvm_ios.onnx.tail import Tail
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
+Json = Annotated[bool, panels.output("--json", help="One JSON object on stdout, nothing else.")]
 Verbose = Annotated[
     int,
-    typer.Option(
+    panels.output(
         "-v",
         "--verbose",
         count=True,
@@ -42,19 +45,31 @@ Verbose = Annotated[
         help="Say what is measured, cached and chosen; twice: of each stage.",
     ),
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Debug = Annotated[bool, panels.output("--debug", help="Show the traceback of an error.")]
 
 
-def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn failures into one sentence on stderr and exit code 1, unless ``--debug``."""
+@dataclass(frozen=True, kw_only=True)
+class Reporting:
+    """How a command reports."""
+
+    as_json: Json = False
+    verbose: Verbose = 0
+    debug: Debug = False
+
+
+def reports_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of its groups, and a way to fail.
+
+    Failures become one sentence on stderr and exit code 1, unless ``--debug`` is given.
+    """
+    command = with_groups(command)
 
     @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapped(**kwargs: Any) -> None:
         try:
             with running_command(), told_on_stderr(kwargs.get("verbose")):
-                result = command(*args, **kwargs)
+                command(**kwargs)
             sys.stdout.flush()
-            return result
         except (typer.BadParameter, typer.Exit, typer.Abort):
             raise
         except Exception as error:
@@ -76,10 +91,13 @@ def print_json(data: Any) -> None:
     sys.stdout.write("\n")
 
 
-def tell_tail(sentence: str | None) -> None:
-    """Say on stderr what of a model is not in the results, if anything is not."""
-    if sentence is not None:
-        print(f"tvm-ios: {sentence}", file=sys.stderr)
+def tell_tail(tail: Tail | str | None) -> str | None:
+    """Say on stderr which end of a model is not in the results, if any, and return the sentence."""
+    if tail is None:
+        return None
+    sentence = tail if isinstance(tail, str) else tail.sentence
+    print(f"tvm-ios: {sentence}", file=sys.stderr)
+    return sentence
 
 
 def console() -> Console:

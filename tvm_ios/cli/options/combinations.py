@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
-import typer
-
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.options.values import wrong_use
 from tvm_ios.graph.input_shapes import InputShapeError
 from tvm_ios.graph.shape_alternatives import alternative_shapes
@@ -15,14 +14,14 @@ from tvm_ios.models.source import ModelSource
 
 Batches = Annotated[
     str | None,
-    typer.Option(
+    panels.model(
         metavar="N,...",
         help="Another batch size, of ONNX models and those of the zoo; several: a deployment.",
     ),
 ]
 AlternativeShapes = Annotated[
     list[str] | None,
-    typer.Option(
+    panels.model(
         "--shape",
         metavar="NAME:1,3,224,224",
         help="The shape of an input with dynamic dimensions; once for each such input. "
@@ -31,7 +30,7 @@ AlternativeShapes = Annotated[
 ]
 Archs = Annotated[
     str | None,
-    typer.Option(
+    panels.target(
         metavar="ARCH,...",
         help="x86-64-v2, -v3 or -v4, or sm_90 and the like; several: a deployment.  "
         "[this machine's, sm_90]",
@@ -39,7 +38,7 @@ Archs = Annotated[
 ]
 LaneCounts = Annotated[
     str | None,
-    typer.Option(
+    panels.running(
         metavar="N,...", help="Threads, or streams; several: a deployment.  [all CPUs, 8 streams]"
     ),
 ]

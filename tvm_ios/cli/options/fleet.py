@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.command_end import at_end
 from tvm_ios.cli.options.values import refuse, wrong_use
 
@@ -17,17 +17,35 @@ if TYPE_CHECKING:
 
 Tracker = Annotated[
     str | None,
-    typer.Option(
+    panels.fleet(
         metavar="HOST:PORT",
         help="A tracker of TVM's RPC, whose servers measure.  [TVM_TRACKER_HOST, TVM_TRACKER_PORT]",
     ),
 ]
 Key = Annotated[
-    str | None, typer.Option(metavar="KEY", help="The servers' key.  [TVM_TRACKER_KEY]")
+    str | None, panels.fleet(metavar="KEY", help="The servers' key.  [TVM_TRACKER_KEY]")
 ]
 Devices = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Servers to use, at most.  [all free ones]")
+    int | None, panels.fleet(min=1, metavar="N", help="Servers to use, at most.  [all free ones]")
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetOptions:
+    """The servers that measure, in the place of this machine."""
+
+    tracker: Tracker = None
+    key: Key = None
+    devices: Devices = None
+
+    def choice(self) -> FleetChoice | None:
+        """Return the servers that the options name; None if they name none."""
+        if self.tracker is None and self.key is None:
+            refuse("give --tracker and --key, too", {"--devices": self.devices})
+            return None
+        from runtime_ext.fleet.choice import FleetChoice
+
+        return FleetChoice(*fleet_address(self.tracker, self.key), self.devices)
 
 
 def fleet_address(tracker: str | None, key: str | None) -> tuple[Address, str]:
@@ -47,16 +65,6 @@ def fleet_address(tracker: str | None, key: str | None) -> tuple[Address, str]:
     if not key:
         raise wrong_use("--key", "give the key of the servers, too")
     return address, key
-
-
-def fleet_choice(tracker: str | None, key: str | None, devices: int | None) -> FleetChoice | None:
-    """Which servers the options name; None if they name none, and this machine measures."""
-    if tracker is None and key is None:
-        refuse("give --tracker and --key, too", {"--devices": devices})
-        return None
-    from runtime_ext.fleet.choice import FleetChoice
-
-    return FleetChoice(*fleet_address(tracker, key), devices)
 
 
 def open_fleet(choice: FleetChoice, lanes: int | None, level: str | None) -> FleetDevice:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.options.completion import complete_model
 from tvm_ios.cli.options.values import wrong_use
 from tvm_ios.graph.input_shapes import InputShapeError, parse_shapes
@@ -30,18 +31,18 @@ Models = Annotated[
 ]
 Together = Annotated[
     bool,
-    typer.Option(
+    panels.model(
         "--together", help="Several models in one program: each run computes all of them."
     ),
 ]
 RandomWeights = Annotated[
     int | None,
-    typer.Option(min=0, metavar="SEED", help="Replace constant weights by seeded random ones."),
+    panels.model(min=0, metavar="SEED", help="Replace constant weights by seeded random ones."),
 ]
 
 RandomSeed = Annotated[
     int | None,
-    typer.Option(
+    panels.model(
         min=0,
         metavar="SEED",
         help="Draw a model's normal and uniform random numbers once, the same for each run.",
@@ -50,7 +51,7 @@ RandomSeed = Annotated[
 
 Shapes = Annotated[
     list[str] | None,
-    typer.Option(
+    panels.model(
         "--shape",
         metavar="NAME:1,3,224,224",
         help="The shape of an input with dynamic dimensions; once for each such input.",
@@ -59,12 +60,12 @@ Shapes = Annotated[
 
 Batch = Annotated[
     int | None,
-    typer.Option(min=1, help="Another batch size, of ONNX models and those of the zoo."),
+    panels.model(min=1, help="Another batch size, of ONNX models and those of the zoo."),
 ]
 
 States = Annotated[
     list[str] | None,
-    typer.Option(
+    panels.model(
         "--state",
         metavar="OUTPUT=INPUT",
         help="An output that is this input in the next run, at first zeros; once for each.",

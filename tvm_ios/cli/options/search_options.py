@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from tvm_ios.cli.frame import panels
 from tvm_ios.cli.options.completion import complete_device, complete_policies
 from tvm_ios.cli.options.fleet import open_fleet
 from tvm_ios.cli.options.values import names_in, refuse, require_known
@@ -93,39 +92,20 @@ class ChainsMode(StrEnum):
     off = "off"
 
 
-Chains = Annotated[
-    ChainsMode,
-    typer.Option(
-        "--chains",
-        help="auto: on a CPU, units that one kernel computes faster tile by tile are chains; off: "
-        "none are.",
-    ),
-]
-Target = Annotated[TargetKind, typer.Option(help="llvm: a CPU; cuda: an NVIDIA GPU.")]
-DialectOption = Annotated[
-    DialectName, typer.Option("--dialect", help="relay: with a TVM that has it, 0.11 to 0.19.")
-]
 Cudnn = Annotated[
     bool | None,
-    typer.Option(
+    panels.target(
         "--cudnn/--no-cudnn",
         help="Measure cuDNN's convolutions beside our own.  [where it and a GPU are]",
     ),
 ]
-WinogradOption = Annotated[
-    Winograd,
-    typer.Option(
-        "--winograd",
-        help="auto: measure convolutions by Winograd's filtering beside the direct ones, on a CPU.",
-    ),
-]
 Arch = Annotated[
     str | None,
-    typer.Option(help="x86-64-v2, -v3 or -v4, or sm_90 and the like.  [this machine's, sm_90]"),
+    panels.target(help="x86-64-v2, -v3 or -v4, or sm_90 and the like.  [this machine's, sm_90]"),
 ]
 DeviceName = Annotated[
     str | None,
-    typer.Option(
+    panels.target(
         "--device",
         metavar="NAME",
         help="Time on a device that another package adds: a simulator, a board, a recording.",
@@ -134,7 +114,7 @@ DeviceName = Annotated[
 ]
 PrecisionOption = Annotated[
     Precision | None,
-    typer.Option(
+    panels.target(
         "--precision",
         help="float32; on a CPU bfloat16, of the weights of units that are faster so; on a GPU "
         "tf32, of what is multiplied, or float16, of all tensors (also on an accelerator).",
@@ -142,7 +122,7 @@ PrecisionOption = Annotated[
 ]
 Policies = Annotated[
     str | None,
-    typer.Option(
+    panels.search(
         metavar="NAMES",
         help=f"Policies to try, between commas, instead of all that can be: "
         f"{', '.join(policy_names())}.",
@@ -150,54 +130,94 @@ Policies = Annotated[
     ),
 ]
 Lanes = Annotated[
-    int | None, typer.Option(min=1, help="Threads, or streams.  [all CPUs, 8 streams]")
+    int | None, panels.running(min=1, help="Threads, or streams.  [all CPUs, 8 streams]")
 ]
 TuningLog = Annotated[
     Path | None,
-    typer.Option(
+    panels.running(
         "--log", help="Tuned kernels: a MetaSchedule database (folder); for Relay an AutoTVM log."
     ),
 ]
-Measure = Annotated[
-    MeasureMode, typer.Option(help="lazy: stages that may matter; full: all of them.")
-]
-MaxMeasurements = Annotated[int | None, typer.Option(help="Stages to measure, at most.")]
 MemoryBudget = Annotated[
     str | None,
-    typer.Option(metavar="BYTES", help="What tensors between units may take: 800000, 512K, 1.5M."),
+    panels.limits(metavar="BYTES", help="What tensors between units may take: 800000, 512K, 1.5M."),
 ]
 TimeLimit = Annotated[
     float | None,
-    typer.Option(
+    panels.limits(
         "--time-limit",
         "--seconds",
         help="Seconds of all the work, about: what is left out then is told, and a program that "
         "runs units one after another is saved in any case.",
     ),
 ]
-SearchTime = Annotated[
-    float | None, typer.Option("--time-limit", help="Seconds of a policy's search, at most.")
-]
 ObjectiveOption = Annotated[
     Objective,
-    typer.Option(
+    panels.search(
         "--objective",
         help="The least time of one request, or the most requests a second when many wait.",
     ),
 ]
 Verification = Annotated[
     Verify,
-    typer.Option(
+    panels.running(
         "--verify",
         help="Compare with: onnx: ONNX Runtime or onnx.reference (for .pt2 PyTorch), else TVM's "
         "own build; tvm: this alone; off: nothing.",
     ),
 ]
-OperatorsAGroup = Annotated[int, typer.Option("-r", min=1, help="Units a group, at most.")]
-GroupsAStage = Annotated[
-    int, typer.Option("-s", min=1, help="Groups a stage, at most, but for greedy's.")
+
+
+DialectOption = Annotated[
+    DialectName, panels.model("--dialect", help="relay: with a TVM that has it, 0.11 to 0.19.")
 ]
-MaxBlock = Annotated[int, typer.Option(min=1, help="Units a block, at most.")]
+WinogradOption = Annotated[
+    Winograd,
+    panels.target(
+        "--winograd",
+        help="auto: measure convolutions by Winograd's filtering beside the direct ones, on a CPU.",
+    ),
+]
+Target = Annotated[TargetKind, panels.target(help="llvm: a CPU; cuda: an NVIDIA GPU.")]
+MaxBlock = Annotated[int, panels.search(min=1, help="Units a block, at most.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions:
+    """What is compiled for, and from which dialect."""
+
+    dialect: DialectOption = DialectName.relax
+    target: Target = TargetKind.llvm
+    precision: PrecisionOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockOptions:
+    """Limits of stages and blocks."""
+
+    r: Annotated[int, panels.search("-r", min=1, help="Units a group, at most.")] = 3
+    s: Annotated[
+        int, panels.search("-s", min=1, help="Groups a stage, at most, but for greedy's.")
+    ] = 8
+    max_block: MaxBlock = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringOptions(BlockOptions):
+    """How far a command searches, and what it measures."""
+
+    winograd: WinogradOption = Winograd.auto
+    chains: Annotated[
+        ChainsMode,
+        panels.search(
+            help="auto: on a CPU, units that one kernel computes faster tile by tile are chains; "
+            "off: none are."
+        ),
+    ] = ChainsMode.auto
+    measure: Annotated[
+        MeasureMode, panels.search(help="lazy: stages that may matter; full: all of them.")
+    ] = MeasureMode.lazy
+    max_measurements: Annotated[int | None, panels.limits(help="Stages to measure, at most.")] = 400
 
 
 def chosen_policies(text: str | None, allowed: Sequence[str] | None = None) -> Sequence[str] | None:
@@ -211,68 +231,63 @@ def chosen_policies(text: str | None, allowed: Sequence[str] | None = None) -> S
 
 def search_options(
     lanes: int | None,
-    measure: MeasureMode | None,
-    max_measurements: int | None,
-    time_limit: float | None,
-    r: int,
-    s: int,
-    max_block: int,
-    log: Path | None = None,
+    limits: BlockOptions,
     *,
-    target: TargetKind = TargetKind.llvm,
+    compiled: CompileOptions = CompileOptions(),
     arch: str | None = None,
-    precision: Precision | None = None,
-    dialect: DialectName = DialectName.relax,
+    log: Path | None = None,
+    time_limit: float | None = None,
     cudnn: bool | None = None,
-    chains: ChainsMode = ChainsMode.auto,
-    winograd: Winograd = Winograd.auto,
     runs_here: bool = True,
     device: str | None = None,
     fleet: FleetChoice | None = None,
 ) -> SearchOptions:
-    """The options as the search takes them; prepares the process for TVM, which it imports."""
-    from runtime_ext.machine.this_machine import available_lanes
+    """Return the options of the search; prepare the process for TVM, which is imported."""
+    from runtime_ext.machine.this_machine import announce_lanes, available_lanes
     from runtime_ext.named_target import target_of
     from tvm_ios.measuring.timing_device import open_timing_device
 
     opened = opened_fleet = None
+    is_cuda, is_relay = compiled.target is TargetKind.cuda, compiled.dialect is DialectName.relay
     if fleet is not None:
         refuse("a fleet measures, or a device", {"--device": device is not None})
-        refuse("a fleet measures on CPUs", {"--target": target is TargetKind.cuda})
-        refuse("a fleet times programs of Relax", {"--dialect": dialect is DialectName.relay})
+        refuse("a fleet measures on CPUs", {"--target": is_cuda})
+        refuse("a fleet times programs of Relax", {"--dialect": is_relay})
         opened_fleet = open_fleet(fleet, lanes, arch)
         lanes, arch = opened_fleet.lanes, opened_fleet.level
     elif device is not None:
         refuse("the device says for what is compiled", {"--arch": arch is not None})
-        refuse("it times programs of Relax", {"--device": dialect is DialectName.relay})
+        refuse("it times programs of Relax", {"--device": is_relay})
         opened = open_timing_device(device)
         lanes = lanes or opened.lanes
-    elif target is TargetKind.cuda:
+    elif is_cuda:
         lanes = lanes or STREAMS
     elif lanes is not None and runs_here:
         _compare_with_cpus(lanes, available_lanes())
     lanes = lanes or available_lanes()
-    # TVM reads this once, when its thread pool starts: before anything else runs a kernel.
-    os.environ["TVM_NUM_THREADS"] = str(lanes)
+    announce_lanes(lanes)
     from relay_passes.search_options import SearchOptions
     from tvm_ios.ios.ending_space import Pruning
     from tvm_ios.ios.lazy import Budget
     from tvm_ios.policies.policy import Limits
 
+    measuring = limits if isinstance(limits, MeasuringOptions) else MeasuringOptions()
+    dialect, kind = compiled.dialect.value, compiled.target.value
+    everything = measuring.measure is MeasureMode.full
     return SearchOptions(
         lanes=lanes,
-        target=None if opened_fleet else target_of(target.value, arch, lanes, dialect.value),
+        target=None if opened_fleet else target_of(kind, arch, lanes, dialect),
         database=log,
-        precision="" if precision is None else precision.value,
+        precision="" if compiled.precision is None else compiled.precision.value,
         cudnn=cudnn,
-        chains=chains is ChainsMode.auto,
-        winograd=winograd.value,
+        chains=measuring.chains is ChainsMode.auto,
+        winograd=measuring.winograd.value,
         device=opened,
         fleet=opened_fleet,
         limits=Limits(
-            pruning=Pruning(r, s),
-            max_block=max_block,
-            budget=Budget(max_measurements, time_limit, measure is MeasureMode.full),
+            pruning=Pruning(limits.r, limits.s),
+            max_block=limits.max_block,
+            budget=Budget(measuring.max_measurements, time_limit, everything),
         ),
     )
 

@@ -1,9 +1,7 @@
-"""What commands found, as tables for people and JSON for programs.
+"""Results of commands as tables, and some as JSON.
 
-- optimized: what optimising a model came to; deployed: several programs of it; swept: a sweep
-- served: ways to serve many requests
-- benched: our programs beside peers
-- on_device: what a timing device said of a model's programs; fleet_report: what a fleet did
+- result: of optimising a model; deployed: entries of a deployment; swept: rows of a sweep
+- benched: our programs beside peers; fleet_report: machines of a fleet that were left out or lost
 - scheduled: a schedule; given: one of a file beside it; front: the front of latency and memory
 - sub_graphs: the coarse sub-graphs of a model
 """

@@ -1,0 +1,1 @@
+"""The ways to time a model's programs: here, on a fleet, on a device, or by described costs."""
