@@ -4,12 +4,12 @@ Begin with :mod:`relay_passes.pipeline`, which lists the phases in order.
 
 - ``ios_schedule``, ``memory_schedule``, ``graphturbo_partition``: the passes.
 - ``shown_pass``: passes show their parameters.
-- ``pipeline``, ``prepared``, ``checks``: the phases, what they hand on, what they refuse.
+- ``pipeline``, ``prepared``, ``checks``: the phases, the data between them, and their checks.
 - ``load``, ``saved_module``, ``node_names``: models as modules, files of modules, nodes' names.
-- ``measured_module``, ``search_options``: searching by measuring, and how.
-- ``dialect``: what a dialect offers; ``relax`` and ``relay`` have files of the same names.
-- ``first_wrong_operator``: where the difference of a wrong model arises.
-- ``emitter``, ``unit_outliner``, ``same_attributes``, ``reordering``: what dialects share.
+- ``measured_module``, ``search_options``: searches by measurements, and their options.
+- ``dialect``: the interface of a dialect; ``relax`` and ``relay`` have files of the same names.
+- ``first_wrong_operator``: the operator at which a wrong model's results first differ.
+- ``emitter``, ``unit_outliner``, ``same_attributes``, ``reordering``: code that dialects share.
 - ``instances``: a schedule's instances written into ``main``.
 """
 
@@ -47,7 +47,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # What is no model is refused before TVM is imported, which takes seconds.
+    # Unknown names are refused before TVM is imported, which takes seconds.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""What is refused, and what is left out, on the way from a module to its program."""
+"""Checks on the way from a module to its program: of modules, states and parts of schedules."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ from tvm_ios.schedule.schedule import Schedule
 
 
 def require_numpy_types(prepared: Prepared) -> None:
-    """Refuse a module of which TVM alone can make a program.
-
-    Raises
-    ------
-    DialectError
-        If values are of a type that NumPy lacks.
-    """
+    """Raise DialectError if a tensor of the module has a type that NumPy lacks (bfloat16)."""
     graph = prepared.outliner.extraction.graph
     for tensor in graph.tensors:
         if tensor.dtype == "bfloat16":
@@ -34,19 +28,9 @@ def require_numpy_types(prepared: Prepared) -> None:
 
 
 def require_states(prepared: Prepared, states: Mapping[str, str], tail: Tail | None) -> None:
-    """Refuse states that a session of a model would refuse.
+    """Raise SessionError if a session could not bind these states.
 
-    Parameters
-    ----------
-    prepared, tail
-        The model.
-    states
-        For outputs, by name, the inputs that they are in the next run.
-
-    Raises
-    ------
-    SessionError
-        If one does not fit.
+    They map names of outputs to the inputs of the next run. The model's tail must not read one.
     """
     graph = prepared.units
     names = output_names(prepared.module, len(graph.outputs))
@@ -67,7 +51,7 @@ def require_states(prepared: Prepared, states: Mapping[str, str], tail: Tail | N
 
 
 def require_same_interface(dialect: Dialect, before: tvm.IRModule, after: tvm.IRModule) -> None:
-    """Refuse a module whose ``main`` takes or returns something else than before."""
+    """Raise DialectError if the parameters or results of ``main`` differ between two modules."""
     for old, new in zip_longest(dialect.interface(before), dialect.interface(after)):
         if old != new:
             raise DialectError(
@@ -84,7 +68,7 @@ def _described(entry: tuple[str, tuple[int, ...], str] | None) -> str:
 
 
 def without_elements(graph: OpGraph) -> str | None:
-    """Why all outputs of a graph have no elements; None if some have any. One sentence."""
+    """Return a sentence that says why all outputs of a graph are empty, or None if some are not."""
     empty = [graph.tensors[t] for t in graph.inputs if 0 in graph.tensors[t].shape]
     if not empty or not all(0 in graph.tensors[t].shape for t in graph.outputs):
         return None
@@ -96,9 +80,9 @@ def without_elements(graph: OpGraph) -> str | None:
 
 
 def left_out_of(schedule: Schedule, dialect: Dialect) -> str | None:
-    """What a schedule chooses that a dialect's programs have no choice of; None if that is nothing.
+    """Return a sentence on the parts of a schedule that a dialect's programs ignore, or None.
 
-    One sentence for people.
+    Programs of Relay ignore kernel choices and tile placements.
     """
     if dialect.places_tiles or schedule.of_stages_alone == schedule:
         return None

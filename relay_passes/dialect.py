@@ -1,4 +1,4 @@
-"""What a dialect of TVM's IR must offer, and which one a module is written in."""
+"""The interface that Relax and Relay implement for the passes, and the choice between the two."""
 
 from __future__ import annotations
 
@@ -30,21 +30,13 @@ Interface = list[tuple[str, tuple[int, ...], str]]
 
 
 class DialectError(UserError):
-    """A module that cannot be scheduled, with one sentence that names what stands in the way."""
+    """A module cannot be scheduled; the message is one sentence that names the obstacle."""
 
 
 def require_elements(kind: str, tensors: Sequence[Tensor]) -> None:
-    """Refuse an operator that reads or makes a tensor without elements: there is no kernel of it.
+    """Raise DialectError if an operator of this kind reads or makes a tensor without elements.
 
-    Parameters
-    ----------
-    kind, tensors
-        Of the operator; its results are the last ones.
-
-    Raises
-    ------
-    DialectError
-        Naming the operator.
+    ``tensors`` are the operator's inputs and then its results; the error names the last one.
     """
     for tensor in tensors:
         if 0 in tensor.shape:
@@ -56,55 +48,55 @@ def require_elements(kind: str, tensors: Sequence[Tensor]) -> None:
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs between the IRs that TVM has had; everything else is shared.
+    """The operations that the passes need of one of TVM's graph IRs; all other code is shared.
 
     Attributes
     ----------
     name
         ``"relax"`` or ``"relay"``: also the package in :mod:`relay_passes`.
     canonicalise
-        Makes ``main`` of a module ready to be read: inference only, constants folded.
+        Rewrite ``main`` of a module into the form that ``extract`` reads: inference only,
+        constants folded.
     extract
-        Reads a canonical module, under a name: its graph of operators (``.graph``), and the way
-        back.
+        Read a canonical module, given a name for it; return its graph of operators (``.graph``)
+        together with the expressions that they were read from.
     outliner
-        Makes an outliner of an extraction and its graph of units, which makes the functions of
+        Return an outliner for an extraction and its graph of units. It builds the functions of
         units (``.unit``) and of merged units (``.merged``).
     for_target
-        Makes of an outliner and options one that outlines units as the kernels of the target want
-        them.
+        Return a copy of an outliner that writes units in the layouts of the options' target.
     outline
-        Makes ``main`` of a module call an outliner's units in the order of a schedule.
+        Rewrite ``main`` so that it calls an outliner's units in the order of a schedule.
     interface
-        Tells the names, shapes and types of what ``main`` of a module is given and returns, in
-        order.
+        Return the names, shapes and types of the parameters and results of ``main``, in order.
     rewrite_main
-        Replaces ``main`` of a canonical module, given its extraction, by what a body writes with
-        the same parameters; returns the module, and where its operators come from.
+        Replace the body of ``main`` of a canonical module, given its extraction, by what a
+        callback writes for the same parameters. Return the module, and a function that maps an
+        extraction of it to the origins of its operators.
     with_functions
-        Copies a module, with other functions.
+        Return a copy of a module with other functions.
     attribute
-        Makes a string what this TVM wants as an attribute of a module.
+        Convert a string to the type that this TVM takes as a module attribute.
     unprinted
-        The same of a long text, which the text of a module does not show.
+        Convert a long string likewise, so that the printed module does not show it.
     import_onnx
-        Makes a canonical module of a simplified ONNX model.
+        Convert a simplified ONNX model to a canonical module.
     import_saved
-        Makes a module that was read from a file canonical, given the shapes of inputs that the user
-        fixed; the path is for errors.
+        Canonicalise a module that was read from a file, given the shapes of inputs that the user
+        fixed; the path is for error messages.
     target_units
-        Makes the units of a prepared module for the target of some options, a
+        Return the units of a prepared module for the target of some options, a
         :class:`relay_passes.measured_module.TargetUnits`.
     compile_tvm_build
-        Writes TVM's own build of a module for a CPU, given options and a path.
+        Compile a module for a CPU with TVM's own pipeline, given options and the path to write.
     operators_of
-        Tells what of a canonical module can be put into another order.
+        Return the operators of a canonical module that can be reordered, a ``Reordering``.
     calls_of
-        Gives the calls in ``main`` of a module, each after those whose results it reads.
+        Return the calls in ``main`` of a module, each after those whose results it reads.
     stages_of
-        Reads the graph of units of a scheduled module, and its stages.
+        Read the graph of units and the stages of a scheduled module.
     with_stages
-        Puts the stages of a scheduled module into another order.
+        Return a scheduled module with its stages in another order.
     places_tiles
         Whether schedules can choose units' rKernels and place their tiles.
     """
@@ -132,13 +124,9 @@ class Dialect:
 
 
 def dialect_of(module: tvm.IRModule) -> Dialect:
-    """The dialect of a module's functions.
+    """Return the dialect of a module's functions.
 
-    Raises
-    ------
-    DialectError
-        If functions of Relax and Relay are mixed, or the TVM that is installed is not one that
-        this dialect's passes are written for.
+    Raise DialectError if it mixes Relax and Relay, or the installed TVM does not fit the dialect.
     """
     kinds = {type(function).__module__ for function in module.functions.values()}
     names = {n for n in ("relax", "relay") if any(kind.startswith(f"tvm.{n}") for kind in kinds)}
@@ -148,13 +136,7 @@ def dialect_of(module: tvm.IRModule) -> Dialect:
 
 
 def named_dialect(name: str) -> Dialect:
-    """A dialect by its name.
-
-    Raises
-    ------
-    DialectError
-        If the TVM that is installed is not one that this dialect's passes are written for.
-    """
+    """Return the dialect of this name; raise DialectError if the installed TVM does not fit it."""
     try:
         return importlib.import_module(f"relay_passes.{name}.dialect").DIALECT
     except ImportError as error:
@@ -171,5 +153,5 @@ def named_dialect(name: str) -> Dialect:
 
 
 def _default() -> str:
-    """What a module without such functions is taken for, so that its error names ``main``."""
+    """Return the dialect for a module that has no functions, whose error then names ``main``."""
     return "relay" if importlib.util.find_spec("tvm.relay") else "relax"

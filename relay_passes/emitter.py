@@ -1,4 +1,4 @@
-"""How operators are written into a new ``main``, whatever the dialect."""
+"""The interface with which operators are written into a new ``main``, in either dialect."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Kind = tuple[Sequence[int], str]
 
 
 class Emitter(Protocol):
-    """Writes operators of one module into a function that is being built.
+    """A builder of one function, into which operators of an existing module are written.
 
-    Values are the dialect's own.
+    Values are expressions of the dialect.
 
     Attributes
     ----------
     origin
-        Where what is written next comes from.
+        The instance and unit that are recorded as the origin of what is written next.
     """
 
     origin: Origin
@@ -39,11 +39,11 @@ class Emitter(Protocol):
         op
             The operator's number in the extraction.
         values
-            Maps tensors of the extraction to values; gets the operator's results.
+            Maps tensors of the extraction to values; the operator's results are added.
         shapes
-            The shapes of the results, where the operator has them written down.
+            The shapes of the results, for operators that state them (reshape, broadcast).
         pads
-            Pads instead of those that it has: of windows top, left, bottom, right; of a padding
+            Pads that replace the operator's own: of windows top, left, bottom, right; of a padding
             before and after, axis by axis.
         """
         ...
@@ -56,11 +56,11 @@ class Emitter(Protocol):
         ends: Sequence[int],
         steps: Sequence[int],
     ) -> Any:
-        """Ranges of some axes of a value; a step may be negative."""
+        """Return a slice of a value along some axes; a step may be negative."""
         ...
 
     def joined(self, values: Sequence[Any], axis: int) -> Any:
-        """Values joined along an axis."""
+        """Return values concatenated along an axis."""
         ...
 
     def stacked(
@@ -70,18 +70,18 @@ class Emitter(Protocol):
         weights: tuple[Any, Any],
         pads: Sequence[int] | None = None,
     ) -> list[Any]:
-        """One convolution for several units, and what each of them makes.
+        """Write one convolution that merges several units; return the result of each unit.
 
-        ``weights`` are the stacked kernel and bias; ``pads`` other ones than the plan's.
+        ``weights`` are the stacked kernel and bias; ``pads`` replace the plan's if given.
         """
         ...
 
     def constant_part(self, value: Any, at: tuple[slice, ...]) -> Any | None:
-        """Some elements of a constant; None of a parameter."""
+        """Return a slice of a constant, or None if the value is a parameter."""
         ...
 
     def shape(self, value: Any) -> tuple[int, ...]:
-        """The extents of a value."""
+        """Return the extents of a value."""
         ...
 
     def function(
@@ -92,7 +92,7 @@ class Emitter(Protocol):
         constants: Sequence[int],
         body: Body,
     ) -> Any:
-        """A private function beside ``main``, to be given to :meth:`call`.
+        """Define a private function beside ``main``; return it for :meth:`call`.
 
         Parameters
         ----------
@@ -103,17 +103,17 @@ class Emitter(Protocol):
         constants
             Tensors of the extraction whose values are the other parameters.
         body
-            Called with an emitter for it and its parameters.
+            Called with an emitter for the function and its parameters.
         """
         ...
 
     def call(self, function: Any, arguments: Sequence[Any], results: int) -> list[Any]:
-        """So many results of a function; calls run in the order in which they are written."""
+        """Write a call of a function; return its results. Calls run in the order of writing."""
         ...
 
 
-#: For each operator of what was extracted from a module that an emitter wrote its origin.
+#: Returns the origin of each operator of an extraction from a module that an emitter wrote.
 OriginsOf = Callable[[Any], list[Origin]]
 
-#: Writes what a function does with its parameters and returns the results.
+#: Writes the body of a function, given an emitter and the parameters; returns the results.
 Body = Callable[[Emitter, Sequence[Any]], Sequence[Any]]

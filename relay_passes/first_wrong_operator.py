@@ -1,4 +1,4 @@
-"""Which operator of a model goes wrong first, found by bisection over its beginnings."""
+"""Find the first operator with a wrong result, by bisection over prefixes of the ONNX model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tvm_ios.onnx.supported import require_supported
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.progress import Progress
 
-#: Seconds after which no other beginning is built.
+#: Seconds after which no other prefix of the model is built.
 _LIMIT = 120.0
 
 
@@ -38,29 +38,11 @@ def first_wrong_operator(
     verify: Verify,
     progress: Progress,
 ) -> str:
-    """Where the difference of a wrong model arises, as the end of a sentence.
+    """Return the end of a sentence that names the operator, or few operators, that go wrong first.
 
-    Beginnings of the ONNX model are built with what is read of them as outputs, and compared as
-    the whole model is. A beginning that cannot be built by itself is left out.
-
-    Parameters
-    ----------
-    loaded
-        The model, whose program of one unit after another is wrong.
-    inputs
-        For each sample the inputs by name.
-    options
-        As it was built with.
-    verify
-        What it is compared with.
-    progress
-        Called with (what, done, total).
-
-    Returns
-    -------
-    str
-        Names the operator, or the few among which it is; empty if the model is no ONNX model, or
-        computes nothing.
+    Prefixes of the ONNX model are built as ``options`` say, run on each sample of ``inputs``, and
+    compared as ``verify`` says. A prefix that cannot be built is skipped. Return an empty string
+    if the model is no ONNX model or computes nothing.
     """
     model = loaded.original
     if not isinstance(model, onnx.ModelProto):
@@ -95,18 +77,11 @@ def bisect(
     report: Callable[[int], None],
     deadline: float,
 ) -> tuple[int, int]:
-    """How many steps agree, and how many differ: next to each other if that can be found out.
+    """Return (low, high): the first ``low`` steps agree and the first ``high`` differ.
 
-    Parameters
-    ----------
-    count
-        The number of steps, all of which together differ.
-    differs
-        Whether that many first steps differ; raises anything where that cannot be told.
-    report
-        Called with how often it was asked.
-    deadline
-        When to ask no more, by :func:`time.monotonic`.
+    They are neighbours unless ``differs(steps)`` raised (such a number of steps is skipped) or the
+    ``deadline``, a time of :func:`time.monotonic`, came first. All ``count`` steps together differ.
+    ``report`` gets the number of calls so far.
     """
     low, high = 0, count
     untold: set[int] = set()
@@ -120,7 +95,7 @@ def bisect(
         middle = between[len(between) // 2]
         try:
             low, high = (low, middle) if differs(middle) else (middle, high)
-        # What is cut where nobody meant it to be cut may be refused, or break a compiler.
+        # A model cut at an arbitrary place may be refused, or crash a compiler.
         except Exception:
             untold.add(middle)
     return low, high
@@ -140,7 +115,7 @@ def _is_wrong(
     options: SearchOptions,
     verify: Verify,
 ) -> bool:
-    """Whether the program of a model computes something else for some of the inputs."""
+    """Return whether the sequential program of a model differs from the expected outputs."""
     simple = simplify(model)
     require_supported("a part of the model", simple)
     module = dialect.import_onnx(simple)
@@ -170,7 +145,10 @@ def _is_wrong(
 
 
 def _of_ports(ports: Sequence[tuple[str, str]], feed: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs that a program has, in its types where these are said."""
+    """Return the inputs that a program takes, by its port names and, where stated, in its types.
+
+    If the numbers of inputs agree, they are matched by position, otherwise by name.
+    """
     if len(ports) == len(feed):
         arrays = [*feed.values()]
     elif all(name in feed for name, _ in ports):

@@ -1,4 +1,4 @@
-"""The pass: coarse sub-graphs, and their instances in the order that keeps fast memory full."""
+"""The pass that splits ``main`` into sub-graphs and runs their instances out of fast memory."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from tvm_ios.graphturbo.split_info import Splitter
 class GraphTurboPartition:
     """Partition ``main`` into coarse sub-graphs and split these along the batch (GraphTurbo).
 
-    The result is a valid module of the same dialect that computes the same: each sub-graph is a
-    private function of a part of the batch with the attribute ``graphturbo.subgraph``; ``main``
-    calls it once for each instance, in the order of the least fast memory; the module attribute
-    ``graphturbo.partition`` holds factors and order. A module of which ``main`` does just that
-    already is returned as it is; if a later pass, or you, changed ``main``, it is partitioned anew.
-    Of Relay's executors the virtual machine calls such functions.
+    The result is a valid module of the same dialect that computes the same. Each sub-graph is a
+    private function of a part of the batch, with the attribute ``graphturbo.subgraph``; ``main``
+    calls it once for each instance, in the order that needs the least fast memory. The module
+    attribute ``graphturbo.partition`` holds the factors and the order. A module that is
+    partitioned already is returned unchanged, unless something has changed its ``main`` since.
+    Relay modules need the virtual machine, the only executor of Relay that calls such functions.
 
     Parameters
     ----------
     device
-        ``"cpu"`` for this machine, where an instance is to live in the L2 of the lane that runs
-        it; the name of a memory hierarchy or its file, where it has the local buffers of a
-        cluster; or a hierarchy of your own.
+        ``"cpu"`` for this machine, where an instance must fit into the L2 cache of the lane that
+        runs it; or a memory hierarchy, its name or its file, where an instance must fit into the
+        local buffers of a cluster.
     capacity
         Bytes of fast memory of an instance, instead of the device's.
     """
@@ -57,7 +57,7 @@ class GraphTurboPartition:
         self.capacity = capacity
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Partition; see :class:`tvm.transform.Pass`."""
+        """Return the partitioned module; called by :class:`tvm.transform.Pass`."""
         try:
             return mod if is_partitioned(mod) else self._partition(mod)
         except UserError as error:

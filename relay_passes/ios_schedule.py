@@ -1,4 +1,4 @@
-"""The pass: find an inter-operator schedule and write it into the module."""
+"""The pass that finds an inter-operator schedule and writes it into the module."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from tvm_ios.search import search
 class IOSSchedule:
     """Schedule the operators of ``main`` and outline its units.
 
-    The result is a valid Relax module that computes the same: each unit is a private function
+    The result is a valid Relax module that computes the same. Each unit is a private function
     with the attributes ``ios.unit``, ``ios.stage`` and ``ios.group``, and ``ios.kernel`` where the
-    schedule names a kernel; ``main`` calls them in schedule order, merged convolutions stand in
-    the IR, and the module attribute ``ios.schedule`` is a line about the schedule, which
+    schedule names a kernel. ``main`` calls them in schedule order, and merged convolutions stand in
+    the IR. The module attribute ``ios.schedule`` is a line about the schedule, which
     :func:`relay_passes.pipeline.schedule_of` reads. (In Relay units are function literals, and
     the attributes are those of their calls.)
 
-    A module that this pass has scheduled is returned as it is; with another policy, cost or
-    schedule it is scheduled anew. It is too if a later pass, or you, changed ``main``.
+    A module that this pass has scheduled is returned unchanged. It is scheduled anew if the policy,
+    cost or schedule is another one, or if something has changed ``main`` since.
 
     Parameters
     ----------
@@ -55,14 +55,14 @@ class IOSSchedule:
         ``"measured"`` (stages are measured on this machine), one of
         :func:`tvm_ios.costs.named.cost_names` (``"v100"``), or a cost model of your own.
     options
-        The machine, the tuned kernels, and how far to search.
+        The machine, the tuned kernels, and the limits of the search.
     unit_rule
-        How operators form units, instead of the default rule.
+        The rule that groups operators into units, instead of the default one.
     schedule
         Apply this schedule instead of searching: a schedule, its JSON, or the path of its file,
         which may be one of IOS's published implementation.
     memory_budget
-        Bytes that the tensors between units may take at any time, of policies that search over
+        Bytes that the tensors between units may take at any time; for policies that search over
         stages (``ios-...``).
     progress
         Called with (what, done, total) while it measures.
@@ -96,7 +96,7 @@ class IOSSchedule:
         self.progress = progress
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Schedule; see :class:`tvm.transform.Pass`."""
+        """Return the scheduled module; called by :class:`tvm.transform.Pass`."""
         try:
             attached = attached_schedule(mod)
             present = None
@@ -117,7 +117,7 @@ class IOSSchedule:
             raise
 
     def _given(self, prepared: Prepared) -> Schedule | None:
-        """The schedule that is applied instead of searching; None if there is none."""
+        """Return the schedule that was given instead of a search, or None."""
         if isinstance(self.schedule, PublishedFile):
             return self.schedule.fitted(prepared.units).schedule
         if self.schedule is not None:
@@ -126,7 +126,7 @@ class IOSSchedule:
         return self.schedule
 
     def _asks_for(self, present: Schedule) -> bool:
-        """Whether this pass would, as far as can be said, write the schedule that is there."""
+        """Return whether the module's schedule is, as far as can be told, the one asked for."""
         if isinstance(self.schedule, PublishedFile):
             return present.policy == self.schedule.policy
         if self.schedule is not None:
@@ -135,7 +135,7 @@ class IOSSchedule:
             return False
         if not self.policy.needs:
             return True
-        # What was measured names the machine instead.
+        # A schedule by measured costs names the machine instead.
         return (
             present.device not in cost_names()
             if self.costs is None
@@ -158,21 +158,24 @@ class IOSSchedule:
 
 
 def _costs(cost: str | CostModel | Costs) -> Costs | None:
-    """The costs that are meant; None for those that are measured."""
+    """Return the costs of a name or a model; None if stages are to be measured."""
     if isinstance(cost, str):
         return None if cost == MEASURED else costs_named(cost)
     return cost if isinstance(cost, Costs) else costs_of_model(cost)
 
 
 def _schedule(schedule: Schedule | str | Path | None) -> Schedule | PublishedFile | None:
-    """The schedule that is meant."""
+    """Read a schedule from JSON text or a file; return other values unchanged."""
     if isinstance(schedule, str) and schedule.lstrip().startswith("{"):
         return schedule_of_text(schedule)
     return schedule_of_file(schedule) if isinstance(schedule, str | Path) else schedule
 
 
 def let_pass(kind: type[UserError]) -> None:
-    """Keep TVM's pass manager from making a RuntimeError of such an error, as newer ones do."""
+    """Register an error class with TVM's FFI, so that the pass manager raises it as it is.
+
+    Newer TVMs raise a RuntimeError instead of an unregistered class.
+    """
     if importlib.util.find_spec("tvm_ffi"):
         import tvm_ffi
 

@@ -1,4 +1,4 @@
-"""Models as a user names them, as canonical TVM modules."""
+"""Read a model by its zoo name or from a file, as a canonical TVM module."""
 
 from __future__ import annotations
 
@@ -27,21 +27,19 @@ class LoadedModel:
 
     Attributes
     ----------
-    dialect
-        The dialect of its module.
     name
         The zoo's name of it, or the file's without its suffix.
     module
-        Canonical, weights as constants.
+        The canonical module, with weights as constants.
     onnx
-        The simplified ONNX model, where it was read from one, without its tail.
+        The simplified ONNX model without its tail, or None if it was not read from one.
     original
-        The model as it is written in its own framework, with static inputs and without its tail;
-        None where that is TVM.
+        The model in its own framework's form, with static inputs and without its tail; None if
+        that is TVM.
     tail
-        What runs after the program.
+        The part of the model that runs after the program.
     whole
-        The model as it is written where it has a tail.
+        The ONNX model as it was written, if it has a tail.
     """
 
     dialect: Dialect
@@ -53,7 +51,7 @@ class LoadedModel:
     whole: onnx.ModelProto | None = None
 
     def prepared(self) -> Prepared:
-        """Return the units of the model, whose module is not made canonical again."""
+        """Return the module with its units formed; it is not canonicalised again."""
         from relay_passes.pipeline import prepare_canonical
 
         return prepare_canonical(self.module, self.name)
@@ -62,7 +60,8 @@ class LoadedModel:
 def load_model(model: AnyModel | LoadedModel, progress: Progress = silent) -> LoadedModel:
     """Read a zoo network or a file: ``.onnx``, ``.pt2``, a module saved as ``.json``.
 
-    What was read stays as it is. What is no such model is refused before TVM is imported.
+    A loaded model is returned unchanged. Models of other forms are refused before TVM is imported,
+    which takes seconds.
 
     Raises
     ------

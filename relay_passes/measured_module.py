@@ -1,4 +1,4 @@
-"""A prepared module whose stages are measured on a device, and what is searched for it."""
+"""A prepared module whose stages are measured on a device, and searches by those measurements."""
 
 from __future__ import annotations
 
@@ -39,43 +39,43 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class TargetUnits(Protocol):
-    """The units of a module for a target, as each dialect has them."""
+    """The units of a module compiled for a target; each dialect implements it."""
 
     @property
     def prepared(self) -> Prepared:
-        """The module, as schedules are applied to it."""
+        """The module in the form to which schedules are applied."""
         ...
 
     @property
     def options(self) -> SearchOptions:
-        """How schedules are searched."""
+        """The options of the search."""
         ...
 
     @property
     def backend(self) -> Backend[Any]:
-        """Makes the code of units, times it, and runs what is built."""
+        """The compiler of units, the device that times them, and the executor of programs."""
         ...
 
     @property
     def parts(self) -> Mapping[int, Part]:
-        """Tensors that lie in others."""
+        """Tensors that are views of parts of other tensors, by number."""
         ...
 
     @property
     def choose_forms(self) -> bool:
-        """Whether units may have several forms, of which the fastest is measured."""
+        """Whether units may have several kernels, of which the fastest measured one is used."""
         ...
 
     def source(self, units: tuple[int, ...]) -> Any:
-        """The function of a unit, or of merged ones, as the kernels' maker takes it."""
+        """Return the function of a unit, or of merged units, as the compiler takes it."""
         ...
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
-        """What a schedule makes of the module; ``progress`` gets kernels done and all of them."""
+        """Build the program of a schedule; ``progress`` gets the kernels done and in all."""
         ...
 
     def log_use(self) -> LogUse | None:
-        """What the tuning log had; None without a log."""
+        """Count the kernels that the tuning log has, uses and lacks; None without a log."""
         ...
 
 
@@ -83,21 +83,10 @@ UnitsT = TypeVar("UnitsT", bound=TargetUnits)
 
 
 class MeasuredModule(Generic[UnitsT]):
-    """A module whose units are compiled for a target, and timed on a device.
+    """A module whose units are compiled for a target and timed on a device.
 
-    Parameters
-    ----------
-    units
-        The units of the module.
-    progress
-        Called with (what, done, total).
-
-    Attributes
-    ----------
-    search
-        Finds schedules by costs that are measured; policies share measurements.
-    timer
-        Measures them.
+    ``search`` finds schedules by measured costs, and its policies share measurements; ``timer``
+    makes the measurements. ``progress`` is called with (what, done, total).
     """
 
     def __init__(self, units: UnitsT, progress: Progress | None = None) -> None:
@@ -135,16 +124,11 @@ class MeasuredModule(Generic[UnitsT]):
         self.search = Search(self.problem, costs, options.limits, self._progress)
 
     def recorded(self, log: Path) -> Search:
-        """Searches by what a log holds; no stage is measured.
+        """Return a search by the measurements of a log alone; nothing is measured.
 
-        Where the options name a target, any machine's log for it will do: one that a bundle
-        brought back, say.
-
-        Raises
-        ------
-        LogError
-            If the file is no log, or one for another device, target or TVM, or does not hold every
-            unit.
+        If the options name a target, the log may come from any machine of that target (from a
+        bundle, for example). Raise LogError if the file is no log, is for another device, target or
+        TVM, or lacks some unit.
         """
         if not log.exists():
             raise LogError(f"there is no measurement log {log}")
@@ -161,20 +145,16 @@ class MeasuredModule(Generic[UnitsT]):
         return Search(self.problem, costs, self.options.limits, self._progress)
 
     def described(self, name: str) -> Search:
-        """Searches by the costs of a name; no stage is measured.
+        """Return a search by the named cost model; nothing is measured.
 
-        For a GPU rTasks are those of the compiled kernels, so programs can be built of them.
-
-        Raises
-        ------
-        DeviceError, ExtensionError
-            As :func:`tvm_ios.costs.named.costs_named`.
+        For a GPU, rTasks are estimated from the compiled kernels, so programs can be built of the
+        schedules. Raise errors as :func:`tvm_ios.costs.named.costs_named` does.
         """
         costs, model = costs_named(name), None
         if isinstance(costs.stages, AnalyticCost):
             model = costs.stages
         if model is not None and self.timer.kernels.fuser is not None:
-            # Not above: TVMs that have Relay lack what it imports.
+            # Not at the top: TVMs that have Relay lack modules that it imports.
             from runtime_ext.cuda.persistent.estimated_rtasks import EstimatedRTasks
 
             blocks = self.units.backend.compiler.blocks
@@ -186,17 +166,17 @@ class MeasuredModule(Generic[UnitsT]):
         return Search(self.problem, costs, self.options.limits, self._progress)
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
-        """What a schedule makes of the module; ``progress`` gets kernels done and all of them."""
+        """Build the program of a schedule; ``progress`` gets the kernels done and in all."""
         return self.units.build(schedule, progress)
 
     def end_searches_at(self, until: float) -> None:
-        """End searches, and the measuring of units, at a time of :func:`time.perf_counter`."""
+        """Stop searching and measuring at a time of :func:`time.perf_counter`."""
         self.search.until = self.timer.until = until
 
     def end_run(self) -> None:
-        """Let the next run measure again, unless one of the searches ran out of time.
+        """Mark the log as complete, so that the next run measures again.
 
-        The next run then goes on from what was measured, as it does after one whose fleet was lost.
+        After a search that ran out of time, or a lost fleet, the next run continues from this log.
         """
         fleet = self.options.fleet
         _LOGGER.info("%d stages were measured", self.timer.stages_measured)
@@ -205,11 +185,11 @@ class MeasuredModule(Generic[UnitsT]):
 
     @property
     def _runs_here(self) -> bool:
-        """Whether whole programs are run where they are built."""
+        """Whether whole programs run on the machine that builds them."""
         return self.units.backend.executor == "native" and self.options.fleet is None
 
     def _with_unit_latencies(self, model: AnalyticCost, schedule: Schedule) -> Schedule:
-        """A schedule by whose figures groups share the lanes."""
+        """Return a schedule with estimated unit latencies, by which groups share the lanes."""
         lanes, units = self.options.lanes, range(len(self.graph))
         latencies = {unit: (model.unit_latency(self.graph, unit),) * lanes for unit in units}
         return replace(schedule, unit_latencies=latencies)
@@ -226,13 +206,13 @@ class MeasuredModule(Generic[UnitsT]):
         )
 
     def _build_chosen(self, schedule: Schedule) -> BuiltModel:
-        """The program with the faster of the tuning log's kernels and the default ones."""
+        """Build a program with the faster of each unit's tuned and default kernels."""
         if self.units.choose_forms:
             self.timer.compile_units(self._progress)
         return self.build(schedule)
 
     def _log(self) -> MeasurementLog:
-        """One log file for each device, target and TVM, so that none is ever refused."""
+        """Return the log file of this device, target and TVM; each combination has its own."""
         digest = hashlib.sha256(repr(self._header).encode()).hexdigest()[:16]
         return MeasurementLog(self.options.cache / "logs" / f"{digest}.jsonl", self._header)
 
@@ -240,5 +220,5 @@ class MeasuredModule(Generic[UnitsT]):
 def measured_module(
     prepared: Prepared, options: SearchOptions, progress: Progress | None = None
 ) -> MeasuredModule[Any]:
-    """A module of either dialect, to be measured."""
+    """Return a prepared module of either dialect as one that can be measured."""
     return MeasuredModule(prepared.dialect.target_units(prepared, options), progress)

@@ -1,4 +1,4 @@
-"""The pass: reorder a module for the least peak memory."""
+"""The pass that reorders a module for the least peak memory."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from tvm_ios.memory.stage_order import order_stages, stage_problem
 class MemorySchedule:
     """Put the operators of ``main`` into the order of least peak memory.
 
-    The result computes the same. A module that ``IOSSchedule`` has scheduled gets its stages
-    reordered, whole: its executable then has the smaller arena. Any other module becomes canonical
-    (as :func:`relay_passes.pipeline.prepare` makes it). If it is of Relax, its bindings are
-    reordered, for TVM's own build, and where they are in an order as good, nothing is. If it is of
-    Relay, where only ``let`` keeps an order, it is scheduled, one unit a stage.
+    The result computes the same. If ``IOSSchedule`` has scheduled the module, whole stages are
+    reordered, and the executable needs a smaller arena. Any other module is canonicalised first, as
+    by :func:`relay_passes.pipeline.prepare`. Of a Relax module the bindings are reordered, for
+    TVM's own build, unless their order is as good already. A Relay module is scheduled with one
+    unit per stage, because only ``let`` keeps an order there.
 
     Parameters
     ----------
     budget
-        Bytes that one block of memory may have which holds all tensors: for a scheduled module
-        those between its units, else inputs and outputs too. None for no limit.
+        Limit in bytes of one block of memory that holds all tensors: for a scheduled module those
+        between its units, else inputs and outputs too. None for no limit.
     scheduler
         One of :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
     counting
-        What shares memory, for a module without a schedule.
+        Rules of which tensors share memory, for a module without a schedule.
     time_limit
         Seconds of the search.
 
@@ -72,7 +72,7 @@ class MemorySchedule:
         self.time_limit = time_limit
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Reorder; see :class:`tvm.transform.Pass`."""
+        """Return the reordered module; called by :class:`tvm.transform.Pass`."""
         try:
             dialect = dialect_of(mod)
             attached = attached_schedule(mod)
@@ -108,7 +108,7 @@ class MemorySchedule:
 
 
 def _reordered(attached: Mapping[str, Any], order: Sequence[int]) -> dict[str, Any]:
-    """A schedule, as plain data, with its stages in another order."""
+    """Return the JSON data of a schedule with its stages in another order."""
     new = {old: place for place, old in enumerate(order)}
     schedule = dict(attached)
     for key in ("stages", "latencies"):

@@ -1,8 +1,8 @@
 """The names of an ONNX model's nodes, for the operators of the module that was imported from it.
 
-TVM's importers number values instead (``lv7``). A module keeps the names as an attribute, unit by
-unit: units have the same numbers whatever their graph was read with, and so have the operators in
-them. Tensors are called after the operators that make them.
+TVM's importers number values instead (``lv7``). A module attribute keeps the names unit by unit:
+units, and the operators in them, have the same numbers in both importers. Tensors are named after
+the operators that make them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tvm_ios.onnx.graph import graph_from_onnx
 
 
 def node_names(model: onnx.ModelProto) -> str:
-    """What the attribute of a module says that is imported from a simplified model."""
+    """Return the module attribute (JSON) with the operator names of a simplified ONNX model."""
     names: dict[str, Any] = {}
-    # What has no graph has no schedule without TVM either, where other names could be read.
+    # A model without a graph has no schedule that is made without TVM, whose names could differ.
     with contextlib.suppress(UserError):
         graph = graph_from_onnx(model, already_simplified=True)
         units = form_units(graph)
@@ -36,10 +36,10 @@ def node_names(model: onnx.ModelProto) -> str:
 
 
 def with_node_names(graph: OpGraph, module: tvm.IRModule) -> OpGraph:
-    """The graph of a module's operators, called as the attribute says.
+    """Rename the operators of a module's graph as its attribute says.
 
-    Where other passes have changed what the model computes, an operator gets its kind and number. A
-    module without the attribute keeps the names of its values, which are somebody's own.
+    If other passes have changed the module since, operators are named by kind and number. A module
+    without the attribute keeps the names of its values.
     """
     if not module.attrs or NODE_NAMES not in module.attrs:
         return graph
@@ -49,9 +49,9 @@ def with_node_names(graph: OpGraph, module: tvm.IRModule) -> OpGraph:
 
 
 def renamed(graph: OpGraph, names: Sequence[str]) -> OpGraph:
-    """The graph with other names of its operators, whose results are called ``name:0``, ...
+    """Return the graph with other operator names; an operator's results are called ``name:0``, ...
 
-    Operators may have one name; names of tensors stay unique.
+    Operators may share a name; names of tensors stay unique.
     """
     computed = {tensor for operator in graph.operators for tensor in operator.outputs}
     taken = {tensor.name for n, tensor in enumerate(graph.tensors) if n not in computed}

@@ -54,7 +54,7 @@ def prepare(module: tvm.IRModule, name: str = "model", rule: UnitRule | None = N
     DialectError
         If the module cannot be scheduled; one sentence says why.
     GraphError
-        If a unit rule of the user's is none.
+        If the result of a custom unit rule is not a valid partition.
     """
     return prepare_canonical(dialect_of(module).canonicalise(module), name, rule)
 
@@ -71,26 +71,19 @@ def prepare_canonical(
 
 
 def for_target(prepared: Prepared, options: SearchOptions) -> Prepared:
-    """The same, but schedules are applied to it as the kernels of a target want it.
+    """Return the prepared module with an outliner that writes units for the options' target.
 
-    Raises
-    ------
-    UserError
-        If the options name a tuning log that cannot be used.
+    Raise UserError if the options name a tuning log that cannot be used.
     """
     outliner = prepared.dialect.for_target(prepared.outliner, options)
     return replace(prepared, outliner=outliner)
 
 
 def applied(prepared: Prepared, schedule: Schedule) -> Applied:
-    """A schedule without instances, which are units now, nor what the dialect cannot do.
+    """Return the schedule reduced to what the dialect runs, with its instances unrolled to units.
 
-    Raises
-    ------
-    ScheduleError
-        If the schedule is not one of this module.
-    DialectError
-        If an operator has extents written down that no instance has.
+    Raise ScheduleError if the schedule is not one of this module, and DialectError if an operator
+    states extents that no instance has.
     """
     schedule.validate(prepared.units)
     if not prepared.dialect.places_tiles:
@@ -104,10 +97,10 @@ def applied(prepared: Prepared, schedule: Schedule) -> Applied:
 
 
 def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
-    """The scheduled module: units outlined, merged operators in the IR, the schedule attached.
+    """Return the scheduled module: units outlined, merged operators in the IR, schedule attached.
 
-    With instances each of these has units of its own. What a dialect cannot do
-    (:func:`relay_passes.checks.left_out_of`) is not in it.
+    Each instance has its own units. Parts of the schedule that the dialect does not support
+    (:func:`relay_passes.checks.left_out_of`) are dropped.
 
     Raises
     ------
@@ -123,7 +116,7 @@ def apply_schedule(prepared: Prepared, schedule: Schedule) -> tvm.IRModule:
 
 
 def with_schedule(module: tvm.IRModule, attached: Mapping[str, Any]) -> tvm.IRModule:
-    """The module with a schedule, given as plain data, as an attribute."""
+    """Attach a schedule, given as JSON data, to a module."""
     dialect = dialect_of(module)
     line = dialect.attribute(schedule_line(attached))
     data = dialect.unprinted(json.dumps(attached))
@@ -131,7 +124,7 @@ def with_schedule(module: tvm.IRModule, attached: Mapping[str, Any]) -> tvm.IRMo
 
 
 def in_scheduled_form(module: tvm.IRModule) -> bool:
-    """Whether ``main`` still follows the schedule that the module carries, so that it is built."""
+    """Return whether ``main`` follows the attached schedule, so that it can be built as it is."""
     try:
         dialect_of(module).stages_of(module)
     except ModuleError:
@@ -140,7 +133,7 @@ def in_scheduled_form(module: tvm.IRModule) -> bool:
 
 
 def schedule_of(module: tvm.IRModule) -> Schedule | None:
-    """The schedule that a module carries, if any.
+    """Return the schedule that a module carries, or None.
 
     Raises
     ------

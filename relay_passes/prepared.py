@@ -1,4 +1,4 @@
-"""A module on its way: ready for a schedule, and with the one that it runs."""
+"""A module ready for a schedule, and a module together with the schedule that runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Prepared:
     dialect
         The dialect of its functions.
     module
-        Canonical: inference only, constants folded.
+        The canonical module: inference only, constants folded.
     units
         The graph of units.
     outliner
-        Makes the units' functions.
+        Builds the units' functions.
     """
 
     dialect: Dialect
@@ -35,17 +35,17 @@ class Prepared:
 
 
 class Applied(NamedTuple):
-    """A schedule of the units that run.
+    """A module and the schedule of the units that run.
 
     Attributes
     ----------
     prepared
-        The module in which every instance has units of its own.
+        The module, in which every instance has its own units.
     schedule
         The schedule of its units, without instances.
     attached
-        The same as plain data, for executables and scheduled modules. Where there were instances
-        it has the original schedule as ``unrolled_from``, and where each unit comes from as
+        The same as JSON data, for executables and scheduled modules. Where there were instances
+        it has the original schedule as ``unrolled_from`` and the origin of each unit as
         ``origins``.
     """
 

@@ -1,4 +1,4 @@
-"""What can be put into another order, and the module that comes of it."""
+"""The operators of a module that can be reordered."""
 
 from __future__ import annotations
 
@@ -14,16 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reordering:
-    """A module that has no schedule yet.
+    """The operators of a module without a schedule, and the means to reorder them.
 
-    Attributes
-    ----------
-    graph
-        The graph whose operators can be moved.
-    present
-        The order that they have now.
-    apply
-        Makes the module with another order of them.
+    ``present`` is their order now; ``apply`` returns the module with them in another order.
     """
 
     graph: OpGraph

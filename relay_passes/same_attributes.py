@@ -1,4 +1,4 @@
-"""Operators that Relax and Relay describe alike, in canonical kinds."""
+"""Read the canonical kind and attributes of operators that Relax and Relay describe alike."""
 
 from __future__ import annotations
 
@@ -35,21 +35,11 @@ ELEMENTWISE = {
 def described_alike(
     name: str, attributes: Any, shape: Callable[[], Shape]
 ) -> tuple[str, Attrs] | None:
-    """Canonical kind and attributes of an operator that is described alike in both dialects.
+    """Return canonical kind and attributes of an operator that both dialects describe alike.
 
-    Parameters
-    ----------
-    name
-        TVM's, without ``relax.``.
-    attributes
-        TVM's.
-    shape
-        Gives that of the result; not called for operators that are not in the tables here.
-
-    Returns
-    -------
-    tuple or None
-        None for other operators, and for layouts and variants that have no kind.
+    ``name`` is TVM's, without ``relax.``; ``shape`` returns the result's and is called only for
+    operators that are in the tables here. Return None for other operators, and for layouts and
+    variants that have no canonical kind.
     """
     if name in ELEMENTWISE:
         return ELEMENTWISE[name], {}
@@ -61,7 +51,7 @@ def described_alike(
 
 
 def ints(values: Iterable[Any]) -> tuple[int, ...]:
-    """TVM's integers as Python's."""
+    """Return TVM's integers as Python's."""
     return tuple(int(value) for value in values)
 
 
@@ -72,9 +62,9 @@ def sliced(
     ends: Iterable[int],
     steps: Iterable[int],
 ) -> tuple[str, Attrs]:
-    """Canonical kind and attributes of a slice of a tensor: the axes of which not all is taken.
+    """Return canonical kind and attributes of a slice: only the axes of which a part is taken.
 
-    ``axes`` count from the first; ``begins`` and ``ends`` may be negative or lie outside.
+    ``axes`` count from the first; ``begins`` and ``ends`` may be negative or out of range.
     """
     rows: list[tuple[int, int, int, int]] = []
     for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
@@ -171,7 +161,7 @@ def _leaky_relu(a: Any, shape: Shape) -> Attrs:
     return {"alpha": float(a.alpha)}
 
 
-#: Some names are of one dialect only.
+#: The reader of each operator's attributes; some names are of one dialect only.
 _READERS: dict[str, tuple[str, Reader]] = {
     "nn.conv2d": ("conv2d", _convolution("OIHW")),
     "nn.conv2d_transpose": ("conv2d_transpose", _transposed_convolution),

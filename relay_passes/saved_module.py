@@ -1,8 +1,8 @@
-"""Modules that ``tvm.ir.save_json`` wrote.
+"""Load modules that ``tvm.ir.save_json`` wrote.
 
-TVM's reader trusts its file: references that go round in a circle, or to a node of another
-type, end the process. So a file is read in a process of its own first, all the way to the graph
-of operators, and here only if that one came through.
+TVM's reader trusts its file: circular references, or one to a node of another type, crash the
+process. So a file is first read in a separate process, all the way to the graph of operators, and
+here only if that succeeds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvm_ios.models.source import read_json
 _LONGEST_SECONDS = 600
 _REFUSED = 3
 
-#: The nodes that a module of each dialect has.
+#: Node types that every module of a dialect has.
 _NODES = {
     "relax": {"ir.IRModule", "relax.expr.Function"},
     "relay": {"IRModule", "relay.Function"},
@@ -35,13 +35,10 @@ _ADVICE = {
 
 
 def load_saved_module(path: Path, dialect: Dialect, shapes: Shapes | None = None) -> tvm.IRModule:
-    """The canonical form of a saved module.
+    """Return the canonical form of a saved module.
 
-    Raises
-    ------
-    ModelError
-        If the file is something else or damaged, or of another dialect, a dimension is dynamic
-        and not given, or the module cannot be scheduled.
+    Raise ModelError if the file is something else, damaged, or of another dialect, a dimension is
+    dynamic and not given, or the module cannot be scheduled.
     """
     _require(path, dialect.name)
     shapes_text = json.dumps(dict(shapes or {}))

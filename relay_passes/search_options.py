@@ -1,4 +1,4 @@
-"""How schedules of a module are searched, without the compilers and devices that do it."""
+"""Options of searching for schedules, which can be set before compilers and devices are loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """For what machine schedules are searched, with which kernels, and how far.
+    """The machine that schedules are searched for, the kernels, and the limits of the search.
 
     Attributes
     ----------
@@ -31,25 +31,24 @@ class SearchOptions:
     cache
         Folder of compiled kernels and measurement logs.
     precision
-        In which a GPU computes: ``"float32"``, ``"tf32"`` or ``"float16"``. On a CPU
+        The type in which a GPU computes: ``"float32"``, ``"tf32"`` or ``"float16"``. On a CPU
         ``"bfloat16"``: units with weights rounded to it are timed beside those in float32, and
         schedules name those that are faster so. By default float32.
     cudnn
         Whether units have a form in which cuDNN computes their convolutions, on a GPU; by default
-        where both are found here.
+        if both are found here.
     chains
         Whether units that read from each other may be computed by one kernel, where that is
         faster, on a CPU.
     winograd
-        ``"auto"``: convolutions by Winograd's filtering are timed beside the direct ones, on a CPU,
-        and schedules name the units for which one is the fastest; ``"off"``: they are not.
+        ``"auto"``: Winograd convolutions are timed beside the direct ones, on a CPU, and schedules
+        name the units for which one is the fastest; ``"off"``: they are not.
     device
-        What times programs, in the place of what is here; the target is then what it takes.
+        A device that times programs instead of this machine; it determines the target.
     fleet
-        What times programs, in the place of what is here: machines of one kind, whose lanes and
-        target these are then.
+        Machines of one kind that time programs instead of this one; lanes and target are theirs.
     limits
-        How far to search, and when measuring ends.
+        The extent of the search, and the end of measuring.
     """
 
     lanes: int = field(default_factory=available_lanes)
@@ -66,7 +65,7 @@ class SearchOptions:
 
     @property
     def resolved_target(self) -> Any:
-        """The target, this machine's where none is given."""
+        """The target, by default this machine's."""
         return self.target_for(())
 
     def on_lanes(self, lanes: int) -> SearchOptions:
@@ -79,9 +78,9 @@ class SearchOptions:
         return replace(self, lanes=lanes, target=target)
 
     def target_for(self, kinds: Iterable[str]) -> Any:
-        """The target for units of some kinds.
+        """Return the target for units of some kinds.
 
-        This machine's, where none is given, with the instructions that their products can use.
+        By default it is this machine's, with the instructions that products of these kinds can use.
         """
         if self.device is not None:
             return {"kind": "cuda", "arch": self.device.arch.replace("compute_", "sm_")}

@@ -1,4 +1,4 @@
-"""Passes that show their parameters."""
+"""A decorator for passes whose ``repr`` shows their parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BRIEF.maxstring = _BRIEF.maxother = 60
 
 
 def module_pass(cls: Any) -> Any:
-    """TVM's decorator of a class that transforms modules; ``repr`` has the class's parameters."""
+    """Make a class a module pass of TVM, with a ``repr`` that shows the class's parameters."""
     parameters = inspect.signature(cls)
     decorated: Any = tvm.transform.module_pass(cls, opt_level=0, name=cls.__name__)
     make = decorated.__init__

@@ -1,4 +1,4 @@
-"""What the outliners of all dialects share: which unit is which function, each made once."""
+"""The base class of both dialects' outliners: it builds each unit's function once."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class UnitFunction:
     Attributes
     ----------
     function
-        Its first parameters are data, the others weights.
+        The function: its first parameters are data, the others weights.
     data
-        Tensors of the graph of units that it is called with, one a data parameter.
+        Tensors of the graph of units that are passed for the data parameters, in order.
     constants
-        The dialect's constants of the other parameters.
+        The dialect's constants that are passed for the other parameters.
     outputs
         Tensors that it returns, a tuple if there is more than one.
     name
-        Of the unit, or of the merged units joined by ``+``.
+        The name of the unit, or those of merged units joined by ``+``.
     """
 
     function: Any
@@ -45,18 +45,16 @@ FunctionT = TypeVar("FunctionT", bound=UnitFunction)
 
 @dataclass(frozen=True)
 class UnitCall(Generic[FunctionT]):
-    """What ``main`` calls for a schedule.
+    """A call that ``main`` makes for a schedule.
 
     Attributes
     ----------
     units
-        One, or those that are merged or chained.
+        The unit, or the units that are merged or chained.
     function
-        What they compute.
-    stage, group
-        Where the call stands.
+        The function that computes them.
     kernel
-        Name of the rKernel, where the schedule names one.
+        Name of the rKernel, if the schedule names one.
     """
 
     units: tuple[int, ...]
@@ -66,24 +64,20 @@ class UnitCall(Generic[FunctionT]):
     kernel: str | None
 
 
-#: Of the operators in the name of a function: a unit may have dozens.
+#: Longest list of operators in the name of a function: a unit may have dozens.
 _LONGEST_NAME = 60
 
 
 def identifier(name: str) -> str:
-    """A name as the text of a module can have it."""
+    """Return a name with all characters replaced that an identifier of a module cannot have."""
     return re.sub(r"\W|^(?=\d)", "_", name)
 
 
 class UnitOutliner(Generic[FunctionT]):
-    """Makes the functions of units and of merged units, each once.
+    """A builder of the functions of units and of merged units, each of which is built once.
 
-    Parameters
-    ----------
-    extraction
-        What was extracted from the canonical module.
-    units
-        The graph of units formed from it; its tensors are those of the extraction, by name.
+    ``units`` is the graph formed from the extraction; its tensors are those of the extraction, by
+    name.
     """
 
     def __init__(self, extraction: Any, units: OpGraph) -> None:
@@ -95,26 +89,23 @@ class UnitOutliner(Generic[FunctionT]):
         self._functions: dict[tuple[int, ...], FunctionT] = {}
 
     def of(self, extraction: Any, units: OpGraph) -> Self:
-        """An outliner that makes the same choices for another module."""
+        """Return an outliner that makes the same choices for another module."""
         return type(self)(extraction, units)
 
     def value(self, tensor: int) -> Any:
-        """The expression behind a tensor of the graph of units."""
+        """Return the expression of a tensor of the graph of units."""
         return self.extraction.values[self._origin[tensor]]
 
     def unit(self, unit: int) -> FunctionT:
-        """The function of one unit."""
+        """Return the function of one unit."""
         if (unit,) not in self._functions:
             self._functions[(unit,)] = self._outline(unit)
         return self._functions[(unit,)]
 
     def merged(self, members: Sequence[int]) -> FunctionT:
-        """One function for units that :func:`tvm_ios.graph.merge_rule.plan_merge` can merge.
+        """Return one function for units that :func:`tvm_ios.graph.merge_rule.plan_merge` can merge.
 
-        Raises
-        ------
-        ScheduleError
-            If they cannot be merged.
+        Raise ScheduleError if they cannot be merged.
         """
         key = tuple(sorted(members))
         if key not in self._functions:
@@ -126,25 +117,22 @@ class UnitOutliner(Generic[FunctionT]):
         return self._functions[key]
 
     def chained(self, chain: Sequence[int]) -> FunctionT:
-        """One function for units of which each alone reads what the one before it makes."""
+        """Return one function for a chain: units that alone read the result of the one before."""
         key = tuple(chain)
         if key not in self._functions:
             self._functions[key] = self._outline(*key)
         return self._functions[key]
 
     def piece(self, units: Sequence[int]) -> FunctionT:
-        """The function of one unit, of a chain, or of units that are merged."""
+        """Return the function of one unit, of a chain, or of merged units."""
         if len(units) == 1:
             return self.unit(units[0])
         return self.chained(units) if self._is_chain(units) else self.merged(units)
 
     def calls(self, schedule: Schedule) -> list[UnitCall[FunctionT]]:
-        """What ``main`` calls for a schedule, in its order.
+        """Return the calls of ``main`` for a schedule, in order.
 
-        Raises
-        ------
-        ScheduleError
-            If units are to be merged that cannot be.
+        Raise ScheduleError if units cannot be merged.
         """
         chain_of = {chain[0]: chain for chain in schedule.chains}
         within = {unit for chain in schedule.chains for unit in chain[1:]}
@@ -164,20 +152,14 @@ class UnitOutliner(Generic[FunctionT]):
         return calls
 
     def operators(self, units: Sequence[int]) -> str:
-        """What some units compute, as part of a name: ``conv2d_bias_add_relu``."""
+        """Return the operator kinds of some units as part of a name: ``conv2d_bias_add_relu``."""
         if len(units) > 1 and not self._is_chain(units):
             return f"merged_{len(units)}_conv2d"
         kinds = "_".join(self.units.operators[unit].kind for unit in units)
         return identifier(kinds)[:_LONGEST_NAME].rstrip("_")
 
     def merge_plan(self, members: Sequence[int]) -> MergePlan:
-        """How units are merged.
-
-        Raises
-        ------
-        ScheduleError
-            If they cannot be.
-        """
+        """Return the plan by which units are merged, or raise ScheduleError if there is none."""
         plan = plan_merge(self.units, members)
         if plan is None:
             names = ", ".join(self.units.operators[unit].name for unit in sorted(members))
@@ -185,12 +167,12 @@ class UnitOutliner(Generic[FunctionT]):
         return plan
 
     def stacked_weights(self, plan: MergePlan) -> tuple[Any, Any]:
-        """The kernel and the bias of the merged convolution, constants of the dialect."""
+        """Return the kernel and the bias of the merged convolution as constants of the dialect."""
         weights = [[self._array(c) for c in self.unit(unit).constants] for unit in plan.units]
         return self._constants(*merged_weights(plan, weights))
 
     def _interface(self, *units: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The tensors that are parameters of a unit, or of a chain: data and constants."""
+        """Return the data and the constants that are parameters of a unit, or of a chain."""
         operators = [self.units.operators[unit] for unit in units]
         made = {tensor for op in operators for tensor in op.outputs}
         inputs = dict.fromkeys(t for op in operators for t in op.inputs if t not in made)
@@ -202,26 +184,26 @@ class UnitOutliner(Generic[FunctionT]):
         )
 
     def _is_chain(self, units: Sequence[int]) -> bool:
-        """Whether units read from each other, as those that are merged never do."""
+        """Return whether units read from each other, as merged ones never do."""
         return bool(self.units.ancestors[units[-1]] >> units[0] & 1)
 
     def _is_scalar(self, tensor: int) -> bool:
         return self.units.tensors[tensor].constant and len(self._type(tensor).shape) == 0
 
     def _type(self, tensor: int) -> Any:
-        """The dialect's type of a parameter."""
+        """Return the dialect's type of a parameter."""
         raise NotImplementedError
 
     def _array(self, value: Any) -> Array:
-        """The value of a constant of the dialect."""
+        """Return the value of a constant of the dialect."""
         raise NotImplementedError
 
     def _constants(self, kernel: Array, bias: Array) -> tuple[Any, Any]:
-        """As :func:`tvm_ios.graph.merged_weights.merged_weights`, but constants of the dialect."""
+        """Return a merged kernel and bias as constants of the dialect."""
         raise NotImplementedError
 
     def _outline(self, *units: int) -> FunctionT:
-        """The function of a unit, or of several that are a chain."""
+        """Return the function of a unit, or of several that are a chain."""
         raise NotImplementedError
 
     def _merge(

@@ -50,7 +50,7 @@ class Backend(Generic[CompilerT]):
         return model.open(self.compiler.function, **{"executor": self.executor, **options})
 
     def require_here(self, doing: str) -> None:
-        """Require that the device is here, or raise NotMeasured; ``doing`` is what needs it."""
+        """Raise NotMeasured if the device is not here; ``doing`` names what needs it."""
         if isinstance(self.device, AbsentGpu):
             raise NotMeasured(
                 f"{doing} needs an {self.device.name} GPU, and here is none ({self.device.why}): "
@@ -60,7 +60,10 @@ class Backend(Generic[CompilerT]):
 
 @dataclass(frozen=True)
 class AbsentGpu:
-    """A GPU that code is compiled for and that is not here; see :class:`Device`."""
+    """A GPU that code is compiled for but that is not installed here; see :class:`Device`.
+
+    ``why`` says why not, and ``otherwise`` what to do instead.
+    """
 
     name: str
     lanes: int

@@ -55,7 +55,7 @@ def build(
         from runtime_ext.relay.build import build as build_relay
 
         return build_relay(module, target=target, lanes=lanes, name=name)
-    # The TVM that has Relay lacks what these import.
+    # The TVM that has Relay lacks modules that these import.
     from runtime_ext.scheduled_module import read_scheduled_module
     from runtime_ext.unit_build import build_units
 

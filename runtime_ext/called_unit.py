@@ -1,4 +1,4 @@
-"""Read the function of a unit as it is called, after passes replaced data by constants."""
+"""Read the function of a called unit, after passes may have replaced data by constants."""
 
 # TVM's nodes get their attributes at run time.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false

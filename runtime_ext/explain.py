@@ -33,7 +33,7 @@ from tvm_ios.schedule.stage import Strategy
 #: Kinds of units that an explanation names.
 _HOTTEST = 5
 
-#: Products of integers that an instruction adds up, in the place of one in float32.
+#: Integer products that an instruction adds up in the time of one in float32.
 _PRODUCTS_AT_ONCE = {BYTES: 4, "int16": 2}
 
 
@@ -68,7 +68,7 @@ class Explanation:
     arena, unshared
         Bytes of the arena that tensors between units share, and bytes without sharing.
     peaks
-        The peak of this machine with so many lanes.
+        The peak arithmetic and memory rates of this machine with these lanes.
     total
         The figures of the whole program.
     blocks
@@ -126,29 +126,12 @@ def explain(
 ) -> Explanation | ForeignBuild:
     """Profile an executable on random inputs, and account for its time.
 
-    Another runtime's build is returned as it is: its launches cannot be observed.
-
-    Parameters
-    ----------
-    path
-        A file of :meth:`runtime_ext.execution.executable.Executable.save`.
-    repeat
-        Runs to profile. Each block's numbers are medians over the tenth of them in which it was
-        fastest.
-    seed
-        Seed of the inputs.
-    device
-        Times it, in the place of this machine.
-    beside
-        Run the same kernels one after another, too.
-
-    Raises
-    ------
-    ExecutableError
-        If it cannot be loaded, or its facts about units are impossible.
-    UserError
-        If it was compiled for something else than the device, or the device has no times of its
-        launches.
+    Of the ``repeat`` runs, each block's numbers are medians over the tenth in which it was fastest.
+    ``device`` times it instead of this machine; ``beside`` also runs the same kernels one after
+    another. Another runtime's build is returned as it is: its launches cannot be observed. Raise
+    ExecutableError if it cannot be loaded, or its facts about units are impossible; raise UserError
+    if it was compiled for something else than the device, or the device has no times of its
+    launches.
     """
     executable = load(path)
     if isinstance(executable, ForeignBuild):

@@ -34,23 +34,11 @@ def run_fresh_process(
 ) -> dict[str, Any]:
     """Run a program that measures, and return its result.
 
-    Parameters
-    ----------
-    command
-        Command line of a program that reads a task from its standard input, as one line of JSON,
-        and prints lines of JSON: arrays (what, done, total) are its progress, the last object is
-        its result. Libraries may print other lines.
-    task
-        The task as plain data.
-    environment
-        Environment variables in addition to those of this process.
-    limit
-        Seconds after which the process is ended, and ProcessTimeLimit is raised.
-
-    Raises
-    ------
-    UserError
-        With the last line of the process's errors, if it fails.
+    It reads a task from its standard input, as one line of JSON, and prints lines of JSON: arrays
+    (what, done, total) are its progress, the last object is its result; other lines, which
+    libraries may print, are ignored. ``environment`` is added to that of this process. After
+    ``limit`` seconds it is killed, and ProcessTimeLimit is raised. If it fails, raise UserError
+    with the last line of its errors.
     """
     result: dict[str, Any] | None = None
     late = threading.Event()
@@ -102,7 +90,7 @@ def _send(task: Mapping[str, Any], stream: Any) -> None:
         stream.write(f"{json.dumps(task)}\n")
         stream.close()
     except BrokenPipeError:
-        # It has ended already, and says why.
+        # The process has ended already; its errors say why.
         pass
 
 
@@ -112,7 +100,7 @@ def report(what: str, done: int, total: int) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the system kill this process when its parent ends.
+    """Ask the system to kill this process when its parent ends.
 
     The parent passes its own process number, because it may have ended already.
     """

@@ -12,9 +12,9 @@ from tvm_ios.files.json_text import JsonError, json_object
 #: Attributes of a unit's function, in Relay of its call: its name (merged units joined by ``+``),
 #: stage and group.
 UNIT, STAGE, GROUP = "ios.unit", "ios.stage", "ios.group"
-#: Attribute of a unit's function: the name of its rKernel, where that is not the usual one.
+#: Attribute of a unit's function: the name of its rKernel, if that is not the default one.
 KERNEL = "ios.kernel"
-#: Attribute of the function of a chain, whose units are joined by ``+``: its kernels are one.
+#: Attribute of the function of a chain, which becomes one kernel; its units are joined by ``+``.
 CHAIN = "ios.chain"
 #: Module attributes: a line about the schedule, and the schedule as JSON that is not printed.
 SCHEDULE, SCHEDULE_DATA = "ios.schedule", "ios.schedule_data"
@@ -32,14 +32,14 @@ class ModuleError(UserError):
 
 
 def attached_schedule(module: Any) -> dict[str, Any] | None:
-    """Return the schedule that a ``tvm.IRModule`` carries, as plain data; None if it has none.
+    """Return the schedule that a ``tvm.IRModule`` carries, as JSON data; None if it has none.
 
     Raise ModuleError if it is damaged.
     """
     attributes = dict(module.attrs.items()) if module.attrs else {}
     if SCHEDULE not in attributes:
         return None
-    # Earlier versions wrote the schedule where the line about it is now.
+    # Earlier versions wrote the schedule into the attribute that is now the line about it.
     text = attribute_text(attributes.get(SCHEDULE_DATA, attributes[SCHEDULE]))
     try:
         return json_object(text)
@@ -51,7 +51,7 @@ def attached_schedule(module: Any) -> dict[str, Any] | None:
 
 
 def without_schedule(module: Any) -> Any:
-    """Return the module without the attributes of a schedule, which ``main`` no longer follows."""
+    """Return the module without its schedule's attributes, if ``main`` no longer follows it."""
     for name in (SCHEDULE, SCHEDULE_DATA, CALLS):
         module = module.without_attr(name) if module.attrs and name in module.attrs else module
     return module
@@ -64,7 +64,7 @@ def attribute_text(attribute: Any) -> str:
 
 
 def schedule_line(schedule: Mapping[str, Any]) -> str:
-    """Return a line about a schedule, given as plain data."""
+    """Return a line about a schedule, given as JSON data."""
     device = f" for {schedule['device']}" if schedule["device"] else ""
     units, stages = len(schedule["units"]), len(schedule["stages"])
     return f"{schedule['policy']}{device}: {units} units in {stages} stages"

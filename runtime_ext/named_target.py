@@ -1,4 +1,4 @@
-"""Return the TVM target that words of the command line name."""
+"""The TVM target that the command line's ``--target`` and ``--arch`` name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from tvm_ios.errors import UserError
 
 
 def target_of(kind: str, arch: str | None, lanes: int, dialect: str = "relax") -> Any:
-    """Return a TVM target, or None for this machine, for which measurements made here hold.
+    """Return the TVM target of a kind and architecture, or None for this machine.
 
     ``kind`` is ``llvm`` or ``cuda``; ``arch`` an instruction-set level, or an architecture like
     ``sm_90``; ``lanes`` has no effect on a GPU; ``dialect`` is ``relax`` or ``relay``, whose TVM
-    knows processors by other names. Raise UserError if the architecture is unknown.
+    knows processors by other names. Measurements made here hold only for this machine. Raise
+    UserError if the architecture is unknown.
     """
     if kind == "cuda":
         return {"kind": "cuda", "arch": arch or "sm_90"}

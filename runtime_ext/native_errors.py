@@ -1,4 +1,4 @@
-"""The errors of running programs, which the C++ library raises by their names too."""
+"""The errors of running programs; the C++ library raises them by name, too."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class BusyError(RuntimeError):
 
 
 class ForkError(UserError, RuntimeError):
-    """The executor's threads are in the process that this one was forked from."""
+    """The executor belongs to the process that this one was forked from."""
 
 
 class ExecutableError(UserError):
-    """An executable that cannot be written or used here: one sentence with the reason."""
+    """An executable cannot be written or used here; the sentence gives the reason."""
 
 
 class SessionError(UserError):
-    """A session is used wrongly: one sentence that names the input, output or rule."""
+    """A session is used wrongly; the sentence names the input, output or rule."""
 
 
 class CudaError(UserError, RuntimeError):
-    """CUDA is missing, or refused a call: one sentence."""
+    """CUDA is missing, or a call of it failed; the message is one sentence."""
 
 
 class RequestsError(UserError):
@@ -39,9 +39,9 @@ class RequestsError(UserError):
     Attributes
     ----------
     results
-        For each request its outputs, in order; None where it failed.
+        For each request its outputs, in order; None for a failed one.
     errors
-        By the place of each request that failed, from 0, what was raised.
+        The exception of each failed request, by its place, from 0.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ for _error in (BusyError, CudaError, ExecutableError, ForkError, KernelError, Se
     register_error(_error.__name__, _error)
 
 _LIBRARY = "libtvm_ios_native.so"
-#: Of the C++ functions: both sides have to mean the same by them.
+#: Version of the interface of the C++ functions, on which both sides have to agree.
 INTERFACE = 9
 
 

@@ -71,7 +71,7 @@ def profile_here(
         session.run(**inputs)
         other = None
         if beside is not None:
-            # Only here something is planned: executables run without a solver.
+            # Imported only here: executables run without a solver.
             from tvm_ios.program.arena.planner import plan_memory
 
             variant = replace(executable, program=beside, plan=plan_memory(beside).plan)
@@ -85,7 +85,7 @@ def profile_here(
         for _ in range(repeat):
             if other is not None and beside is not None:
                 other_runs.append(read_timeline(beside, other.profile()))
-                # What another program leaves in the caches is not this one's to pay for.
+                # Run once unprofiled, because the other program has filled the caches.
                 session.run()
             runs.append(read_timeline(program, session.profile()))
     return Profile(
@@ -101,7 +101,7 @@ def profile_there(
     Raise UserError if it was compiled for something else than the device, or the device does not
     report when launches run.
     """
-    # The executable names the machine code that it runs as, the kernels what they are: maybe PTX.
+    # The executable names the machine code's architecture; its kernels may name PTX.
     arch, kernels = (None, {}) if executable.arch is None else read_launched(executable.libraries)
     if arch != device.arch:
         raise UserError(
@@ -110,7 +110,7 @@ def profile_there(
         )
     run, said = _timed_run(executable, kernels, executable.program, device)
     other = () if beside is None else (_timed_run(executable, kernels, beside, device)[0],)
-    # Nothing is known of its caches: what is moved once counts as held.
+    # The device's caches are unknown: assume that they hold everything.
     peaks = Peaks(device.gpu.peak_flops, device.gpu.bandwidth, 1 << 62)
     name = f"{device.name} {device.version}"
     return Profile((run,), tuple(said.samples), peaks, device=name, beside=other)

@@ -20,7 +20,7 @@ class ScheduledUnits:
     Attributes
     ----------
     graph
-        One operator a call; a merged operator has several outputs.
+        One operator for each call; a merged operator has several outputs.
     stages
         Stages of that graph; none is merged, because functions of merged units are one unit here.
     placements
@@ -30,7 +30,7 @@ class ScheduledUnits:
     constants
         For each operator TVM's constants of its parameters after the data, in the IR's layout.
     schedule
-        The schedule as plain data, which an executable keeps.
+        The schedule as JSON data, which an executable keeps.
     constant_outputs
         For each output of the graph that is a constant TVM's constant.
     output_names
@@ -56,7 +56,7 @@ class ScheduledUnits:
 def stages_of_calls(places: Sequence[tuple[int, int]], schedule: Schedule) -> tuple[Stage, ...]:
     """Return the stages of calls, given the stage and the group of each call.
 
-    ``schedule`` says whether the groups of a stage are streams; these are called in launch order.
+    The schedule says whether a stage's groups are streams, whose calls are in launch order.
     """
     groups_by_stage: dict[int, dict[int, list[int]]] = {}
     for call, (stage, group) in enumerate(places):
@@ -75,7 +75,7 @@ def stages_of_calls(places: Sequence[tuple[int, int]], schedule: Schedule) -> tu
 def placed_stages(
     stages: Sequence[Stage], schedule: Schedule, calls: Mapping[int, int]
 ) -> tuple[tuple[Stage, ...], dict[int, Placement]]:
-    """Return stages with those of the schedule's co-scheduled ones marked, and their placements.
+    """Return stages with the schedule's co-scheduled ones marked, and these ones' placements.
 
     ``stages`` are those of the calls, as many as the schedule's; ``calls`` has the call of each
     unit that is called alone. Raise ModuleError if other units are called in a co-scheduled stage.
@@ -105,10 +105,7 @@ def latencies_of_calls(
 
 
 def require_lanes(schedule: Mapping[str, Any], lanes: int) -> None:
-    """Require at least as many lanes as a schedule (plain data) has placed instances on.
-
-    Otherwise raise ScheduleError.
-    """
+    """Raise ScheduleError if a schedule (JSON data) places instances on more lanes than given."""
     plan = Schedule.from_json(schedule.get(UNROLLED_FROM, schedule)).instances
     if plan is not None and plan.lanes > lanes:
         raise ScheduleError(f"the schedule is for more lanes than {lanes}: search again")

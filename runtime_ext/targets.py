@@ -35,33 +35,15 @@ def target_backend(
 ) -> Backend[Any]:
     """Return the backend of a target for Relax modules.
 
-    Parameters
-    ----------
-    target
-        A TVM target of kind llvm or cuda, or the data of one; None for this machine.
-    lanes
-        Threads, or streams.
-    cache
-        Folder of compiled kernels.
-    database
-        A MetaSchedule database of tuned kernels, for this target.
-    precision
-        On a GPU float32, tf32 or float16; on a CPU float32, or bfloat16: the weights of units
-        for which that is faster are rounded to it.
-    cudnn
-        Whether units have an implementation that calls cuDNN; by default if a GPU and cuDNN are
-        here.
-    without
-        Kinds of implementations of units that are not measured on a CPU: ``winograd``.
-    device
-        Times programs, in the place of the GPU here; kernels are compiled for its architecture.
-    fleet
-        Times programs, in the place of the CPU here; target and lanes are its own.
-
-    Raises
-    ------
-    UserError
-        If the target is unknown, or the database, precision or library does not fit it.
+    ``target`` is a TVM target of kind llvm or cuda, or the data of one; None for this machine.
+    ``lanes`` are threads, or streams; ``database`` is a MetaSchedule database for this target.
+    ``precision`` is float32, tf32 or float16 on a GPU; on a CPU float32, or bfloat16, to which the
+    weights of units are rounded if that is faster. ``cudnn`` says whether units have an
+    implementation that calls cuDNN, by default if a GPU and cuDNN are here. ``without`` are kinds
+    of implementations that are not measured on a CPU (``winograd``). ``device`` times programs
+    instead of the GPU here, and kernels are compiled for its architecture; ``fleet`` times them
+    instead of the CPU here, with its own target and lanes. Raise UserError if the target is
+    unknown, or the database, precision or library does not fit it.
     """
     arch = cuda_arch(target)
     if device is not None:
@@ -112,7 +94,7 @@ def _plugged_backend(
 
 
 def cuda_device(arch: str, lanes: int, otherwise: str = _WITHOUT_GPU) -> Device:
-    """Return the GPU here, or an :class:`AbsentGpu` if none of the architecture is here.
+    """Return the GPU here, or an :class:`AbsentGpu` if none here runs code of the architecture.
 
     ``otherwise`` says what to do without the GPU, for the refusal to measure.
     """

@@ -1,4 +1,4 @@
-"""Keep TVM from importing torch, which takes seconds and which programs of ours do not need."""
+"""Keep TVM from importing torch, which takes seconds and which our programs do not need."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class _NotYet(MetaPathFinder):
 
 
 def _is_being_imported(package: str) -> bool:
-    # What Python's own import system asks, to find imports in a circle.
+    # Python's import system detects circular imports by this attribute.
     spec = getattr(sys.modules.get(package), "__spec__", None)
     return getattr(spec, "_initializing", False)
 
 
 def import_torch_later() -> None:
-    """Let later imports of TVM leave torch out; models and peers of torch still import it."""
+    """Make later imports of TVM skip torch; models and peers of torch still import it."""
     sys.meta_path.insert(0, _NotYet())

@@ -31,7 +31,7 @@ def build_units(
     progress: Steps | None = None,
     packed: PackedConstants | None = None,
 ) -> BuiltModel:
-    """Compile the units of a schedule, and lower it to a program of this many threads or streams.
+    """Compile the units of a schedule, and lower it to a program of ``lanes`` threads or streams.
 
     The compiler may have the kernels already; ``packed`` has constants that were packed for other
     programs. Raise ScheduleError if the schedule has placed instances on more lanes, UserError if
@@ -49,7 +49,7 @@ def build_units(
         return memory.source(units.functions[first], op.inputs, op.outputs, units.constants[first])
 
     def weights(members: tuple[int, ...]) -> list[Array]:
-        # Not copied, so that what was packed before is known by where it lies.
+        # Not copied, because packed constants are looked up by their address.
         return [np.from_dlpack(constant.value) for constant in units.constants[members[0]]]
 
     constant_outputs = {t: value.value.numpy() for t, value in units.constant_outputs.items()}

@@ -1,4 +1,4 @@
-"""Measure whole programs, which are built and run in turn on this machine."""
+"""Measure whole programs, which are built, and then run in turn on this machine."""
 
 from __future__ import annotations
 
@@ -23,21 +23,12 @@ from tvm_ios.schedule.stage import Strategy
 
 
 class WholePrograms:
-    """Builds and times programs of schedules; see :class:`tvm_ios.costs.costs.ProgramCosts`.
+    """A timer of schedules' whole programs; see :class:`tvm_ios.costs.costs.ProgramCosts`.
 
-    Parameters
-    ----------
-    operators, units
-        The graphs of operators and of units of what is built.
-    lanes
-        Lanes of the programs.
-    build
-        Builds the program of a schedule.
-    refuses
-        Errors by which ``build`` refuses a schedule: an operator may have extents as attributes,
-        which no part of it has; parts of units to be merged may have different rows; a unit that
-        reads the results of instances in place may have other tiles than those that a stage of a
-        mixture places.
+    ``refuses`` are the errors by which ``build`` refuses a schedule: an operator may have extents
+    as attributes, which no part of it has; parts of units to be merged may have different rows; a
+    unit that reads the results of instances in place may have other tiles than those that a stage
+    of a mixture places.
     """
 
     def __init__(
@@ -58,7 +49,7 @@ class WholePrograms:
 
     @property
     def hierarchy(self) -> MemoryHierarchy:
-        """The memory hierarchy of this machine with so many lanes."""
+        """The memory hierarchy of this machine with ``lanes`` lanes."""
         return cpu_hierarchy(self.lanes)
 
     def refusal(self, schedule: Schedule) -> str:

@@ -1,4 +1,4 @@
-"""A schedule with instances, applied: the module in which each of them has units of its own."""
+"""Apply a schedule with instances: unroll the module so that each instance has its own units."""
 
 from __future__ import annotations
 
@@ -18,17 +18,7 @@ from tvm_ios.schedule.schedule import Schedule
 
 
 class Unrolled(NamedTuple):
-    """A module in which every instance has units of its own.
-
-    Attributes
-    ----------
-    prepared
-        The module.
-    schedule
-        The schedule of its units.
-    origins
-        For each of its units where it comes from.
-    """
+    """A module whose instances have their own units, the units' schedule, and their origins."""
 
     prepared: Prepared
     schedule: Schedule
@@ -36,22 +26,11 @@ class Unrolled(NamedTuple):
 
 
 def apply_instances(prepared: Prepared, schedule: Schedule) -> Unrolled:
-    """The unrolled module, and the schedule of its units.
+    """Return the unrolled module and the schedule of its units.
 
-    Parameters
-    ----------
-    prepared
-        The module that the schedule is of.
-    schedule
-        Valid there, with instances.
-
-    Raises
-    ------
-    ScheduleError
-        If instances run in an order that their data forbids, or are no equal parts, or units
-        are to be merged that cannot be.
-    DialectError
-        If an operator has extents written down that no part of it has.
+    Raise ScheduleError if the order of instances violates their data dependences, instances are not
+    equal parts, or units cannot be merged; raise DialectError if an operator fixes extents that no
+    part has.
     """
     graph = prepared.outliner.extraction.graph
     planned = planned_instances(graph, prepared.units, schedule)

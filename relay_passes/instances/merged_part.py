@@ -1,4 +1,4 @@
-"""Merged units of an instance: one convolution for the same part of all their results."""
+"""Merged units of an instance: one convolution that computes the same rows of all their results."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ class MergedUnits:
 
     Attributes
     ----------
-    plan
-        The plan of the units.
     data, outputs
-        Tensors of the extraction: what all read, and what each makes.
+        Tensors of the extraction: the common input, and the result of each unit.
     weights
         The stacked kernel and bias, of which instances share one copy.
     """
@@ -38,13 +36,7 @@ class MergedUnits:
 
 
 def merged_units(outliner: UnitOutliner[Any], members: Sequence[int]) -> MergedUnits:
-    """The units of a merge stage.
-
-    Raises
-    ------
-    ScheduleError
-        If they cannot be merged.
-    """
+    """Return the merged form of a merge stage's units; raise ScheduleError if they do not merge."""
     plan = outliner.merge_plan(members)
     operators = [outliner.units.operators[unit] for unit in plan.units]
     number = outliner.extraction.number
@@ -57,13 +49,7 @@ def merged_units(outliner: UnitOutliner[Any], members: Sequence[int]) -> MergedU
 
 
 def require_same_rows(instances: Instances, merged: MergedUnits) -> None:
-    """Refuse units of which instances need different parts.
-
-    Raises
-    ------
-    ScheduleError
-        If one does.
-    """
+    """Raise ScheduleError if some instance needs different rows of the merged units' results."""
     layers = instances.layers
     for instance in instances.instances:
         mask = instances.subgraphs[instance.subgraph].layers
@@ -87,14 +73,9 @@ def emit_merged_part(
     values: dict[int, Any],
     boxes: Mapping[int, Box],
 ) -> None:
-    """Emit merged units for boxes of their results, the same rows of all.
+    """Write merged units for boxes of their results, which have the same rows.
 
-    Parameters
-    ----------
-    emitter, values, boxes
-        As of :func:`relay_passes.instances.part.emit_part`.
-    layers, merged
-        The layers of the graph, and the units.
+    ``values`` and ``boxes`` are as in :func:`relay_passes.instances.part.emit_part`.
     """
     plan, tensors = merged.plan, layers.graph.tensors
     parts = [boxes[tensor] for tensor in merged.outputs if tensor in boxes]

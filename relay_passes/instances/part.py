@@ -1,4 +1,4 @@
-"""An operator for a part of its results: fewer images, or some rows of them."""
+"""Write an operator for a part of its results: fewer images, or some of their rows."""
 
 from __future__ import annotations
 
@@ -20,27 +20,13 @@ def emit_part(
     values: dict[int, Any],
     boxes: Mapping[int, Box],
 ) -> None:
-    """Emit an operator for boxes of its results, from the boxes of its inputs that are available.
+    """Write operator ``op`` of a graph for boxes of its results.
 
-    Of these it reads what it needs; a window gets padding only where it reaches over the border of
-    the whole image.
-
-    Parameters
-    ----------
-    emitter
-        Writes the operator.
-    graph, op
-        The graph of the extraction, and the operator's number in it.
-    values
-        Maps tensors to the emitter's values; gets the operator's results.
-    boxes
-        What of each tensor these values are, and the results are to be; a constant is whole,
-        and if it is a parameter it cannot be cut.
-
-    Raises
-    ------
-    DialectError
-        If the operator has extents written down that this cannot change.
+    ``boxes`` says which box of each tensor ``values`` has, and which is wanted of the results;
+    constants are whole. The inputs are cut to the boxes that the operator reads, and windows are
+    padded only at the border of the whole image. The results are added to ``values``. Raise
+    DialectError if the operator states extents that cannot be changed, or if a constant that must
+    be cut is a parameter.
     """
     operator = graph.operators[op]
     result_boxes = {t: boxes[t] for t in operator.outputs if t in boxes}
@@ -93,10 +79,9 @@ def cut(
     box: Box,
     steps: Mapping[int, int] | None = None,
 ) -> Any:
-    """A box of a tensor of which a value is another box that contains it.
+    """Return a box of a tensor, sliced from a value that holds the larger box ``available``.
 
-    Along the axes of ``steps`` every so many elements of the box, the last first where that is
-    negative.
+    ``steps`` gives strides by axis; a negative one reverses the axis.
     """
     steps = steps or {}
     axes = [axis for axis in range(len(box)) if available[axis] != box[axis] or axis in steps]
@@ -110,14 +95,14 @@ def cut(
             ends.append(end - first)
         else:
             begins.append(end - 1 - first)
-            # The place before the first one is counted from behind.
+            # The end before the first element must be given as a negative number.
             ends.append(begin - 1 - first if begin > first else first - last - 1)
     along = [steps.get(axis, 1) for axis in axes]
     return emitter.sliced(value, axes, begins, ends, along)
 
 
 def available_box(graph: OpGraph, boxes: Mapping[int, Box], tensor: int) -> Box:
-    """The box of a tensor that can be read: all of a constant."""
+    """Return the box of a tensor that can be read: all of a constant, else its entry of boxes."""
     described = graph.tensors[tensor]
     return whole(described.shape) if described.constant else boxes[tensor]
 
@@ -126,7 +111,7 @@ _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
 
 
 def reads(graph: OpGraph, op: int, result_boxes: Mapping[int, Box]) -> dict[int, Box]:
-    """What an operator reads of its inputs for boxes of its results."""
+    """Return the box of each input that an operator reads to compute boxes of its results."""
     operator = graph.operators[op]
     input_boxes: dict[int, Box] = {}
     for position, tensor in enumerate(operator.outputs):
@@ -141,7 +126,7 @@ def reads(graph: OpGraph, op: int, result_boxes: Mapping[int, Box]) -> dict[int,
 
 
 def _pads(graph: OpGraph, op: int, box: Box) -> list[int]:
-    """What of the padding the windows of a box see: top, left, bottom, right."""
+    """Return the padding (top, left, bottom, right) that windows of a box of an operator reach."""
     operator = graph.operators[op]
     shapes = [graph.tensors[t].shape for t in operator.inputs]
     strides, pads, dilations, kernel = (
@@ -153,7 +138,7 @@ def _pads(graph: OpGraph, op: int, box: Box) -> list[int]:
 
 
 def _pad_widths(graph: OpGraph, op: int, box: Box) -> list[int]:
-    """What of a padding lies in a box of its result: before and after, axis by axis."""
+    """Return the padding of a pad operator that lies in a box: before and after, axis by axis."""
     operator = graph.operators[op]
     before = cast(tuple[int, ...], operator.attrs["pads"])
     extents = graph.tensors[operator.inputs[0]].shape
@@ -172,16 +157,10 @@ def pads_of(
     pads: Sequence[int],
     dilations: Sequence[int],
 ) -> list[int]:
-    """What of the padding the windows of a box of a result see: top, left, bottom, right.
+    """Return the padding (top, left, bottom, right) that the windows of a result's box reach.
 
-    Parameters
-    ----------
-    box
-        The box of an image.
-    extents
-        Height and width of the whole images that are read.
-    kernel, strides, pads, dilations
-        The window's height and width, strides, pads and dilations.
+    ``extents`` are the height and width of the whole input; kernel, strides, pads and dilations are
+    those of the window.
     """
     before, after = [0, 0], [0, 0]
     for i, (begin, end) in enumerate(box[2:]):

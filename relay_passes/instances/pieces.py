@@ -1,4 +1,4 @@
-"""What instances make of tensors and read of them: pieces, cut and joined along one axis."""
+"""The tensors that instances exchange: pieces, cut and joined along one axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_ios.graphturbo.instances import Instances
 
 
 class Pieces:
-    """The tensors between the instances in a ``main`` that is being built."""
+    """The pieces of tensors that instances have computed, in a ``main`` that is being built."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class Pieces:
         values: Sequence[Any],
         inputs: Sequence[Any],
     ) -> None:
-        """Begin with the values of the old function and with those of the graph's inputs."""
+        """Start with all values of the old function, and the values of the graph's inputs."""
         self._emitter = emitter
         self._graph = instances.layers.graph
         self._instances = instances
@@ -29,16 +29,19 @@ class Pieces:
         self._inputs = dict(zip(self._graph.inputs, inputs, strict=True))
         #: The pieces that instances have made, by tensor and instance.
         self._pieces: dict[tuple[int, int], Any] = {}
-        #: What is read on all lanes, by tensor and box.
+        #: Parts that instances of unsplit sub-graphs read, by tensor and box.
         self._shared: dict[tuple[int, Box], Any] = {}
 
     def put(self, number: int, tensor: int, value: Any, box: Box) -> None:
-        """Keep an instance's own piece of a tensor, cut from the box that the instance made."""
+        """Store an instance's own piece of a tensor, cut from the box that it computed."""
         owned = self._instances.instances[number].owned[tensor]
         self._pieces[tensor, number] = cut(self._emitter, value, box, owned)
 
     def read(self, number: int, tensor: int) -> Any:
-        """What an instance reads of a tensor."""
+        """Return the part of a tensor that an instance reads, joined from its sources.
+
+        Instances of a sub-graph that is not split share equal parts.
+        """
         instance = self._instances.instances[number]
         if self._instances.subgraphs[instance.subgraph].split is None:
             key = tensor, instance.needs[tensor]
@@ -60,7 +63,7 @@ class Pieces:
         return self._join(tensor, parts)
 
     def results(self) -> list[Any]:
-        """The graph's outputs."""
+        """Return the values of the graph's outputs, joined from their pieces."""
         return [
             self._join(tensor, [self._pieces[tensor, m] for m in self._instances.makers[tensor]])
             if tensor in self._instances.makers

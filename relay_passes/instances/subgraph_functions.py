@@ -18,9 +18,9 @@ from tvm_ios.graphturbo.box import Box, extents
 from tvm_ios.graphturbo.footprint import entries, exits, tensor_boxes
 from tvm_ios.graphturbo.instances import Instance, Instances
 
-#: Attributes: of the module, the partition as JSON; of a function, which sub-graph it is.
+#: Attributes: of the module, the partition as JSON; of a function, its sub-graph's number.
 PARTITION, SUBGRAPH = "graphturbo.partition", "graphturbo.subgraph"
-#: What else ``main`` calls: operators that an :class:`Emitter` slices and joins with.
+#: Other operators in ``main``, with which an :class:`Emitter` slices and joins.
 _CUT_AND_JOINED = {"relax.strided_slice", "relax.concat", "strided_slice", "concatenate"}
 
 
@@ -31,24 +31,12 @@ def outline_instances(
     instances: Instances,
     order: Sequence[int],
 ) -> tvm.IRModule:
-    """The module with functions for the sub-graphs, which ``main`` calls in an instance order.
+    """Rewrite ``main`` as calls of one private function per sub-graph, instance by instance.
 
-    A sub-graph has one function, unless its instances read other parts of what they hold: images
-    in another order, say.
-
-    Parameters
-    ----------
-    dialect, module, extraction
-        A canonical module, and what was read from it.
-    instances
-        The instances, split along the batch only.
-    order
-        The order of all instances, each after those that it reads from.
-
-    Raises
-    ------
-    DialectError
-        If an operator has its batch written down where this cannot change it.
+    ``order`` lists all instances, each after those that it reads from; they are split along the
+    batch only. A sub-graph gets more than one function if its instances read different parts of
+    their inputs (for example, images in another order). Raise DialectError if an operator states a
+    batch that cannot be changed.
     """
 
     def main(emitter: Emitter, parameters: Sequence[Any]) -> list[Any]:
@@ -74,7 +62,7 @@ def outline_instances(
 
 
 def is_partitioned(module: tvm.IRModule) -> bool:
-    """Whether ``main`` still calls sub-graphs as the partition says that the module carries."""
+    """Return whether ``main`` still calls sub-graphs in the order of the partition attribute."""
     if not module.attrs or PARTITION not in module.attrs:
         return False
     called: list[int] = []
@@ -91,18 +79,15 @@ def is_partitioned(module: tvm.IRModule) -> bool:
 
 
 def without_subgraphs(dialect: Dialect, module: tvm.IRModule) -> tvm.IRModule:
-    """A canonical module, of which ``main`` calls nothing, without the functions of sub-graphs."""
+    """Remove the functions of sub-graphs from a canonical module, whose ``main`` calls none."""
     kept = {v: f for v, f in module.functions.items() if not (f.attrs and SUBGRAPH in f.attrs)}
     return dialect.with_functions(module, kept)
 
 
 class _SubGraph:
-    """A sub-graph, of which usually all instances are the same computation.
+    """A sub-graph, with one function for all instances that do the same computation.
 
-    Attributes
-    ----------
-    data, constants, results
-        Tensors that it reads and makes.
+    ``data``, ``constants`` and ``results`` are the tensors that it reads and makes.
     """
 
     def __init__(self, instances: Instances, number: int) -> None:
@@ -118,7 +103,7 @@ class _SubGraph:
         self.constants = list(dict.fromkeys(constants))
 
     def function(self, emitter: Emitter, instance: Instance) -> Any:
-        """The private function of the data and the constants that an instance is a call of."""
+        """Return the private function that computes an instance, and write it at first use."""
         tensors = self._layers.graph.tensors
         boxes = tensor_boxes(self._layers, self._mask, instance.owned)
         places = self._places(instance, boxes)
@@ -140,7 +125,10 @@ class _SubGraph:
         return self._functions[places]
 
     def _places(self, instance: Instance, boxes: Mapping[int, Box]) -> tuple[Box, ...]:
-        """Where in its inputs an instance reads, and where in its results: equal for equal code."""
+        """Return the boxes that an instance reads and returns, relative to its tensors.
+
+        Instances with equal boxes have the same code.
+        """
         graph = self._layers.graph
         boxes_read = [_within(need, need) for need in instance.needs.values()]
         for op in self._operators():
@@ -154,5 +142,5 @@ class _SubGraph:
 
 
 def _within(outer: Box, box: Box) -> Box:
-    """A box, counted from the first element of one that contains it."""
+    """Return a box relative to the first element of an outer box that contains it."""
     return tuple((b - first, e - first) for (b, e), (first, _) in zip(box, outer, strict=True))

@@ -1,4 +1,4 @@
-"""``main`` instance by instance: the operators of each on its part of the batch."""
+"""Write ``main`` instance by instance: the operators of each on its part of the batch."""
 
 from __future__ import annotations
 
@@ -24,30 +24,12 @@ def unroll_instances(
     order: Sequence[int],
     merged: Sequence[MergedUnits] = (),
 ) -> tuple[tvm.IRModule, OriginsOf]:
-    """The module with the operators of the instances in an order, and no functions for these.
+    """Return the module with all instances written in order, and a finder of operators' origins.
 
-    Parameters
-    ----------
-    prepared
-        A module and its units.
-    instances
-        The instances, of units as layers, split along the batch or along rows of images.
-    order
-        The order of all instances, each after those that it reads from.
-    merged
-        Units that their instances merge; the first of them has the merged operators.
-
-    Returns
-    -------
-    tuple
-        The module, and what finds the origins of the operators that are extracted from it.
-
-    Raises
-    ------
-    DialectError
-        If an operator has extents written down that this cannot change.
-    ScheduleError
-        If instances need different rows of what is to be merged.
+    Instances are of units as layers, split along the batch or along rows of images; ``order`` lists
+    each after those that it reads from. The first unit of each of ``merged`` stands for its merged
+    operators. Raise DialectError if an operator states extents that cannot be changed, and
+    ScheduleError if instances need different rows of merged units.
     """
     for units in merged:
         require_same_rows(instances, units)

@@ -1,4 +1,4 @@
-"""An operator's bindings, written again on other arguments."""
+"""Write an operator's bindings again with other arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relay_passes.relax.lrn import emit_lrn
 
 
 def same(value: Any) -> Any:
-    """The value as it is."""
+    """Return the value unchanged."""
     return value
 
 
@@ -22,18 +22,10 @@ def emit_calls(
     values: dict[int, Any],
     rewrite: Callable[[Any], Any] = same,
 ) -> None:
-    """Write an operator.
+    """Write the bindings of operator ``op`` with ``emit``, reading its inputs from ``values``.
 
-    Parameters
-    ----------
-    emit
-        Writes an expression.
-    extraction, op
-        The extraction, and the operator's number in it.
-    values
-        Maps tensors of the extraction to values; gets the operator's results.
-    rewrite
-        What is written instead of each value on the other arguments, in order.
+    ``values`` maps tensors of the extraction and gets the results. ``rewrite`` may replace each
+    expression before it is written.
     """
     operator = extraction.graph.operators[op]
     if operator.kind == "lrn":

@@ -1,4 +1,4 @@
-"""Relax, of the TVM that comes with tvm-ios."""
+"""The Relax dialect, for the TVM that comes with tvm-ios."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _compile_tvm_build(module: tvm.IRModule, options: SearchOptions, path: Path)
 
     target, tuned = options.resolved_target, options.database
     if cuda_arch(target) is not None:
-        # What it computes is compared with on the CPU, for which the log is not.
+        # A GPU's results are compared with those of TVM's build for the CPU; the log is the GPU's.
         target, tuned = host_target(options.lanes), None
     if tuned is None:
         kept_tvm_build(module, target, path, options.cache / "tvm")

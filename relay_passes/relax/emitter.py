@@ -1,4 +1,4 @@
-"""Operators written into a new ``main`` of Relax; see :class:`relay_passes.emitter.Emitter`."""
+"""Write operators into a new ``main`` of Relax; see :class:`relay_passes.emitter.Emitter`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tvm_ios.graphturbo.origins import Origin
 def rewrite_main(
     module: tvm.IRModule, extraction: Extraction, body: Body
 ) -> tuple[tvm.IRModule, OriginsOf]:
-    """The module with another ``main`` of the same parameters and the results of a body."""
+    """Write the body of ``main`` anew; return the module and a finder of its operators' origins."""
     old = module["main"]
     others = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
     builder = FunctionBuilder(tvm.IRModule(others))
@@ -40,14 +40,9 @@ def rewrite_main(
 
 
 class RelaxEmitter:
-    """Writes operators of an extraction through a builder.
+    """A builder of a Relax function, into which operators of an extraction are written.
 
-    Attributes
-    ----------
-    origin
-        The origin of what is written next.
-    origins
-        The origin of each variable that was written.
+    ``origin`` is recorded in ``origins`` as that of each variable that is written.
     """
 
     def __init__(self, builder: relax.BlockBuilder, extraction: Extraction) -> None:
@@ -81,13 +76,13 @@ class RelaxEmitter:
         ends: Sequence[int],
         steps: Sequence[int],
     ) -> Any:
-        """Ranges of some axes of a value."""
+        """Return a slice of a value along some axes."""
         strides = list(steps) if set(steps) != {1} else None
         call = relax.op.strided_slice(value, list(axes), list(begins), list(ends), strides)
         return self._emit(call)
 
     def joined(self, values: Sequence[Any], axis: int) -> Any:
-        """Values joined along an axis."""
+        """Return values concatenated along an axis."""
         return self._emit(relax.op.concat(list(values), axis=axis))
 
     def stacked(
@@ -97,18 +92,18 @@ class RelaxEmitter:
         weights: tuple[Any, Any],
         pads: Sequence[int] | None = None,
     ) -> list[Any]:
-        """One convolution for several units, and what each of them makes."""
+        """Write one convolution that merges several units; return the result of each unit."""
         return emit_stacked(self._emit, plan, data, weights, pads)
 
     def constant_part(self, value: Any, at: tuple[slice, ...]) -> Any | None:
-        """Some elements of a constant; None of a parameter."""
+        """Return a slice of a constant, or None if the value is a parameter."""
         if isinstance(value, relax.Var):
             return None
         array = value.value.numpy()[at]
         return relax.const(array, str(array.dtype))
 
     def shape(self, value: Any) -> tuple[int, ...]:
-        """The extents of a value."""
+        """Return the extents of a value."""
         return static_shape(value)
 
     def function(
@@ -119,7 +114,7 @@ class RelaxEmitter:
         constants: Sequence[int],
         body: Body,
     ) -> Any:
-        """A private function beside ``main``."""
+        """Define a private function beside ``main``; return it for :meth:`call`."""
         types = [relax.TensorType(list(shape), dtype) for shape, dtype in data]
         types += [self._extraction.values[tensor].ty for tensor in constants]
         parameters = [relax.Var(f"p{place}", kind) for place, kind in enumerate(types)]
@@ -133,7 +128,7 @@ class RelaxEmitter:
         return self._builder.add_func(builder.finalize()[variable], name)
 
     def call(self, function: Any, arguments: Sequence[Any], results: int) -> list[Any]:
-        """So many results of a function."""
+        """Write a call of a function; return its results."""
         whole = self._emit(relax.Call(function, list(arguments)))
         if results == 1:
             return [whole]
@@ -146,7 +141,7 @@ class RelaxEmitter:
 
 
 def _padded(call: relax.Call, pads: Sequence[int]) -> relax.Call:
-    """A convolution, a pooling or a padding with other pads."""
+    """Return a convolution, pooling or padding with other pads."""
     kind = type(call.attrs).__tvm_ffi_type_info__
     attributes = {item.name: getattr(call.attrs, item.name) for item in kind.fields}
     name = "pad_width" if "pad_width" in attributes else "padding"

@@ -1,4 +1,4 @@
-"""Reading and rebuilding Relax functions, which are flat: bindings of expressions of leaves."""
+"""Read and rebuild Relax functions in A-normal form: bindings of expressions of leaves."""
 
 from __future__ import annotations
 
@@ -17,23 +17,20 @@ from runtime_ext.kernels.function_builder import FunctionBuilder
 from runtime_ext.module_copies import with_functions
 from tvm_ios.files.array_files import Array
 
-#: What can stand as an argument of a flat expression.
+#: An argument of a flat expression.
 Leaf = relax.Var | GenericConst
 
 #: Writes an expression into a function that is being built, and returns its variable.
 Emit = Callable[[Any], relax.Var]
 
-# Or TVM's pass manager would make a RuntimeError of it.
+# Otherwise TVM's pass manager would raise a RuntimeError instead.
 tvm_ffi.register_error(DialectError)
 
 
 def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
-    """All bindings of a function in order.
+    """Return all bindings of a function in order.
 
-    Raises
-    ------
-    DialectError
-        If the function has control flow or is not in A-normal form.
+    Raise DialectError if the function has control flow or is not in A-normal form.
     """
     if not isinstance(function.body, relax.SeqExpr):
         raise DialectError("the function is not in A-normal form; run relax.transform.Normalize")
@@ -49,7 +46,7 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
 
 
 def interface(module: tvm.IRModule) -> Interface:
-    """Names, shapes and types of what ``main`` is given and returns, in order."""
+    """Return names, shapes and types of the parameters and results of ``main``, in order."""
     main = module["main"]
     whole = main.ret_ty
     results = whole.fields if isinstance(whole, relax.TupleType) else [whole]
@@ -59,7 +56,7 @@ def interface(module: tvm.IRModule) -> Interface:
 
 
 def calls_of(module: tvm.IRModule) -> list[relax.Call]:
-    """The calls in ``main``, each after those whose results it reads."""
+    """Return the calls in ``main``, each after those whose results it reads."""
     calls: list[relax.Call] = []
 
     def visit(expression: Any) -> None:
@@ -71,14 +68,14 @@ def calls_of(module: tvm.IRModule) -> list[relax.Call]:
 
 
 def operator_name(expression: Any) -> str:
-    """``"relax.add"`` of a call of that operator; the name of the node's class otherwise."""
+    """Return the operator of a call (``"relax.add"``), or the class name of another expression."""
     if isinstance(expression, relax.Call) and isinstance(expression.op, tvm.ir.Op):
         return str(expression.op.name)
     return type(expression).__name__
 
 
 def leaves(expression: Any) -> Iterator[Leaf]:
-    """Variables and constants of a flat expression, in order, repeated as they stand."""
+    """Yield the variables and constants of a flat expression in order, with repetitions."""
     if isinstance(expression, relax.Call):
         for argument in expression.args:
             yield from leaves(argument)
@@ -92,21 +89,21 @@ def leaves(expression: Any) -> Iterator[Leaf]:
 
 
 def first_field(value: Any, replacement: dict[Any, Any]) -> Any:
-    """What stands for the first field of a tuple, if the value takes it from one of these."""
+    """Return the replacement of a tuple whose first field the value takes, or None."""
     if isinstance(value, relax.TupleGetItem) and value.index == 0:
         return replacement.get(value.tuple_value)
     return None
 
 
 def uses_of(function: relax.Function) -> Counter[Leaf]:
-    """How often the bindings and the result of a function read each variable and constant."""
+    """Count how often the bindings and the result of a function read each variable and constant."""
     uses = Counter(leaf for binding in bindings_of(function) for leaf in leaves(binding.value))
     uses.update(leaves(function.body.body))
     return uses
 
 
 def substitute(expression: Any, replacement: Mapping[Any, Any]) -> Any:
-    """The expression with its leaves replaced."""
+    """Return the expression with its leaves replaced."""
     if isinstance(expression, relax.Call):
         arguments = [substitute(argument, replacement) for argument in expression.args]
         return relax.Call(expression.op, arguments, expression.attrs, expression.ty_args)
@@ -120,13 +117,7 @@ def substitute(expression: Any, replacement: Mapping[Any, Any]) -> Any:
 
 
 def static_shape(leaf: Any) -> tuple[int, ...]:
-    """Extents of a tensor.
-
-    Raises
-    ------
-    DialectError
-        If the leaf is not a tensor of static shape.
-    """
+    """Return the extents of a tensor, or raise DialectError if its shape is not static."""
     kind = leaf.ty
     if not isinstance(kind, relax.TensorType) or kind.shape is None:
         raise DialectError(f"{_name(leaf)} is not a tensor of known rank")
@@ -139,23 +130,23 @@ def static_shape(leaf: Any) -> tuple[int, ...]:
 
 
 def data_type(leaf: Any) -> str:
-    """NumPy type name of a tensor."""
+    """Return the NumPy type name of a tensor."""
     return str(leaf.ty.dtype)
 
 
 def constant(array: Array) -> GenericConst:
-    """A Relax constant that holds the array."""
-    # Unlike ascontiguousarray this leaves a number a number.
+    """Return a Relax constant that holds the array."""
+    # Unlike ascontiguousarray this keeps a scalar a scalar.
     return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
 
 
 def unprinted(text: str) -> Any:
-    """An attribute that holds a text, of which the text of a module shows no more than that."""
+    """Return an attribute that holds a text, but does not print it with the module."""
     return tvm.runtime.tensor(np.frombuffer(text.encode(), np.uint8))
 
 
 def constant_value(expression: Any) -> Array | None:
-    """The array of a constant; None for anything else."""
+    """Return the array of a constant; None for anything else."""
     if isinstance(expression, GenericConst):
         return expression.value.numpy()
     if isinstance(expression, tvm.tirx.FloatImm | tvm.tirx.IntImm):
@@ -169,20 +160,12 @@ def rebuild(
     emit: Callable[[relax.BlockBuilder, relax.VarBinding, dict[Any, Any]], Any],
     operators: Container[str] | None = None,
 ) -> tvm.IRModule:
-    """A copy of the module with one function rebuilt binding by binding.
+    """Return a copy of the module with one function rebuilt binding by binding.
 
-    Parameters
-    ----------
-    module
-        Left as it is.
-    name
-        The function to rebuild; its parameters, attributes and result stay.
-    emit
-        Called with the builder, each old binding and the map from old variables to new
-        expressions; returns the new variable or constant, or None where the binding stays as it
-        is. What it emits has the old name.
-    operators
-        Names of those that it changes: without any of them the module is returned as it is.
+    ``emit`` gets the builder, each old binding and the map from old variables to new expressions.
+    It returns the new variable or constant, or None to keep the binding; what it emits has the old
+    name. If ``operators`` are given and the function has none of them, the module itself is
+    returned.
     """
     old = module[name]
     if operators is not None and not any(

@@ -1,4 +1,4 @@
-"""The operator graph of a canonical Relax module, with the way back to its bindings."""
+"""Read a canonical Relax module as a graph of operators that remembers their bindings."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tvm_ios.graph.operators import is_bias, operator_flops
 
 @dataclass(frozen=True)
 class Extraction:
-    """A graph and where each of its parts stands in the module.
+    """A graph of operators, and the expressions in the module that they were read from.
 
     Attributes
     ----------
     graph
         Operators in the order of their bindings.
     bindings
-        For each operator its bindings, in order: more than one where an operator has several
-        outputs or where one operator is spelled in several.
+        For each operator its bindings, in order: several if it has several outputs, or if the
+        module writes it as several operators.
     values
         For each tensor the variable or constant.
     number
@@ -52,10 +52,7 @@ class Extraction:
 def extract(module: tvm.IRModule, name: str = "model") -> Extraction:
     """Read ``main`` of a canonical module.
 
-    Raises
-    ------
-    DialectError
-        If a shape is dynamic, or an operator returns a tuple that is passed on whole.
+    Raise DialectError if a shape is dynamic, or an operator's tuple is passed on as a whole.
     """
     return _Extractor(module["main"], name).extract()
 
@@ -106,7 +103,7 @@ class _Extractor:
         for field in returned:
             if not isinstance(field, relax.Var | GenericConst):
                 raise DialectError(f"the model returns {field}, which is no tensor: leave it out")
-        # A constant that is also a bias has another shape there.
+        # A constant output that is also a bias has another shape as a bias.
         outputs = [
             self._number(leaf) if isinstance(leaf, relax.Var) else self._add(leaf)
             for leaf in leaves(result)
@@ -172,7 +169,7 @@ class _Extractor:
 
 
 def _require_operator(call: relax.Call) -> None:
-    """Refuse calls of functions, and operators that do more than compute."""
+    """Raise DialectError for a call of a function or of an operator with side effects."""
     if isinstance(call.op, tvm.ir.GlobalVar):
         raise DialectError(
             f"main calls the function {call.op.name_hint!r}, which is made by another code "
@@ -189,7 +186,7 @@ def _require_operator(call: relax.Call) -> None:
 def _tuple_fields(
     bindings: list[relax.VarBinding],
 ) -> dict[Any, tuple[list[relax.Var], list[relax.VarBinding]]]:
-    """For each call that returns a tuple, the variables of its fields and their bindings."""
+    """Return the variables and bindings of the fields of each call that returns a tuple."""
     fields: dict[Any, tuple[list[relax.Var], list[relax.VarBinding]]] = {}
     for binding in bindings:
         if isinstance(binding.value, relax.Call) and isinstance(binding.var.ty, relax.TupleType):
@@ -203,7 +200,7 @@ def _tuple_fields(
 
 
 def _bias_position(call: relax.Call) -> int | None:
-    """Which argument of an addition is a constant along the channels."""
+    """Return the position of the constant per channel among an addition's arguments, or None."""
     for position, argument in enumerate(call.args):
         if isinstance(argument, GenericConst):
             data = static_shape(call.args[1 - position])

@@ -1,4 +1,4 @@
-"""Numbers for the symbolic dimensions of a module's inputs."""
+"""Bind the symbolic dimensions of a module's inputs to numbers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,10 @@ from tvm_ios.graph.input_shapes import Extent, InputShapeError, resolve_shapes
 def fix_inputs(
     module: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> tvm.IRModule:
-    """The module with inputs of static shape.
+    """Return the module with inputs of static shape; ``shapes`` gives those of dynamic inputs.
 
-    Parameters
-    ----------
-    module
-        A module whose ``main`` takes tensors.
-    shapes
-        The shapes of inputs with symbolic dimensions.
-
-    Raises
-    ------
-    InputShapeError
-        If an input stays dynamic, or cannot have the shape given.
-    DialectError
-        If an input is not a tensor of known rank.
+    Raise InputShapeError if an input stays dynamic or cannot have the shape given, and DialectError
+    if an input is not a tensor of known rank.
     """
     main = module["main"]
     labels: dict[Any, str] = {}
@@ -72,7 +61,7 @@ def _extent(extent: Any, labels: dict[Any, str]) -> Extent:
 
 
 def _require_in_bounds(main: relax.Function, numbers: Mapping[Any, int]) -> None:
-    """The numbers for which an exported program was traced."""
+    """Raise InputShapeError for a number outside the bounds that a program was exported for."""
     attributes = dict(main.attrs.items()) if main.attrs else {}
     for variable, number in numbers.items():
         low, high = (

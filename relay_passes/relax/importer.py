@@ -1,4 +1,4 @@
-"""ONNX models as canonical Relax modules."""
+"""Import ONNX models as canonical Relax modules."""
 
 from __future__ import annotations
 
@@ -26,23 +26,15 @@ from tvm_ios.onnx.file import input_shapes
 
 
 def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
-    """A canonical Relax module of a simplified model, weights as constants.
+    """Convert a simplified model to a canonical Relax module with weights as constants.
 
-    Parameters
-    ----------
-    model
-        What :func:`tvm_ios.onnx.simplify.simplify` returned.
-
-    Raises
-    ------
-    DialectError
-        If TVM's importer does not support the model, or reads it otherwise; the sentence names the
-        operator or the output.
+    Raise DialectError, which names the operator or output, if TVM's importer does not support the
+    model or misreads it.
     """
     _require_importable(model)
     load_native_library()["drop_compiler_warnings"]()
     said = io.StringIO()
-    # The importer prints what it fails at, to where a command's result goes.
+    # The importer prints the operator at which it fails to standard output, like a result.
     with warnings.catch_warnings(), contextlib.redirect_stdout(said), more_converters():
         # It also checks models strictly and only warns; the simplifier has checked already.
         warnings.simplefilter("ignore")
@@ -50,7 +42,7 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
             # Inputs keep their names, also those that are no identifiers.
             module = from_onnx(model, input_shapes(model), sanitize_input_names=False)
         except Exception as error:
-            # TVM complains about what it had begun when that goes: now, not after our sentence.
+            # TVM warns when unfinished functions are freed: let it do so before our message.
             traceback.clear_frames(error.__traceback__)
             reason = " ".join(str(error).strip().split("\n")[-1].split()) or repr(error)
             raise DialectError(_refusal(model, said.getvalue(), reason)) from error
@@ -64,7 +56,7 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
 
 
 def _require_declared_outputs(model: onnx.ModelProto, module: tvm.IRModule) -> None:
-    """Refuse outputs of other shapes than the model says, which an operator that is misread has."""
+    """Raise DialectError if an output's shape is not as declared: an operator was misread."""
     returned: Any = module["main"].ret_ty
     made = returned.fields if isinstance(returned, relax.TupleType) else [returned]
     for output, kind in zip(model.graph.output, made, strict=True):
@@ -91,7 +83,7 @@ def _require_importable(model: onnx.ModelProto) -> None:
 
 
 def _refusal(model: onnx.ModelProto, said: str, reason: str) -> str:
-    """The importer prints which operator it was converting when it failed."""
+    """Return the error message for a failed import; ``said`` may name the operator."""
     kind = said.rpartition("Error converting operator ")[2].partition(",")[0] if said else ""
     nodes = [node for node in model.graph.node if node.op_type == kind]
     if not nodes:

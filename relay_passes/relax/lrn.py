@@ -1,4 +1,4 @@
-"""Local response normalisation in operators that fuse, instead of a three-dimensional pool."""
+"""Local response normalisation as operators that fuse, instead of a three-dimensional pool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relay_passes.relax.expressions import Emit, data_type, static_shape
 
 
 def emit_lrn(emit: Emit, data: Any, attrs: Mapping[str, Any]) -> relax.Var:
-    """``x / (bias + alpha / size * sum of x**2 over size channels) ** beta``, on NCHW data.
+    """Emit ``x / (bias + alpha / size * sum of x**2 over size channels) ** beta`` on NCHW data.
 
     A power of 3/4, the usual one, is two square roots: ``powf`` costs a hundred times more.
     """

@@ -1,4 +1,4 @@
-"""What of a Relax module can be put into another order: stages of a schedule, or bindings."""
+"""Reorder a Relax module: the stages of a scheduled one, or the bindings of another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from tvm_ios.schedule.stage import Stage
 
 
 def operators_of(module: tvm.IRModule) -> Reordering:
-    """The operators of a canonical module; a bias stays with its convolution or dense layer."""
+    """Return the operators of a canonical module that can be reordered.
+
+    A bias stays with its convolution or dense layer.
+    """
     extraction = extract(module)
     graph = with_biases(extraction.graph)
     present = tuple(sorted(range(len(graph)), key=lambda op: max(graph.operators[op].members)))
@@ -35,13 +38,13 @@ def operators_of(module: tvm.IRModule) -> Reordering:
 
 
 def stages_of(module: tvm.IRModule) -> tuple[OpGraph, tuple[Stage, ...]]:
-    """The units of a scheduled module, and its stages."""
+    """Return the graph of units of a scheduled module, and its stages."""
     read = read_scheduled_module(module)
     return read.graph, read.stages
 
 
 def with_stages(module: tvm.IRModule, order: Sequence[int]) -> tvm.IRModule:
-    """A scheduled module with the calls and attributes of its stages in another order."""
+    """Return a scheduled module with the calls and attributes of its stages in another order."""
     new = {old: place for place, old in enumerate(order)}
     stages: list[list[relax.VarBinding]] = [[] for _ in order]
     for binding in bindings_of(module["main"]):

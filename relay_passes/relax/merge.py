@@ -1,4 +1,4 @@
-"""The merged convolution of several units, as a Relax function."""
+"""Build the merged convolution of several units as a Relax function."""
 
 from __future__ import annotations
 
@@ -20,17 +20,7 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def merged_function(plan: MergePlan, data_type: Any, weights: tuple[Any, Any]) -> relax.Function:
-    """A private function of the data and the weights.
-
-    Parameters
-    ----------
-    plan
-        Where each kernel lies.
-    data_type
-        Relax type of the data that all read, NCHW.
-    weights
-        The stacked kernel and bias.
-    """
+    """Return a private function of the data (NCHW) and a merge plan's stacked kernel and bias."""
     parameters = [
         relax.Var("p0", data_type),
         *(relax.Var(f"p{i}", value.ty) for i, value in enumerate(weights, 1)),
@@ -52,23 +42,10 @@ def emit_stacked(
     weights: Sequence[Any],
     pads: Sequence[int] | None = None,
 ) -> list[Any]:
-    """Emit one convolution for all units, and the split of its result.
+    """Emit one convolution for all units of a plan and split its result; return each unit's part.
 
-    Parameters
-    ----------
-    emit
-        Writes an expression, and returns its variable.
-    plan
-        The plan of the units.
-    data, weights
-        The data that all units read; the stacked kernel and bias.
-    pads
-        Other pads than the plan's: top, left, bottom, right.
-
-    Returns
-    -------
-    list of relax.Var
-        What each unit makes, in order.
+    ``weights`` are the stacked kernel and bias; ``pads`` (top, left, bottom, right) replace the
+    plan's if given.
     """
 
     def activate(kind: str, value: Any) -> Any:

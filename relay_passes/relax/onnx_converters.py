@@ -1,4 +1,7 @@
-"""Operators that TVM's ONNX importer lacks, or folds away, and that no others of ONNX compute."""
+"""Converters of operators that TVM's ONNX importer lacks or folds away.
+
+No other operators of ONNX compute the same.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ class _BitCast(onnx_frontend.OnnxOpConverter):
 
 
 class _BitShift(onnx_frontend.OnnxOpConverter):
-    """Shifts of constants too are left to the program: they unpack weights, which stay packed."""
+    """A converter of BitShift that does not fold shifts of constants.
+
+    Such shifts unpack weights when the program runs, so that the stored weights stay packed.
+    """
 
     @classmethod
     def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
@@ -46,7 +52,10 @@ class _CumProd(onnx_frontend.OnnxOpConverter):
 
 
 class _RoiAlign(onnx_frontend.OnnxOpConverter):
-    """TVM's own has neither adaptive ratios nor ONNX's mode ``max``, and shifts before scaling."""
+    """A converter of RoiAlign with adaptive ratios and the mode ``max``.
+
+    TVM's own lacks both, and shifts coordinates before it scales them.
+    """
 
     @classmethod
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
@@ -84,7 +93,7 @@ _CONVERTERS = {
 
 
 def converters() -> dict[str, Any]:
-    """What TVM's importer converts each operator with, ours among them."""
+    """Return the converter of each ONNX operator: those of TVM, and those of this file."""
     return _tvm_converters() | _CONVERTERS
 
 
@@ -93,7 +102,7 @@ _tvm_converters = onnx_frontend._get_convert_map  # pyright: ignore[reportPrivat
 
 @contextmanager
 def more_converters() -> Iterator[None]:
-    """While this is entered TVM's importer for Relax knows these operators, too."""
+    """Add this file's converters to TVM's Relax importer within a ``with`` block."""
     onnx_frontend._get_convert_map = converters  # pyright: ignore[reportPrivateUsage]
     try:
         yield

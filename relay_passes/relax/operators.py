@@ -1,4 +1,4 @@
-"""Relax operators in canonical kinds: kind and attributes of a call."""
+"""Read the canonical kind and attributes of Relax calls."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from relay_passes.same_attributes import Attrs, described_alike, ints, sliced
 
 
 def kind_and_attrs(call: relax.Call, result: Any) -> tuple[str, Attrs]:
-    """Canonical kind and attributes of a call whose result is ``result``.
+    """Return the canonical kind and attributes of a call whose result is ``result``.
 
-    An operator without an entry here keeps its Relax name and its scalar attributes, so that
-    any graph can be scheduled; only rules about that operator do not apply.
+    An operator without an entry here keeps its Relax name and its scalar attributes, so that any
+    graph can be scheduled; only rules about that operator do not apply.
     """
     name = operator_name(call).removeprefix("relax.")
     alike = described_alike(name, call.attrs, lambda: static_shape(result))
@@ -62,7 +62,7 @@ def _slice(call: relax.Call, result: Any) -> tuple[str, Attrs]:
 
 
 def tuple_ints(expression: Any) -> tuple[int, ...]:
-    """The numbers that stand as an argument: of a tuple or a shape."""
+    """Return the numbers in a tuple or shape that is an argument of a call."""
     fields = expression.fields if hasattr(expression, "fields") else expression.values
     return tuple(int(getattr(field, "value", field)) for field in fields)
 

@@ -1,4 +1,4 @@
-"""Units as private functions, and ``main`` as their calls in schedule order."""
+"""Write units as private functions, and ``main`` as their calls in schedule order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tvm_ios.schedule.schedule import Schedule
 
 
 class Outliner(UnitOutliner[UnitFunction]):
-    """Units as private Relax functions, whose attribute ``num_input`` counts the data."""
+    """An outliner of units as private Relax functions; ``num_input`` counts data parameters."""
 
     def _type(self, tensor: int) -> Any:
         return self.value(tensor).ty
@@ -66,14 +66,9 @@ class Outliner(UnitOutliner[UnitFunction]):
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:
-    """The module with units as private functions, called by ``main`` in schedule order.
+    """Return the module with units as private functions, called by ``main`` in schedule order.
 
-    Functions other than ``main`` stay as they are.
-
-    Raises
-    ------
-    ScheduleError
-        If units are to be merged that cannot be.
+    Functions other than ``main`` stay. Raise ScheduleError if units cannot be merged.
     """
     old = module["main"]
     units = outliner.units

@@ -1,4 +1,4 @@
-"""Other weights for a module: random ones that can be drawn again, instead of being shipped."""
+"""Replace weights by random ones that can be drawn again from a seed instead of being shipped."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from runtime_ext.module_copies import with_functions
 def redraw_weights(module: tvm.IRModule, seed: int) -> tuple[tvm.IRModule, dict[str, Draw]]:
     """Replace the large constants of a module by random ones of equal mean and deviation.
 
-    Returns
-    -------
-    tuple
-        The module, and for each new constant, by content, how to draw it.
+    Return the module, and for each new constant, by the key of its content, how it is drawn.
     """
     drawn: dict[str, Draw] = {}
 

@@ -1,4 +1,4 @@
-"""The bindings of ``main`` in another order."""
+"""Put the bindings of ``main`` into another order."""
 
 from __future__ import annotations
 
@@ -13,17 +13,10 @@ from runtime_ext.module_copies import with_main
 
 
 def reorder(module: tvm.IRModule, groups: Sequence[Sequence[relax.VarBinding]]) -> tvm.IRModule:
-    """The module with the bindings of ``main`` group by group.
+    """Return the module with the bindings of ``main`` group by group.
 
-    A binding of no group (an alias, a field of a tuple) moves to where it is first needed.
-    Variables stay the same; only their order changes.
-
-    Parameters
-    ----------
-    module
-        Left as it is.
-    groups
-        Bindings that stay together, in an order that respects what they read.
+    A binding of no group (an alias, a field of a tuple) moves to where it is first needed. Groups
+    must respect their data dependences; variables stay the same.
     """
     old = module["main"]
     bindings = bindings_of(old)
@@ -51,5 +44,5 @@ def reorder(module: tvm.IRModule, groups: Sequence[Sequence[relax.VarBinding]]) 
     block = relax.DataflowBlock(list(placed.values()))
     body = relax.SeqExpr([block], old.body.body)
     main = relax.Function(old.params, body, old.ret_ty, old.is_pure, old.attrs)
-    # Which gives the new sequence its type.
+    # This gives the new sequence its type.
     return relax.transform.Normalize()(with_main(module, main))

@@ -1,4 +1,4 @@
-"""``RoiAlign`` as ONNX defines it: TVM has neither its mode ``max`` nor adaptive ratios."""
+"""``RoiAlign`` as ONNX defines it, as TIR: TVM's lacks the mode ``max`` and adaptive ratios."""
 
 from __future__ import annotations
 
@@ -30,20 +30,10 @@ def roi_align(
 ) -> Any:
     """Return a PrimFunc in block form that samples regions of images.
 
-    The result for a region that is not finite is NaN; indices into the batch wrap around.
-
-    Parameters
-    ----------
-    image, regions, batch
-        The types of the inputs, with static shapes.
-    size
-        Height and width of the results.
-    ratio, scale
-        The attributes ``sampling_ratio`` and ``spatial_scale``.
-    half_pixel
-        Whether this is the transformation of coordinates.
-    largest
-        Whether the mode is ``max``.
+    ``image``, ``regions`` and ``batch`` are the types of the inputs, with static shapes; ``size``
+    is the height and width of the results. ``ratio`` and ``scale`` are the attributes
+    ``sampling_ratio`` and ``spatial_scale``; ``largest`` means the mode ``max``. The result for a
+    region that is not finite is NaN; indices into the batch wrap around.
     """
     images, channels, *pixels = (int(extent) for extent in image.shape)
     count, dtype = int(regions.shape[0]), str(image.dtype)
@@ -55,7 +45,7 @@ def roi_align(
         boxes = T.arg("regions", T.buffer((count, 4), str(regions.dtype)))
         numbers = T.arg("batch", T.buffer((count,), str(batch.dtype)))
         result = T.arg("result", T.buffer((count, channels, *size), dtype))
-        # Several channels share what is computed of places and weights.
+        # Several channels share the computed places and weights.
         group = largest_divisor(channels, _CHANNELS)
         with T.grid(count, channels // group, *size) as loops, T.sblock("roi_align"):
             box, part, *cell = T.axis.remap("SSSS", list(loops))
@@ -77,7 +67,7 @@ def roi_align(
 
             rows, columns = axis(0), axis(1)
             samples = _kept(rows.samples * columns.samples)
-            # The samples that are not visited are zeros, also if there are none at all.
+            # Samples that are not visited count as zeros, also if none is visited.
             all_visited = samples <= rows.visited * columns.visited
             first = tirx.Select(all_visited, -tirx.infinity(wide), zero) if largest else zero
             with T.serial(group) as channel:
@@ -110,13 +100,8 @@ def roi_align(
 class _Axis:
     """The samples of one cell of a region along an axis of an image.
 
-    Attributes
-    ----------
-    samples, visited
-        How many there are, and how many are visited, which are all that lie within the image: no
-        region takes longer than one that covers it.
-    is_finite
-        Whether the region is finite.
+    ``samples`` counts all of them, and ``visited`` those that lie within the image, so that no
+    region takes longer than one that covers it. ``is_finite`` says whether the region is finite.
     """
 
     def __init__(self, low: Any, span: Any, cell: Any, cells: int, extent: int, ratio: int) -> None:
@@ -155,13 +140,16 @@ class _Axis:
         return tirx.const(float(value), self.wide)
 
     def _up_to(self, value: Any, most: Any) -> Any:
-        """Return a value as one from 0 to ``most``; NaN is 0."""
+        """Return a value clamped to the range from 0 to ``most``; NaN becomes 0."""
         positive = tirx.Select(value > self._number(0), value, self._number(0))
         return tirx.Select(positive < most, positive, most)
 
 
 def _kept(value: Any) -> Any:
-    """Return a value from where it is stored: TVM writes out what a variable is bound to."""
+    """Store a value in a local buffer and return its load.
+
+    TVM substitutes a bound variable's expression wherever it is used, which would repeat the work.
+    """
     place = T.sblock_alloc_buffer((1,), str(value.ty.dtype), scope="local")
     T.buffer_store(place, value, [0])
     return place[0]

@@ -1,4 +1,4 @@
-"""A Relax module that was read from a file, in the form that scheduling reads."""
+"""Canonicalise a Relax module that was read from a file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from tvm_ios.graph.input_shapes import Shapes
 
 
 def import_saved(module: tvm.IRModule, path: Path, shapes: Shapes) -> tvm.IRModule:
-    """The canonical form of a module; ``path`` is for errors.
+    """Return the canonical form of a module; ``path`` is for errors.
 
-    Raises
-    ------
-    UserError
-        If an input stays dynamic, or the type of a constant is not that of its data.
+    Raise UserError if an input stays dynamic, or a constant's declared type is not that of its
+    data.
     """
     canonical = canonicalise(fix_inputs(module, shapes))
     for binding in bindings_of(canonical["main"]):

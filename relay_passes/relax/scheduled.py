@@ -1,4 +1,4 @@
-"""What a schedule runs of a Relax module, as data."""
+"""Collect the functions, constants and stages that a schedule of a Relax module runs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,9 @@ from tvm_ios.graph.op_graph import OpGraph
 
 
 def scheduled_units(applied: Applied) -> ScheduledUnits:
-    """The functions of the units and merged units that a schedule runs, and their constants.
+    """Return the functions of units and merged units that a schedule runs, and their constants.
 
-    Raises
-    ------
-    ScheduleError
-        If units are to be merged that cannot be.
+    Raise ScheduleError if units cannot be merged.
     """
     prepared, schedule, attached = applied
     units, module = prepared.units, prepared.module
@@ -72,7 +69,7 @@ def scheduled_units(applied: Applied) -> ScheduledUnits:
 
 
 def _require_types(unit: UnitFunction, units: OpGraph) -> None:
-    """Refuse a function that returns something else than its units do."""
+    """Raise DialectError if a function's result types are not those of its unit's outputs."""
     whole: Any = unit.function.ret_ty
     results = whole.fields if len(unit.outputs) > 1 else [whole]
     for tensor, kind in zip(unit.outputs, results, strict=True):

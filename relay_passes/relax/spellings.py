@@ -1,4 +1,4 @@
-"""Operators that Relax spells in several: local response norms, and clips."""
+"""Recognise operators that Relax writes as several: local response norms, and clips."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LRN = (
 
 
 def operator_groups(function: relax.Function) -> list[Group]:
-    """Bindings one by one, but those of one operator that is spelled in several together."""
+    """Return the bindings one by one, but those that together are one operator as one group."""
     bindings, uses = bindings_of(function), uses_of(function)
     groups: list[Group] = []
     position = 0
@@ -49,7 +49,7 @@ def operator_groups(function: relax.Function) -> list[Group]:
 
 
 def spelled_kind_and_attrs(group: Group) -> tuple[str, Attrs] | None:
-    """Canonical kind and attributes of a group that is no operator of Relax's with these."""
+    """Return kind and attributes of a group that is a local response norm or a clip, else None."""
     if len(group) == len(_LRN):
         return "lrn", _lrn_attrs(group)
     if _limit(group[0].value) is None:
@@ -67,7 +67,7 @@ _LIMITS = ("min", "max")
 
 
 def _limit(value: Any) -> str | None:
-    """Which limit of a clip an operator is, if it compares with a number."""
+    """Return the limit of a clip, "min" or "max", that an operator with a number is, or None."""
     limit = {"relax.maximum": "min", "relax.minimum": "max"}.get(operator_name(value))
     if limit is None or not isinstance(value.args[1], GenericConst):
         return None
@@ -80,7 +80,7 @@ def _is_clip(low: relax.VarBinding, high: relax.VarBinding, uses: Counter[Any]) 
 
 
 def _is_lrn(group: Group) -> bool:
-    """Whether these operators are what the importer makes of a local response norm."""
+    """Return whether these operators are what the importer writes for a local response norm."""
     square, expand, pool, squeeze, *arithmetic = (binding.value for binding in group)
     data = square.args[0]
     links = all(

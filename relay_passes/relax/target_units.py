@@ -20,7 +20,10 @@ from tvm_ios.schedule.schedule import Schedule
 
 
 class RelaxUnits:
-    """See :class:`relay_passes.measured_module.TargetUnits`."""
+    """The units of a Relax module for a target: a ``TargetUnits``.
+
+    See :class:`relay_passes.measured_module.TargetUnits`.
+    """
 
     def __init__(self, prepared: Prepared, options: SearchOptions) -> None:
         self.prepared = prepared
@@ -44,13 +47,13 @@ class RelaxUnits:
         self._packed = PackedConstants()
 
     def source(self, units: tuple[int, ...]) -> UnitSource:
-        """The function and layouts of a unit, of a chain or of merged units."""
+        """Return the function and layouts of a unit, of a chain or of merged units."""
         unit = self.prepared.outliner.piece(units)
         function = with_tir(unit.function, self.prepared.module)
         return self._memory.source(function, unit.data, unit.outputs, unit.constants)
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
-        """What a schedule makes of the module."""
+        """Build the program of a schedule."""
         names = schedule.kernels.values()
         require_precision(schedule.policy, names, self.options.precision)
         units = scheduled_units(applied(self.prepared, schedule))
@@ -58,5 +61,5 @@ class RelaxUnits:
         return build_units(units, compiler, options.lanes, progress, self._packed)
 
     def log_use(self) -> LogUse | None:
-        """How much the tuning log had of the kernels compiled so far."""
+        """Count the compiled kernels that the tuning log has and lacks; None without a log."""
         return self.backend.compiler.log_use()

@@ -1,4 +1,4 @@
-"""An operator's calls, written again on other arguments."""
+"""Write an operator's calls again with other arguments."""
 
 from __future__ import annotations
 
@@ -9,28 +9,22 @@ from tvm import relay
 
 from relay_passes.relay.extract import Extraction
 
-#: Of a call and its new arguments what stands for it.
+#: Returns the replacement of a call, given its new arguments.
 Rewrite = Callable[[relay.Call, Sequence[Any]], Any]
 
 
 def same_call(call: relay.Call, arguments: Sequence[Any]) -> relay.Call:
-    """The call on other arguments."""
+    """Return the call with other arguments."""
     return relay.Call(call.op, arguments, call.attrs, call.type_args)
 
 
 def emit_calls(
     extraction: Extraction, op: int, values: dict[int, Any], rewrite: Rewrite = same_call
 ) -> None:
-    """Write an operator.
+    """Write the calls of operator ``op`` again, reading its inputs from ``values``.
 
-    Parameters
-    ----------
-    extraction, op
-        The extraction, and the operator's number in it.
-    values
-        Maps tensors of the extraction to expressions; gets the operator's results.
-    rewrite
-        Called with the calls in order.
+    ``values`` maps tensors of the extraction to expressions and gets the results. ``rewrite`` makes
+    the new call of each old one and its new arguments, in order.
     """
     inner: dict[Any, Any] = {}
 

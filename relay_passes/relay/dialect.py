@@ -1,4 +1,4 @@
-"""Relay, of any TVM up to 0.19."""
+"""The Relay dialect, for TVM up to 0.19."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _compile_tvm_build(module: tvm.IRModule, options: SearchOptions, path: Path)
     target = tvm.target.Target(options.target or host_target(options.lanes))
     tuned = options.database
     if cuda_arch(target) is not None:
-        # What a GPU computes is compared with what a CPU does; the log is the GPU's.
+        # A GPU's results are compared with those of TVM's build for the CPU; the log is the GPU's.
         target, tuned = host_target(options.lanes), None
     log = read_autotvm_log(tuned, target) if tuned else None
     compile_tvm_build(module, target, path, log)

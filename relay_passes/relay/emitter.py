@@ -1,4 +1,4 @@
-"""Operators written into a new ``main`` of Relay; see :class:`relay_passes.emitter.Emitter`."""
+"""Write operators into a new ``main`` of Relay; see :class:`relay_passes.emitter.Emitter`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runtime_ext.relay.module_copies import with_functions, with_main
 from tvm_ios.graph.merge_rule import MergePlan
 from tvm_ios.graphturbo.origins import Origin
 
-#: What pads, and which of its attributes are kept.
+#: Operators with padding, and the other attributes, which are kept.
 _WINDOW = ("strides", "dilation", "layout", "out_layout", "ceil_mode", "pool_size")
 _PADDED = {
     "nn.conv2d": ("strides", "dilation", "groups", "channels", "kernel_size", "out_dtype"),
@@ -35,12 +35,12 @@ _PADDED = {
 def rewrite_main(
     module: tvm.IRModule, extraction: Extraction, body: Body
 ) -> tuple[tvm.IRModule, OriginsOf]:
-    """The module with another ``main`` of the same parameters and the results of a body."""
+    """Write the body of ``main`` anew; return the module and a finder of its operators' origins."""
     old = module["main"]
     emitter = RelayEmitter(extraction)
     results = body(emitter, old.params)
     whole = relay.Tuple(list(results)) if isinstance(old.body, relay.Tuple) else results[0]
-    # Only let keeps an order.
+    # TVM keeps only the order of let bindings.
     for variable, call in reversed(emitter.calls):
         whole = relay.Let(variable, call, whole)
     main = relay.Function(old.params, whole, None, old.type_params, old.attrs)
@@ -53,14 +53,14 @@ def rewrite_main(
 
 
 class RelayEmitter:
-    """Writes operators of an extraction as expressions, numbered in spans, which passes keep.
+    """A writer of an extraction's operators as expressions, numbered by spans, which passes keep.
 
     Attributes
     ----------
     functions
         The functions beside ``main``.
     calls
-        The calls of these, in order, and the variables that they are bound to.
+        The calls of these, in order, each with the variable that it is bound to.
     origin
         The origin of what is written next.
     origins
@@ -87,7 +87,7 @@ class RelayEmitter:
         def resized(call: relay.Call, arguments: Sequence[Any]) -> Any:
             resized_call = same_call(call, arguments)
             if operator.kind == "reshape" or operator_name(call) == "reshape":
-                # What is reshaped before or after a product keeps its last axes.
+                # A reshape before or after a product keeps the last axes.
                 last = call is calls[-1]
                 shape = shapes[operator.outputs[0]] if last else (-1, *static_shape(call)[1:])
                 resized_call = relay.reshape(arguments[0], list(shape))
@@ -105,12 +105,12 @@ class RelayEmitter:
         ends: Sequence[int],
         steps: Sequence[int],
     ) -> Any:
-        """Ranges of some axes of a value."""
+        """Return a slice of a value along some axes."""
         ranges = (list(begins), list(ends), list(steps), list(axes))
         return self._marked(relay.strided_slice(value, *ranges))
 
     def joined(self, values: Sequence[Any], axis: int) -> Any:
-        """Values joined along an axis."""
+        """Return values concatenated along an axis."""
         return self._marked(relay.concatenate(list(values), axis))
 
     def stacked(
@@ -120,16 +120,16 @@ class RelayEmitter:
         weights: tuple[Any, Any],
         pads: Sequence[int] | None = None,
     ) -> list[Any]:
-        """One convolution for several units, and what each of them makes."""
+        """Write one convolution that merges several units; return the result of each unit."""
         return emit_stacked(self._marked, plan, data, weights, pads)
 
     def constant_part(self, value: Any, at: tuple[slice, ...]) -> Any | None:
-        """Some elements of a constant; None of a parameter."""
+        """Return a slice of a constant, or None if the value is a parameter."""
         array = constant_value(value)
         return None if array is None else constant(array[at])
 
     def shape(self, value: Any) -> tuple[int, ...]:
-        """The extents of a value."""
+        """Return the extents of a value."""
         return shape_of_type(relay.transform.InferTypeLocal(value), "a part")
 
     def function(
@@ -140,7 +140,7 @@ class RelayEmitter:
         constants: Sequence[int],
         body: Body,
     ) -> Any:
-        """A private function beside ``main``."""
+        """Define a private function beside ``main``; return it for :meth:`call`."""
         types = [relay.TensorType(shape, dtype) for shape, dtype in data]
         types += [self._extraction.values[tensor].checked_type for tensor in constants]
         parameters = [relay.Var(f"p{place}", kind) for place, kind in enumerate(types)]
@@ -154,7 +154,7 @@ class RelayEmitter:
         return variable
 
     def call(self, function: Any, arguments: Sequence[Any], results: int) -> list[Any]:
-        """So many results of a function."""
+        """Write a call of a function; return its results."""
         kind = self.functions[function].ret_type
         variable = relay.Var(f"{function.name_hint}_{len(self.calls)}", kind)
         self.calls.append((variable, relay.Call(function, list(arguments))))
@@ -163,7 +163,7 @@ class RelayEmitter:
         return [relay.TupleGetItem(variable, field) for field in range(results)]
 
     def _marked(self, call: relay.Call) -> relay.Call:
-        """A call with its type and its number."""
+        """Return a call with its type inferred and its number as span."""
         span = tvm.ir.Span(tvm.ir.SourceName(str(len(self.origins))), 0, 0, 0, 0)
         self.origins.append(self.origin)
         marked = relay.Call(call.op, call.args, call.attrs, call.type_args, span)
@@ -172,7 +172,7 @@ class RelayEmitter:
 
 
 def _padded(call: relay.Call, pads: Sequence[int]) -> relay.Call:
-    """A convolution, a pooling or a padding with other pads."""
+    """Return a convolution, pooling or padding with other pads."""
     name = operator_name(call)
     if name == "nn.pad":
         widths = list(zip(pads[::2], pads[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""Reading and rebuilding Relay functions without recursion: deep networks are deep expressions."""
+"""Read and rebuild Relay functions without recursion, since deep networks are deep expressions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tvm_ios.files.array_files import Array
 
 
 def post_order(function: relay.Function) -> list[Any]:
-    """All expressions of a function, each once, after those that it reads; callees left out."""
+    """Return each expression of a function once, after those that it reads, without callees."""
     return reached(function.body, set())
 
 
 def reached(expression: Any, visited: set[Any]) -> list[Any]:
-    """What an expression is made of but was not visited yet, each after those that it reads.
+    """Return the unvisited sub-expressions of an expression, each after those that it reads.
 
-    It is visited then: ``visited`` grows.
+    They are added to ``visited``.
     """
     expressions: list[Any] = []
     pending = [(expression, False)]
@@ -38,7 +38,7 @@ def reached(expression: Any, visited: set[Any]) -> list[Any]:
 
 
 def interface(module: tvm.IRModule) -> Interface:
-    """Names, shapes and types of what ``main`` is given and returns, in order."""
+    """Return names, shapes and types of the parameters and results of ``main``, in order."""
     main = module["main"]
     whole = main.ret_type
     results = whole.fields if isinstance(whole, relay.TupleType) else [whole]
@@ -48,7 +48,7 @@ def interface(module: tvm.IRModule) -> Interface:
 
 
 def calls_of(module: tvm.IRModule) -> list[relay.Call]:
-    """The calls in ``main``, each after those whose results it reads."""
+    """Return the calls in ``main``, each after those whose results it reads."""
     body, visited, expressions = module["main"].body, set[Any](), list[Any]()
     while isinstance(body, relay.Let):
         expressions += reached(body.value, visited)
@@ -58,14 +58,14 @@ def calls_of(module: tvm.IRModule) -> list[relay.Call]:
 
 
 def operator_name(expression: Any) -> str:
-    """``"nn.relu"`` of a call of that operator; the name of the node's class otherwise."""
+    """Return the operator of a call (``"nn.relu"``), or the class name of another expression."""
     if isinstance(expression, relay.Call) and isinstance(expression.op, tvm.ir.Op):
         return str(expression.op.name)
     return type(expression).__name__
 
 
 def children(expression: Any) -> tuple[Any, ...]:
-    """What an expression reads directly."""
+    """Return the expressions that an expression reads directly."""
     if isinstance(expression, relay.Call):
         return tuple(expression.args)
     if isinstance(expression, relay.Tuple):
@@ -76,7 +76,7 @@ def children(expression: Any) -> tuple[Any, ...]:
 
 
 def arguments(expression: Any) -> tuple[Any, ...]:
-    """What an expression reads, the fields of tuples one by one."""
+    """Return the expressions that an expression reads, with tuples flattened to their fields."""
     flat: list[Any] = []
     for child in children(expression):
         flat.extend(child.fields if isinstance(child, relay.Tuple) else (child,))
@@ -84,7 +84,7 @@ def arguments(expression: Any) -> tuple[Any, ...]:
 
 
 def uses_of(function: relay.Function) -> dict[Any, int]:
-    """How often each expression is read, the result of the function included."""
+    """Count how often each expression is read, including as the result of the function."""
     uses: dict[Any, int] = {function.body: 1}
     for expression in post_order(function):
         for child in children(expression):
@@ -93,7 +93,7 @@ def uses_of(function: relay.Function) -> dict[Any, int]:
 
 
 def substitute(expression: Any, new: Callable[[Any], Any]) -> Any:
-    """The expression with what it reads replaced; itself where nothing changes."""
+    """Return the expression with its children replaced, or itself if none changes."""
     before = children(expression)
     after = [new(child) for child in before]
     if all(a is b or a.same_as(b) for a, b in zip(after, before, strict=True)):
@@ -107,15 +107,10 @@ def substitute(expression: Any, new: Callable[[Any], Any]) -> Any:
 
 
 def rebuild(module: tvm.IRModule, emit: Callable[[Any, Any], Any]) -> tvm.IRModule:
-    """A copy of the module with ``main`` rebuilt expression by expression, and its types inferred.
+    """Return a copy of the module with ``main`` rebuilt and its types inferred.
 
-    Parameters
-    ----------
-    module
-        A module of inferred types; left as it is.
-    emit
-        Called with each old expression and with the same one of what its parts have become;
-        returns what stands for it, or None for the latter.
+    ``emit`` gets each old expression and its copy with rebuilt children; it returns a replacement,
+    or None to take the copy.
     """
     old = module["main"]
     new: dict[Any, Any] = {}
@@ -128,13 +123,7 @@ def rebuild(module: tvm.IRModule, emit: Callable[[Any, Any], Any]) -> tvm.IRModu
 
 
 def static_shape(expression: Any) -> tuple[int, ...]:
-    """Extents of a tensor of inferred type.
-
-    Raises
-    ------
-    DialectError
-        If it is not a tensor of static shape.
-    """
+    """Return the extents of a typed tensor, or raise DialectError if its shape is not static."""
     kind = expression.checked_type
     if not isinstance(kind, relay.TensorType):
         raise DialectError(f"{_name(expression)} is not a tensor but of type {kind}")
@@ -142,7 +131,7 @@ def static_shape(expression: Any) -> tuple[int, ...]:
 
 
 def shape_of_type(kind: relay.TensorType, name: str) -> tuple[int, ...]:
-    """Extents of a tensor's type; ``name`` is for the error, a :class:`DialectError`."""
+    """Return the extents of a tensor type; ``name`` is for the error, a :class:`DialectError`."""
     if not all(isinstance(extent, tvm.tir.IntImm) for extent in kind.shape):
         raise DialectError(
             f"{name} has the dynamic shape {list(kind.shape)}: bind it to numbers first"
@@ -151,12 +140,12 @@ def shape_of_type(kind: relay.TensorType, name: str) -> tuple[int, ...]:
 
 
 def constant(array: Array) -> relay.Constant:
-    """A Relay constant of the array's own shape and type: TVM's default halves wide types."""
+    """Return a Relay constant of the array's own type: TVM's default narrows 64-bit types."""
     return relay.const(np.asarray(array), array.dtype.name)
 
 
 def constant_value(expression: Any) -> Array | None:
-    """The array of a constant; None for anything else."""
+    """Return the array of a constant; None for anything else."""
     return expression.data.numpy() if isinstance(expression, relay.Constant) else None
 
 

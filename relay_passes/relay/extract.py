@@ -1,4 +1,4 @@
-"""The operator graph of a canonical Relay module, with the way back to its expressions."""
+"""Read a canonical Relay module as a graph of operators that remembers their expressions."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from tvm_ios.graph.operators import is_bias, operator_flops
 
 @dataclass(frozen=True)
 class Extraction:
-    """A graph and where each of its parts stands in the module.
+    """A graph of operators, and the expressions in the module that they were read from.
 
     Attributes
     ----------
     graph
-        Operators in the order in which a depth-first walk from the result leaves their calls.
+        Operators in the post-order of their calls in a depth-first walk from the result.
     calls
-        For each operator its calls, in order: more than one where the importer spells one
-        operator in several.
+        For each operator its calls, in order: several if the importer writes one operator as
+        several.
     values
         For each tensor its expression: a parameter, a constant, a call, or a field of a call.
     number
@@ -53,10 +53,7 @@ class Extraction:
 def extract(module: tvm.IRModule, name: str = "model") -> Extraction:
     """Read ``main`` of a canonical module.
 
-    Raises
-    ------
-    DialectError
-        If a shape is dynamic, or ``main`` has what cannot be scheduled.
+    Raise DialectError if a shape is dynamic, or ``main`` has something that cannot be scheduled.
     """
     return _Extractor(module["main"], name).extract()
 
@@ -89,7 +86,7 @@ class _Extractor:
                 raise DialectError(
                     f"the model has control flow ({name}), which cannot be scheduled"
                 )
-        # A constant that is also a weight has another shape there.
+        # A constant output that is also a weight has another shape as a weight.
         outputs = [
             self._constant(leaf) if isinstance(leaf, relay.Constant) else self._read(leaf)
             for leaf in self._results()
@@ -160,7 +157,7 @@ class _Extractor:
         self.calls.append(calls)
 
     def _unique(self, call: relay.Call, kind: str) -> str:
-        """The name that the importer left in the span, as the graph of an ONNX file has it."""
+        """Return a unique name for an operator: the ONNX node's, which the span holds, if any."""
         source = getattr(call.span, "source_name", None)
         base = source.name if source is not None else f"{kind}_{len(self.operators)}"
         name = base if base not in self.operator_names else f"{base}.{kind}"
@@ -205,14 +202,9 @@ class _Extractor:
 
 
 def _as_onnx(kind: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape that ONNX has for the constant that an operator reads second.
+    """Return the shape that ONNX gives the constant that an operator reads second.
 
-    Parameters
-    ----------
-    kind
-        Of the operator.
-    shapes
-        Of the data, the constant and the result, as Relay has them.
+    ``shapes`` are those of the data, the constant and the result in Relay.
     """
     data, constant, result = shapes
     match kind:
@@ -224,7 +216,7 @@ def _as_onnx(kind: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _bias_position(call: relay.Call) -> int | None:
-    """Which argument of an addition is a constant along the channels."""
+    """Return the position of the constant per channel among an addition's arguments, or None."""
     for position, argument in enumerate(call.args):
         data = static_shape(call.args[1 - position])
         if not isinstance(argument, relay.Constant):

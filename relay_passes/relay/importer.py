@@ -1,4 +1,4 @@
-"""ONNX models as canonical Relay modules."""
+"""Import ONNX models as canonical Relay modules."""
 
 from __future__ import annotations
 
@@ -35,17 +35,9 @@ _TYPES = {
 
 
 def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
-    """A canonical Relay module of a simplified model, weights as constants.
+    """Convert a simplified model to a canonical Relay module with weights as constants.
 
-    Parameters
-    ----------
-    model
-        What :func:`tvm_ios.onnx.simplify.simplify` returned.
-
-    Raises
-    ------
-    DialectError
-        If TVM's importer does not support the model, or reads it otherwise; the sentence says why.
+    Raise DialectError if TVM's importer does not support the model or misreads it.
     """
     _require_readable_types(model)
     with (
@@ -76,7 +68,7 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
 
 
 def _require_readable_types(model: onnx.ModelProto) -> None:
-    """The importer takes other types for those that it has: UINT4 for uint8."""
+    """Raise DialectError for a type that the importer would read as another (UINT4 as uint8)."""
     graph = model.graph
     values = (*graph.input, *graph.value_info, *graph.output)
     types = [(value.name, value.type.tensor_type.elem_type) for value in values]
@@ -93,7 +85,7 @@ def _require_readable_types(model: onnx.ModelProto) -> None:
 
 
 def _require_declared_outputs(model: onnx.ModelProto, module: tvm.IRModule) -> None:
-    """What ONNX says of shapes and types is what the importer makes, or it reads otherwise."""
+    """Raise DialectError if an output's shape or type is not as declared: something was misread."""
     returned = module["main"].checked_type.ret_type
     types = returned.fields if isinstance(returned, tvm.ir.TupleType) else [returned]
     for output, made in zip(model.graph.output, types, strict=True):

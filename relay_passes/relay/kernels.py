@@ -1,4 +1,4 @@
-"""A unit's kernels: TVM fuses inside the unit, as it would fuse a whole module."""
+"""Divide a unit into kernels: TVM fuses within the unit as it would within a whole module."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from relay_passes.relay.expressions import post_order
 from relay_passes.unit_outliner import UnitFunction
 from runtime_ext.relay.in_place import Concatenation, TensorRanges, concatenation
 
-#: What relay.build uses; FuseOps of level 0 would fuse nothing.
+#: The level that relay.build uses; FuseOps of level 0 would fuse nothing.
 _FUSE_OPT_LEVEL = 2
-#: What FuseOps notes of such functions.
+#: The attribute by which FuseOps marks functions that only reshape.
 _RESHAPE_ONLY = "relay.reshape_only"
 
 
@@ -27,9 +27,9 @@ class RelayUnitFunction(UnitFunction):
     Attributes
     ----------
     cuts
-        How what it reads and returns lies in memory, where some of it lies in other tensors.
+        The ranges of inputs and outputs that are parts of other tensors.
     silent
-        It only concatenates what lies side by side already: there is nothing to compute.
+        Whether it only concatenates tensors that are adjacent in memory, so that nothing runs.
     """
 
     cuts: TensorRanges = ()
@@ -42,7 +42,7 @@ class RelayUnitFunction(UnitFunction):
 
 
 def fuse(function: relay.Function) -> relay.Function:
-    """A function whose calls are all of Primitive function literals, each one kernel.
+    """Return a function that only calls Primitive function literals, each of which is one kernel.
 
     A kernel holds at most one operator that has a schedule of its own (a convolution, a dense
     layer), so a separable convolution is two kernels, and so is a merged one and its split.
@@ -54,10 +54,10 @@ def fuse(function: relay.Function) -> relay.Function:
 
 
 class _Copying(ExprMutator):
-    """Has kernels that only reshape copy: TVM would let input and output share their bytes.
+    """A mutator that makes kernels that only reshape copy their input.
 
-    Of such a call there is no kernel in the library, and who else reads or writes those bytes is
-    known to the graph executor's plan of memory alone, which holds for its own order.
+    TVM would alias input and output and compile no kernel for such a call, and only the graph
+    executor's memory plan, made for its own order, would know of the alias.
     """
 
     def visit_function(self, fn: relay.Function) -> relay.Function:
@@ -67,12 +67,12 @@ class _Copying(ExprMutator):
 
 
 def kernel_calls(function: relay.Function) -> list[Any]:
-    """The calls of kernels in a function that :func:`fuse` returned, in order."""
+    """Return the calls of kernels in a function that :func:`fuse` returned, in order."""
     return [e for e in post_order(function) if isinstance(e, relay.Call)]
 
 
 def unit_concatenation(unit: RelayUnitFunction) -> Concatenation | None:
-    """What a unit concatenates of its data, if it does nothing else."""
+    """Return the concatenation of its data that a unit is, or None if it does anything else."""
     calls = kernel_calls(unit.kernels)
     joined = concatenation(calls[0]) if len(calls) == 1 and not unit.constants else None
     if joined is None:

@@ -1,4 +1,4 @@
-"""What of a Relay module can be put into another order: stages of a schedule, or units."""
+"""Reorder a Relay module: the stages of a scheduled one, or the units of another."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def operators_of(module: tvm.IRModule) -> Reordering:
-    """The units of a canonical module.
+    """Return the units of a canonical module, which can be reordered.
 
-    Relay's ``main`` is an expression, which has no order that TVM would keep; only what is bound
-    by ``let`` stays where it is. So the module that comes of an order is scheduled: one unit a
-    stage.
+    Relay's ``main`` is an expression, and TVM keeps only the order of ``let`` bindings. So the
+    reordered module is a scheduled one, with one unit per stage.
     """
     prepared = prepare_canonical(module)
     plain = sequential_schedule(prepared.units)
@@ -39,12 +38,9 @@ def operators_of(module: tvm.IRModule) -> Reordering:
 
 
 def stages_of(module: tvm.IRModule) -> tuple[OpGraph, tuple[Stage, ...]]:
-    """The kernel calls of a scheduled module as a graph, and its stages as groups of them.
+    """Return the kernel calls of a scheduled module as a graph, and its stages as groups of them.
 
-    Raises
-    ------
-    ModuleError
-        If a later pass changed the calls.
+    Raise ModuleError if a later pass changed the calls.
     """
     scheduled = read_scheduled_main(module)
     tensors: list[Tensor] = []
@@ -88,7 +84,7 @@ def stages_of(module: tvm.IRModule) -> tuple[OpGraph, tuple[Stage, ...]]:
 
 
 def with_stages(module: tvm.IRModule, order: Sequence[int]) -> tvm.IRModule:
-    """A scheduled module with the calls of its stages in another order."""
+    """Return a scheduled module with the calls of its stages in another order."""
     old, scheduled = module["main"], read_scheduled_main(module)
     new = {stage: place for place, stage in enumerate(order)}
     bindings = sorted(

@@ -1,4 +1,4 @@
-"""The merged convolution of several units, as a Relay function."""
+"""Build the merged convolution of several units as a Relay function."""
 
 from __future__ import annotations
 
@@ -18,17 +18,7 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def merged_function(plan: MergePlan, data_type: Any, weights: tuple[Any, Any]) -> relay.Function:
-    """A function of the data and the weights.
-
-    Parameters
-    ----------
-    plan
-        Where each kernel lies.
-    data_type
-        Relay type of the data that all read, NCHW.
-    weights
-        The stacked kernel and bias.
-    """
+    """Return a function of the data (NCHW) and the stacked kernel and bias of a merge plan."""
     parameters = [
         relay.Var("p0", data_type),
         *(
@@ -47,23 +37,10 @@ def emit_stacked(
     weights: Sequence[Any],
     pads: Sequence[int] | None = None,
 ) -> list[Any]:
-    """Emit one convolution for all units, and the split of its result.
+    """Emit one convolution for all units of a plan and split its result; return each unit's part.
 
-    Parameters
-    ----------
-    emit
-        Called with every call; returns what stands for it.
-    plan
-        The plan of the units.
-    data, weights
-        The data that all units read; the stacked kernel and bias.
-    pads
-        Other pads than the plan's: top, left, bottom, right.
-
-    Returns
-    -------
-    list
-        The expression of what each unit makes, in order.
+    ``weights`` are the stacked kernel and bias; ``pads`` (top, left, bottom, right) replace the
+    plan's if given. ``emit`` gets every call and returns its replacement.
     """
 
     def activate(kind: str, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Relay operators in canonical kinds: kind and attributes of a call."""
+"""Read the canonical kind and attributes of Relay calls."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Reader = Callable[[relay.Call], tuple[str, Attrs]]
 
 
 def kind_and_attrs(call: relay.Call) -> tuple[str, Attrs]:
-    """Canonical kind and attributes of a call.
+    """Return the canonical kind and attributes of a call.
 
-    An operator without an entry here keeps its Relay name and its scalar attributes, so that
-    any graph can be scheduled; only rules about that operator do not apply.
+    An operator without an entry here keeps its Relay name and its scalar attributes, so that any
+    graph can be scheduled; only rules about that operator do not apply.
     """
     name = operator_name(call)
     alike = described_alike(name, call.attrs, lambda: static_shape(call))
@@ -69,10 +69,10 @@ def _pad(call: relay.Call) -> tuple[str, Attrs]:
 
 
 def slice_bounds(attributes: Any, rank: int) -> tuple[Shape, Shape, Shape, Shape]:
-    """Axes of a ``strided_slice``, counted from the first, and their begins, ends and steps."""
+    """Return the axes (not negative), begins, ends and steps of a ``strided_slice``."""
     begins, ends = ints(attributes.begin), ints(attributes.end)
     steps = ints(attributes.strides or ())
-    # TVM takes one step of the axes that have none.
+    # TVM takes the step 1 for axes without one.
     steps += (1,) * (len(begins) - len(steps))
     axes = range(len(begins)) if attributes.axes is None else ints(attributes.axes)
     return tuple(axis % rank for axis in axes), begins, ends, steps
@@ -104,7 +104,7 @@ def _lrn(call: relay.Call) -> tuple[str, Attrs]:
     a = call.attrs
     if int(a.axis) != 1:
         return "nn.lrn", _scalar_attrs(call)
-    # Numbers of ONNX, but the importer's default is none of float32.
+    # ONNX has these as float32, but the importer's default is no float32 number.
     factors: Attrs = {key: float(np.float32(a[key])) for key in ("alpha", "beta", "bias")}
     return "lrn", {"size": int(a.size), **factors}
 
@@ -114,7 +114,10 @@ def _cast(call: relay.Call) -> tuple[str, Attrs]:
 
 
 def _take(call: relay.Call) -> tuple[str, Attrs]:
-    """In range, Relay's take is a gather; elsewhere it clips or wraps or does as it likes."""
+    """Read a take with constant indices in range as a gather.
+
+    Out of range Relay's take clips, wraps or is undefined.
+    """
     a, shape, indices = call.attrs, static_shape(call.args[0]), constant_value(call.args[1])
     if a.axis is None or int(a.batch_dims) != 0 or indices is None:
         return "take", _scalar_attrs(call)
@@ -135,7 +138,7 @@ def _layer_norm(call: relay.Call) -> tuple[str, Attrs]:
 
 
 def _gather(call: relay.Call) -> tuple[str, Attrs]:
-    """Relay's gather takes single elements; what is called so here takes rows."""
+    """Read Relay's gather, which takes single elements, as ``gather_elements``."""
     return "gather_elements", _scalar_attrs(call)
 
 

@@ -1,4 +1,4 @@
-"""Units as Primitive function literals, one a kernel, called by ``main`` in schedule order."""
+"""Write units as Primitive function literals, one per kernel, and ``main`` as their calls."""
 
 from __future__ import annotations
 
@@ -26,18 +26,15 @@ from tvm_ios.schedule.schedule import Schedule
 
 
 class Outliner(UnitOutliner[RelayUnitFunction]):
-    """Units as Relay functions.
+    """An outliner of units as Relay functions.
 
-    Attributes
-    ----------
-    layouts
-        What the kernels' layouts are chosen for when a schedule is applied; None leaves them.
+    ``layouts`` chooses the kernels' layouts when a schedule is applied; None keeps the model's.
     """
 
     layouts: LayoutChoice | None = None
 
     def in_layouts(self, layouts: LayoutChoice) -> Outliner:
-        """The same units, to be applied in such layouts."""
+        """Return an outliner of the same units that writes them in chosen layouts."""
         outliner = copy.copy(self)
         outliner.layouts = layouts
         return outliner
@@ -45,7 +42,10 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
     def altered(
         self, called: Sequence[RelayUnitFunction]
     ) -> tuple[list[RelayUnitFunction], dict[int, Border]]:
-        """All that a schedule calls, in its order, in the layouts chosen for it."""
+        """Return the functions that a schedule calls, in the layouts chosen for them, and borders.
+
+        ``called`` has them in the order of the schedule.
+        """
         if self.layouts is None or not self.layouts.matters:
             return list(called), {}
         graph = self.extraction.graph
@@ -56,7 +56,7 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
         return alter_layouts(called, inputs, results, self.layouts)
 
     def of(self, extraction: Extraction, units: OpGraph) -> Outliner:
-        """An outliner that makes the same choices for another module."""
+        """Return an outliner that makes the same choices for another module."""
         outliner = Outliner(extraction, units)
         outliner.layouts = self.layouts
         return outliner
@@ -105,28 +105,19 @@ class Outliner(UnitOutliner[RelayUnitFunction]):
 
 
 def outline(module: tvm.IRModule, outliner: Outliner, schedule: Schedule) -> tvm.IRModule:
-    """The module of :func:`outlined`."""
+    """Return the module of :func:`outlined`."""
     return outlined(module, outliner, schedule)[0]
 
 
 def outlined(
     module: tvm.IRModule, outliner: Outliner, schedule: Schedule
 ) -> tuple[tvm.IRModule, list[tuple[str, int, int]]]:
-    """The module with units as kernels that nothing fuses into, called in schedule order.
+    """Return the module that calls units' kernels in schedule order, and each call's place.
 
-    The calls are bound by ``let``, so that order and names stand in the text and the graph executor
-    runs them in this order. What differs between equal units is in the attributes of their calls
-    and not in their functions: TVM compiles each kernel once.
-
-    Returns
-    -------
-    tuple
-        The module, and the unit, stage and group of each call.
-
-    Raises
-    ------
-    ScheduleError
-        If units are to be merged that cannot be.
+    The place is the unit, stage and group. Calls are bound by ``let``, so that the text shows order
+    and names, and the graph executor keeps the order. Differences between equal units are
+    attributes of their calls, not of the functions, so TVM compiles each kernel once. Raise
+    ScheduleError if units cannot be merged.
     """
     old = module["main"]
     units = outliner.units
@@ -153,7 +144,7 @@ def outlined(
 def bind_kernels(
     unit: RelayUnitFunction, arguments: Sequence[Any], bindings: list[tuple[relay.Var, relay.Call]]
 ) -> list[Any]:
-    """Append the calls of a unit's kernels; returns what stands for its outputs."""
+    """Append the calls of a unit's kernels to the bindings; return the values of its outputs."""
     function = unit.kernels
     new: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
     count = len(kernel_calls(function))

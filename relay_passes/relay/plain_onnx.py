@@ -1,4 +1,4 @@
-"""ONNX operators that TVM's importer for Relay reads wrongly, written as it reads them rightly."""
+"""Rewrite attributes and inputs of ONNX operators that TVM's Relay importer misreads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from onnx import helper, numpy_helper
 
 
 def written_plainly(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy with both bounds given to each ``Clip`` and constant axes as attributes of reductions.
+    """Return a copy with both bounds given to each ``Clip`` and axes of reductions as attributes.
 
-    The copy is for TVM's importer alone: since opset 13 (``ReduceSum``) and 18 ONNX wants the axes
-    as an input. Of such an input the importer reads the first axis only, or none. Modes of
-    ``GridSample`` are called as before opset 20, and casts do not say how they saturate, which only
-    those to types of eight bits do.
+    The copy is for TVM's importer alone. ONNX takes the axes as an input since opset 13
+    (``ReduceSum``) or 18, of which the importer reads the first axis or none. Modes of
+    ``GridSample`` get their names from before opset 20, and casts lose ``saturate``, which only
+    matters for types of eight bits.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -34,7 +34,10 @@ def written_plainly(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _give_both_bounds(graph: Any, node: Any, initializers: dict[str, Any], name: str) -> None:
-    """The importer forgets a bound that stands alone, and takes the lower one of two that cross."""
+    """Give a Clip both bounds; if they cross, use the upper one for both.
+
+    The importer ignores a single bound, and takes the lower one of two that cross.
+    """
     bounds = [*node.input[1:], "", ""][:2]
     stated = [initializers[bound] for bound in bounds if bound in initializers]
     if len(stated) == 2 and np.any(np.greater(*map(numpy_helper.to_array, stated))):

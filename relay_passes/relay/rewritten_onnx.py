@@ -1,4 +1,4 @@
-"""ONNX operators that TVM's importer for Relay reads wrongly, written in others."""
+"""Rewrite ONNX operators that TVM's Relay importer misreads as other operators."""
 
 from __future__ import annotations
 
@@ -15,17 +15,9 @@ from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
 def rewritten(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A model whose operators of :data:`_WRITERS` are written out.
+    """Return a simplified model with the operators of :data:`_WRITERS` rewritten.
 
-    Parameters
-    ----------
-    model
-        Simplified; it is not changed.
-
-    Raises
-    ------
-    DialectError
-        If an operator is one that the importer reads wrongly and that no others say.
+    Raise DialectError if the importer misreads an operator that no others can express.
     """
     if not any(node.op_type in _WRITERS for node in model.graph.node):
         return model
@@ -37,7 +29,7 @@ def rewritten(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _gelu(steps: Steps) -> None:
-    """The importer ignores ``approximate``."""
+    """Write Gelu with the tanh approximation as operators; the importer ignores ``approximate``."""
     (source,) = steps.node.inputs
     if steps.node.attributes.get_string("approximate", "none") != "tanh":
         return
@@ -49,7 +41,10 @@ def _gelu(steps: Steps) -> None:
 
 
 def _lp_pool(steps: Steps) -> None:
-    """The importer takes powers of numbers that may be negative, and ignores what is padded."""
+    """Write LpPool as powers, an average pool and a root.
+
+    The importer takes powers of negative numbers, and ignores padding.
+    """
     (source,), attributes, result = steps.node.inputs, steps.attributes, steps.node.outputs[0]
     p = float(attributes.pop("p", 2))
     powers = steps.op("Pow", steps.op("Abs", source), steps.number(p), like=source)
@@ -61,7 +56,7 @@ def _lp_pool(steps: Steps) -> None:
 
 
 def _mean(steps: Steps) -> None:
-    """The importer joins the operands, which must have one shape for that."""
+    """Write Mean as additions; the importer concatenates the operands, which needs equal shapes."""
     first, *others = steps.node.inputs
     if not others:
         return
@@ -72,7 +67,10 @@ def _mean(steps: Steps) -> None:
 
 
 def _roi_align(steps: Steps) -> None:
-    """The importer knows only means of a ratio, as they were meant before opset 16."""
+    """Raise DialectError for a RoiAlign that the importer misreads.
+
+    It reads the mode ``avg`` with a positive ratio and the coordinates from before opset 16.
+    """
     get = steps.node.attributes.get_string
     given = {
         "half_pixel": steps.opset >= 16
@@ -90,14 +88,14 @@ def _roi_align(steps: Steps) -> None:
 
 
 def _gather(steps: Steps) -> None:
-    """To negative indices the importer adds another axis's extent, if the axis is negative."""
+    """Make the axis of a Gather positive; the importer wraps indices wrongly for a negative one."""
     axis, source = steps.integer("axis", 0), steps.node.inputs[0]
     if axis < 0 and source.shape is not None:
         steps.node.attributes["axis"] = ir.AttrInt64("axis", axis + len(source.shape))
 
 
 def _say_ceiling_by_pads(node: Any) -> None:
-    """Pad an image as ``ceil_mode`` does, if the node has that."""
+    """Replace ``ceil_mode`` of a pool by the padding that has the same effect."""
     if not node.attributes.get_int("ceil_mode", 0):
         return
     image, result = static_shape(node.inputs[0]), static_shape(node.outputs[0])

@@ -1,4 +1,4 @@
-"""A Relay module that was read from a file, in the form that scheduling reads."""
+"""Canonicalise a Relay module that was read from a file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tvm_ios.graph.input_shapes import Extent, Shapes, resolve_shapes
 
 
 def import_saved(module: tvm.IRModule, path: Path, shapes: Shapes) -> tvm.IRModule:
-    """The canonical form of a module.
+    """Return the canonical form of a module.
 
-    Raises
-    ------
-    UserError
-        If an input stays dynamic, or cannot have the shape given.
+    Raise UserError if an input stays dynamic, or cannot have the shape given.
     """
     return canonicalise(_fix_inputs(relay.transform.InferType()(module), shapes))
 
 
 def _fix_inputs(module: tvm.IRModule, shapes: Shapes) -> tvm.IRModule:
-    """The module with inputs of static shape; Relay does not say which dimensions are equal."""
+    """Return the module with inputs of static shape.
+
+    Relay does not say which dynamic dimensions are equal.
+    """
     main = module["main"]
     declared: dict[str, list[Extent]] = {}
     for parameter in main.params:

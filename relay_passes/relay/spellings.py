@@ -1,4 +1,4 @@
-"""Operators that Relay's ONNX importer spells in several calls, recognised as one."""
+"""Recognise operators that Relay's ONNX importer writes as several calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tvm_ios.graph.elements import AttrValue
 
 @dataclass(frozen=True)
 class Spelling:
-    """Calls that are one operator.
+    """Several calls that together are one operator.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Spelling:
     reads
         The expressions that are its inputs.
     calls
-        In order; nothing else reads any but the last.
+        The calls, in order; only the last one is read by others.
     """
 
     kind: str
@@ -42,14 +42,9 @@ class Spelling:
 
 
 def spellings(order: Sequence[Any], uses: Mapping[Any, int]) -> dict[Any, Spelling]:
-    """For the last call of each operator that is spelled in several what it spells.
+    """Return each operator that is written as several calls, by its last call.
 
-    Parameters
-    ----------
-    order
-        All expressions, each after those that it reads.
-    uses
-        How often each is read.
+    ``order`` has all expressions, each after those that it reads; ``uses`` counts their reads.
     """
     by_last_call: dict[Any, Spelling] = {}
     spelled: set[Any] = set()
@@ -75,7 +70,7 @@ _Match = tuple[str, Mapping[str, AttrValue], tuple[Any, ...]]
 
 
 def _between(reads: Sequence[Any], last: relay.Call) -> tuple[relay.Call, ...]:
-    """The calls that lead from some expressions to another one, in order."""
+    """Return the calls that lead from some expressions to another one, in order."""
     calls: list[relay.Call] = []
 
     def visit(expression: Any) -> None:
@@ -89,12 +84,12 @@ def _between(reads: Sequence[Any], last: relay.Call) -> tuple[relay.Call, ...]:
 
 
 def _parts(expression: Any, name: str) -> Sequence[Any] | None:
-    """The arguments of a call of an operator; None for anything else."""
+    """Return the arguments of a call of the named operator; None for anything else."""
     return tuple(expression.args) if operator_name(expression) == name else None
 
 
 def _unshaped(expression: Any, last_axes: int) -> Any:
-    """What is reshaped, if only the extents before the last few are."""
+    """Return the input of a reshape that keeps the last axes; other expressions unchanged."""
     if operator_name(expression) == "reshape":
         before = expression.args[0]
         if static_shape(before)[-last_axes:] == static_shape(expression)[-last_axes:]:
@@ -103,7 +98,7 @@ def _unshaped(expression: Any, last_axes: int) -> Any:
 
 
 def _dense(last: Any) -> _Match | None:
-    """A product with a weight: Relay's reads rows, so other ranks are reshaped."""
+    """Match a product with a constant weight, which Relay reshapes to rows if of another rank."""
     if (product := _parts(_unshaped(last, 1), "nn.dense")) is None:
         return None
     data, weight = _unshaped(product[0], 1), product[1]
@@ -113,9 +108,9 @@ def _dense(last: Any) -> _Match | None:
 
 
 def _matmul(last: Any) -> _Match | None:
-    """A product of data, or of data and a constant of several matrices.
+    """Match a product of data, or of data and a constant of several matrices.
 
-    Relay's reads the second operand transposed, and three dimensions.
+    Relay's operator takes three dimensions, and the second operand transposed.
     """
     inner = _unshaped(last, 2)
     if (product := _parts(inner, "nn.batch_matmul")) is not None:
@@ -142,7 +137,7 @@ def _matmul(last: Any) -> _Match | None:
 
 
 def _transposed(expression: Any) -> Any:
-    """What is transposed in its last two dimensions, if it is."""
+    """Return the input of a transpose of the last two dimensions, or None."""
     if operator_name(expression) != "transpose" or expression.attrs.axes is None:
         return None
     axes = ints(expression.attrs.axes)
@@ -152,7 +147,7 @@ def _transposed(expression: Any) -> Any:
 
 
 def _layer_norm(last: Any) -> _Match | None:
-    """``(x - mean) * (1 / sqrt(variance + epsilon)) * scale + bias``."""
+    """Match ``(x - mean) * (1 / sqrt(variance + epsilon)) * scale + bias``."""
     for scaled, bias in _pairs(last, "add"):
         for normal, scale in _pairs(scaled, "multiply"):
             for centred, inverse in _pairs(normal, "multiply"):
@@ -164,7 +159,7 @@ def _layer_norm(last: Any) -> _Match | None:
 
 
 def _normalisation(centred: Any, inverse: Any) -> tuple[Any, Mapping[str, AttrValue]] | None:
-    """The data and the attributes of its normalisation."""
+    """Match ``_layer_norm`` without scale and bias; return the data and attributes, or None."""
     difference, quotient = _parts(centred, "subtract"), _parts(inverse, "divide")
     if difference is None or quotient is None or constant_value(quotient[0]) != 1:
         return None
@@ -188,14 +183,14 @@ def _normalisation(centred: Any, inverse: Any) -> tuple[Any, Mapping[str, AttrVa
 
 
 def _pairs(expression: Any, name: str) -> Iterator[tuple[Any, Any]]:
-    """The arguments of a commutative operator in both orders."""
+    """Yield the arguments of a commutative operator in both orders."""
     if (parts := _parts(expression, name)) is not None:
         yield parts[0], parts[1]
         yield parts[1], parts[0]
 
 
 def _gather(last: Any) -> _Match | None:
-    """A take whose negative indices count from the end."""
+    """Match a take whose negative indices count from the end."""
     take_arguments = _parts(last, "take")
     if take_arguments is None or last.attrs.axis is None or int(last.attrs.batch_dims) != 0:
         return None

@@ -33,7 +33,10 @@ from tvm_ios.schedule.schedule import Schedule
 
 
 class RelayUnits:
-    """See :class:`relay_passes.measured_module.TargetUnits`."""
+    """The units of a Relay module for a target: a ``TargetUnits``.
+
+    See :class:`relay_passes.measured_module.TargetUnits`.
+    """
 
     #: Tuned kernels come from the log that is given.
     choose_forms = False
@@ -49,12 +52,12 @@ class RelayUnits:
         self.parts = self._memory.parts
 
     def plain(self, units: tuple[int, ...]) -> RelayUnitFunction:
-        """The function of a unit, or of merged ones, in the layouts of the model."""
+        """Return the function of a unit, or of merged ones, in the layouts of the model."""
         outliner = self.prepared.outliner
         return outliner.unit(units[0]) if len(units) == 1 else outliner.merged(units)
 
     def source(self, units: tuple[int, ...]) -> RelayUnitFunction:
-        """The same in the layouts of the sequential program, lying in memory as there."""
+        """Return the function in the layouts and memory places of the sequential program."""
         sequential, borders = self._sequential
         function = sequential[units[0]] if len(units) == 1 else self._merged(units, borders)
         cuts = self._memory.of((*function.data, *function.outputs))
@@ -79,7 +82,7 @@ class RelayUnits:
 
     @cached_property
     def _memory(self) -> SlicedTensors:
-        """Which tensors of the sequential program lie in others."""
+        """The arrangement of the sequential program's tensors that are parts of others."""
         functions, borders = self._sequential
         units = self.prepared.units
         shapes = {t: shape_of_type(b.type, units.tensors[t].name) for t, b in borders.items()}
@@ -99,7 +102,7 @@ class RelayUnits:
         return arrange(graph, list(joined))
 
     def build(self, schedule: Schedule, progress: Steps | None = None) -> BuiltModel:
-        """What a schedule makes of the module."""
+        """Build the program of a schedule."""
         prepared, unrolled, attached = applied(self.prepared, schedule)
         main, calls = outlined(prepared.module, prepared.outliner, unrolled)
         return build_calls(
@@ -113,7 +116,7 @@ class RelayUnits:
         )
 
     def log_use(self) -> LogUse | None:
-        """The model's tunable operators that the tuning log knows, and those it does not."""
+        """Count the tunable operators that the tuning log has and lacks; None without a log."""
         if self._tuned is None:
             return None
         tuned, tunable = self._tuned.coverage(self.prepared.module)
@@ -123,7 +126,7 @@ class RelayUnits:
 def _backend(
     target: tvm.target.Target, lanes: int, log: AutotvmLog | None
 ) -> Backend[RelayKernels]:
-    """Kernels that ``relay.build`` makes, and where they are timed."""
+    """Return the kernels that ``relay.build`` makes, and the device on which they are timed."""
     kernels, arch = RelayKernels(target, log), cuda_arch(target)
     if arch is None:
         return Backend(kernels, CpuDevice(lanes), "native")
@@ -131,13 +134,7 @@ def _backend(
 
 
 def _require_kernels_of_tvm(options: SearchOptions) -> None:
-    """Refuse what is asked of kernels that only Relax modules have.
-
-    Raises
-    ------
-    UserError
-        If anything is.
-    """
+    """Raise UserError for options that only kernels of Relax modules support."""
     if options.precision not in ("", "float32"):
         raise UserError(
             f"kernels of Relay compute in the types of the module, not in {options.precision}: "

@@ -1,4 +1,4 @@
-"""The machine code of units as measuring wants it: one ``relay.build`` for all that are asked."""
+"""Compile units for measuring, with one ``relay.build`` for all that are asked for at once."""
 
 from __future__ import annotations
 
@@ -26,14 +26,9 @@ _COMMENT = re.compile(r"/\*.*?\*/")
 
 
 class RelayKernels:
-    """Builds units, each once; see :class:`tvm_ios.measuring.device.Kernels`.
+    """A compiler that builds each unit once, with ``relay.build`` and the tuned kernels of a log.
 
-    Parameters
-    ----------
-    target
-        The target of the code.
-    log
-        Tuned kernels.
+    See :class:`tvm_ios.measuring.device.Kernels`.
     """
 
     #: Co-scheduled units share lanes.
@@ -48,7 +43,7 @@ class RelayKernels:
     def compile_forms(
         self, units: Mapping[str, RelayUnitFunction], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
-        """For each unit its only form."""
+        """Compile units; each has a single form."""
         keys = {name: self._key(unit) for name, unit in units.items()}
         new = {key: units[name] for name, key in keys.items() if key not in self._compiled}
         if new:
@@ -58,25 +53,25 @@ class RelayKernels:
         return {name: (self._compiled[key],) for name, key in keys.items()}
 
     def chain_kernels(self, source: Any) -> int:
-        """Relay's kernels are TVM's, each of its own."""
+        """Return 0: Relay's units are never chained into one kernel."""
         return 0
 
     def compile_rkernels(
         self, units: Mapping[str, RelayUnitFunction], progress: Steps | None = None
     ) -> dict[str, dict[str, CompiledUnit]]:
-        """For each unit its only rKernel."""
+        """Compile units; each has a single rKernel, the default."""
         forms = self.compile_forms(units, progress)
         return {name: {"default": form} for name, (form,) in forms.items()}
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
-        """Nothing: there is only one form."""
+        """Do nothing, since there is only one form."""
 
     def function(self, symbol: str) -> Any:
-        """The kernel of a name."""
+        """Return the kernel with this symbol."""
         return self._functions[symbol]
 
     def _key(self, unit: RelayUnitFunction) -> str:
-        """Equal for units of equal code: of the text without spans, which name the nodes."""
+        """Return a hash of a unit's code; the text is without spans, which name the nodes."""
         text = _COMMENT.sub("", unit.kernels.astext(show_meta_data=False))
         tuned = self.log.digest if self.log else ""
         described = f"{text}\n{unit.cuts}{unit.silent}\n{self.target}\n{tvm.__version__}\n{tuned}"
@@ -118,7 +113,7 @@ class RelayKernels:
 def _together(
     units: Mapping[str, RelayUnitFunction],
 ) -> tuple[tvm.IRModule, list[tuple[str, int, int]]]:
-    """A module that calls the kernels of units side by side, and whose kernels its calls are."""
+    """Return a module that calls the kernels of all units side by side, and each call's unit."""
     parameters: list[relay.Var] = []
     bindings: list[tuple[relay.Var, relay.Call]] = []
     results: list[Any] = []
@@ -139,7 +134,7 @@ def _together(
 
 
 def _reordered(code: UnitCode, order: Sequence[int]) -> UnitCode:
-    """The same code with its parameter ``i`` in place ``order[i]``."""
+    """Return the same code with its parameter ``i`` at position ``order[i]``."""
     parameters = list(code.parameters)
     for old, new in enumerate(order):
         parameters[new] = code.parameters[old]

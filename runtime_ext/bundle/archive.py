@@ -1,4 +1,4 @@
-"""Bundles packed to be copied, without our code, which lies once beside several of them."""
+"""Pack bundles for copying, without our code, which one copy beside several of them serves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUFFIX = ".tar.xz"
 
 
 def pack_bundle(bundle: Path, archive: Path) -> None:
-    """Pack a bundle without our code, which its ``run.py`` then finds by ``PYTHONPATH`` alone."""
+    """Pack a bundle without our code, which its ``run.py`` then finds by ``PYTHONPATH``."""
     shutil.rmtree(bundle / PACKAGES)
     about = json_object((bundle / ABOUT).read_bytes())
     files = about["files"].items()
@@ -28,7 +28,7 @@ def pack_bundle(bundle: Path, archive: Path) -> None:
 
 
 def pack(archive: Path, content: Mapping[str, Path]) -> None:
-    """Write files and folders into an archive, which gets its name when it is whole."""
+    """Write files and folders into an archive, which gets its final name when complete."""
     unfinished = archive.with_name(f"{archive.name}.new")
     with tarfile.open(unfinished, "w:xz", preset=9) as tar:
         for name, path in content.items():

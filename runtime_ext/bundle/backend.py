@@ -1,4 +1,4 @@
-"""The backend of a bundle: its kernels in the place of a compiler, on the machine that runs it."""
+"""The backend that a bundle's precompiled kernels provide instead of a compiler."""
 
 from __future__ import annotations
 
@@ -15,24 +15,10 @@ from tvm_ios.files.json_text import json_object
 def open_bundle(
     bundle: Bundle, lanes: int | None, cache: Path, *, cudnn: bool = True
 ) -> Backend[BundledKernels]:
-    """Load a bundle's kernels on this machine.
+    """Load a bundle's kernels on this machine, or raise BundleError with the reason.
 
-    Parameters
-    ----------
-    bundle
-        A bundle that was made for a CPU or GPU like this machine's.
-    lanes
-        Threads or streams; None for as many as the bundle says, and on a CPU no more than there
-        are.
-    cache
-        A folder for what is compiled here.
-    cudnn
-        Whether cuDNN may be called, where it is found and the bundle has such forms.
-
-    Raises
-    ------
-    BundleError
-        If they cannot run here; says why.
+    ``lanes`` are threads or streams; None for as many as the bundle says, and on a CPU no more than
+    there are. ``cache`` is a folder for kernels compiled here. cuDNN is called only with ``cudnn``.
     """
     if bundle.about["kind"] == "cuda":
         return _open_on_gpu(bundle, lanes or int(bundle.about["lanes"]), cache, cudnn)

@@ -1,4 +1,4 @@
-"""A contest of a bundle's programs: in this process, then each confirming one in a fresh one."""
+"""A contest of a bundle's programs: in this process, then in fresh ones to confirm it."""
 
 from __future__ import annotations
 
@@ -32,23 +32,10 @@ def compare_policies(
     options: Sequence[str],
     progress: Progress,
 ) -> Verdict:
-    """Verify and time the policies' programs, and say which to keep.
+    """Verify and time the policies' programs, and return the verdict on which to keep.
 
-    Parameters
-    ----------
-    bundle, backend, timer
-        The bundle, open on this machine.
-    schedules, files
-        The schedule of each policy, and the file that it is saved in.
-    options
-        Options of this ``run.py`` that the fresh processes get too.
-    progress
-        Called with (what, done, total).
-
-    Raises
-    ------
-    VerificationError
-        If a schedule computes something else.
+    ``files`` has the saved schedule of each policy, and ``options`` those of this ``run.py`` that
+    fresh processes get too. Raise VerificationError if a program's outputs are wrong.
     """
     timed = {policy: timer.timed(schedule) for policy, schedule in schedules.items()}
 

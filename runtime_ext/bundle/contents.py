@@ -35,45 +35,39 @@ TVM_LIBRARY = "tvm-build.so"
 MODEL = "model.onnx"
 #: Written by every run; the rest of a bundle stays as it is.
 RESULTS = "results"
-#: Our code, for those who have none.
+#: Our code, for machines without tvm-ios.
 PACKAGES = "packages"
 
 
 class BundleError(UserError):
-    """A bundle that cannot be used here: one sentence with the reason."""
+    """Raised when a bundle cannot be used here, with the reason in one sentence."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """Units, their code and everything that a search on another machine needs.
+    """Units, their code and everything else that a search on another machine needs.
+
+    Constants are named by content keys.
 
     Attributes
     ----------
-    folder
-        The folder of the bundle.
     about
         Plain data of ``bundle.json``: the model's name, target, versions, limits, policies.
-    graph
-        The graph of units.
-    forms
-        The code of the units.
     parts
-        For each tensor that lies in another one's memory, its part of that.
+        For each tensor that lies in another tensor's memory, its part of that.
     constants
-        For each unit the content keys of its function's parameters after the data.
+        For each unit the keys of its function's parameters after the data.
     constant_outputs
-        For each output of the graph that is a constant its content key.
-    weights
-        The constants by content key.
+        For each output of the graph that is a constant its key.
     inputs
-        For each input, by the model's name, the content key of its reference value.
+        For each input, by the model's name, the key of its reference value.
     outputs
         The model's name and the tensor of each output.
+    reference
+        The reference outputs, as ``output/PLACE``; edge-case inputs, if there are any, as
+        ``edge/NAME``, and their outputs as ``edge output/PLACE``.
     rtasks
         For a GPU its kernels as rTasks.
-    reference
-        The reference outputs, as ``output/PLACE``; of inputs at edges, if there are such, these
-        as ``edge/NAME``, and their outputs as ``edge output/PLACE``.
     """
 
     folder: Path
@@ -95,7 +89,7 @@ class Bundle:
         return {name: self.weights[key] for name, key in self.inputs.items()}
 
     def function_weights(self, units: tuple[int, ...]) -> list[Array]:
-        """The weights of a unit's function, or of merged units': its parameters after the data."""
+        """Return the parameters after the data of the function of a unit, or of merged ones."""
         weights = [[self.weights[key] for key in self.constants[unit]] for unit in units]
         if len(units) == 1:
             return weights[0]
@@ -110,7 +104,7 @@ class Bundle:
 
     @property
     def edges(self) -> list[Sample]:
-        """Inputs at edges with their outputs, if there are any."""
+        """Edge-case inputs with their outputs, if there are any."""
         inputs = {name: self.reference.get(f"edge/{name}") for name in self.inputs}
         present = {name: array for name, array in inputs.items() if array is not None}
         return [Sample(present, self._arrays("edge output"), EDGES)] if present else []
@@ -132,10 +126,7 @@ def reference_arrays(reference: Reference) -> dict[str, Array]:
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Read a bundle.
-
-    Raises BundleError if the folder is none, or a file is missing or damaged.
-    """
+    """Read a bundle; raise BundleError if a file is missing or damaged."""
     try:
         about = json_object((folder / ABOUT).read_bytes())
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The kernels of a bundle in the place of a compiler."""
+"""The precompiled kernels of a bundle, with a compiler's interface."""
 
 from __future__ import annotations
 
@@ -16,18 +16,11 @@ Units = tuple[int, ...]
 
 
 class BundledKernels:
-    """Gives the code that a bundle holds; the source of units is their numbers.
+    """A compiler's interface to the code in a bundle; the source of a unit is its number.
 
-    Parameters
-    ----------
-    bundle
-        The bundle that has the code.
-    function
-        Gives the function of a symbol.
-    fuser
-        Makes kernels of co-scheduled stages, on a GPU.
-    without_library
-        Why no kernel library is called; empty if one may be.
+    ``function`` returns the function of a symbol, ``fuser`` makes kernels of co-scheduled stages on
+    a GPU, and ``without_library`` is the reason why no kernel library is called, empty if one may
+    be.
     """
 
     def __init__(
@@ -45,7 +38,7 @@ class BundledKernels:
         self._kept: dict[str, CompiledUnit] = {}
 
     def function(self, symbol: str) -> Any:
-        """The function of a symbol, as an executor calls it."""
+        """Return the function of a symbol, as an executor calls it."""
         if symbol not in self._functions:
             self._functions[symbol] = self._function(symbol)
         return self._functions[symbol]
@@ -53,12 +46,9 @@ class BundledKernels:
     def compile(
         self, units: Mapping[str, Units], progress: Steps | None = None
     ) -> dict[str, CompiledUnit]:
-        """For each unit, or merged ones, the form that :meth:`keep` says, or else the first.
+        """Return, for each unit or merged ones, the form set by :meth:`keep`, or else the first.
 
-        Raises
-        ------
-        BundleError
-            As :meth:`compile_forms`.
+        Raise BundleError as :meth:`compile_forms`.
         """
         return {
             name: self._kept.get(forms[-1].key) or next(form for form in forms if not form.name)
@@ -68,21 +58,18 @@ class BundledKernels:
     def compile_forms(
         self, units: Mapping[str, Units], progress: Steps | None = None
     ) -> dict[str, tuple[CompiledUnit, ...]]:
-        """For each unit, or merged ones, the forms in the bundle that can run here.
+        """Return, for each unit or merged ones, the forms in the bundle that can run here.
 
-        Raises
-        ------
-        BundleError
-            If units shall be merged that are no candidates of the bundle.
+        Raise BundleError if units to merge are no candidates of the bundle.
         """
         return {name: self._forms(members) for name, members in units.items()}
 
     def rkernels(self, source: Units) -> tuple[str, ...]:
-        """Return the names of the ways to compute a unit."""
+        """Return the names of the rKernels of a unit."""
         return tuple(self._ways(source))
 
     def chain_kernels(self, source: Units) -> int:
-        """Return 0: bundles hold no chains."""
+        """Return 0: bundles have no chains."""
         return 0
 
     def compile_rkernels(
@@ -92,12 +79,10 @@ class BundledKernels:
         *,
         only: Mapping[str, str] | None = None,
     ) -> dict[str, dict[str, CompiledUnit]]:
-        """For each unit its rKernels; those of a name alone only if ``only`` asks for them.
+        """Return the rKernels of each unit by name; named forms only if ``only`` asks for them.
 
-        Raises
-        ------
-        BundleError
-            If it asks for what a library computes that is not called here.
+        Raise BundleError if ``only`` asks for a library's kernel and the library is not called
+        here.
         """
         forms_by_name = {name: self._ways(members) for name, members in units.items()}
         if only is None:
@@ -116,20 +101,20 @@ class BundledKernels:
         return chosen
 
     def keep(self, forms: Sequence[CompiledUnit], best: CompiledUnit) -> None:
-        """Give :meth:`compile` one of the forms of a unit to return from now on."""
+        """Make ``best`` the form of a unit that :meth:`compile` returns from now on."""
         self._kept[forms[-1].key] = best
 
     def mergeable(self, graph: OpGraph, units: Sequence[int]) -> bool:
-        """Whether the bundle has the code of these units merged."""
+        """Return whether the bundle has the code of these units merged."""
         return tuple(sorted(units)) in self._bundle.forms.forms
 
     @property
     def has_choices(self) -> bool:
-        """Whether some unit, or merged ones, can run in several forms here."""
+        """True if some unit, or merged ones, can run in several forms here."""
         return any(len(self._forms(units)) > 1 for units in self._bundle.forms.forms)
 
     def _forms(self, units: Units) -> tuple[CompiledUnit, ...]:
-        """The forms of a unit, or of merged ones, that can run here."""
+        """Return the forms of a unit, or of merged ones, that can run here."""
         forms = self._bundle.forms.forms.get(units)
         if forms is None:
             names = ", ".join(self._bundle.graph.operators[unit].name for unit in units)
@@ -137,7 +122,7 @@ class BundledKernels:
         return tuple(form for form in forms if not (form.library and self.without_library))
 
     def _ways(self, units: Units) -> dict[str, CompiledUnit]:
-        """All ways in the bundle to compute a unit, or merged ones, by name."""
+        """Return all forms and rKernels in the bundle of a unit, or of merged ones, by name."""
         forms = self._bundle.forms
         named = {form.name: form for form in forms.forms[units] if form.name}
         return {**named, **(forms.rkernels[units[0]] if len(units) == 1 else {})}

@@ -1,4 +1,4 @@
-"""The network of a bundle as peers read it, on the device that it is for."""
+"""The network of a bundle in the form that peers read."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class BundledNetwork:
 
     @property
     def inputs(self) -> Mapping[str, Array]:
-        """The inputs that the reference outputs are of."""
+        """Reference inputs, by name."""
         return self.bundle.reference_inputs
 
     @property
     def gpu(self) -> bool:
-        """Whether the bundle is for a GPU."""
+        """True if the bundle is for a GPU."""
         return self.bundle.about["kind"] == "cuda"
 
     @property
@@ -55,7 +55,7 @@ class BundledNetwork:
         return path
 
     def torch_module(self) -> Any:
-        """A module of PyTorch with a function for each operator."""
+        """Return a PyTorch module with a function for each operator."""
         from runtime_ext.peers.torch_import.graph_network import graph_network
 
         data = json_object((self.bundle.folder / OPERATORS).read_bytes())
@@ -64,7 +64,7 @@ class BundledNetwork:
         return module.half() if self.precision == "float16" else module
 
     def tvm_library(self) -> TvmLibrary:
-        """TVM's own build, which takes the bundle's weights."""
+        """Return TVM's own build with the bundle's weights as arguments."""
         if "tvm" not in self.bundle.about:
             raise PeerError("the bundle has no build of TVM's own: make it with --with-tvm")
         weights = [self.bundle.weights[key] for key in self.bundle.about["tvm"]]

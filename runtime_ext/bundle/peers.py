@@ -1,6 +1,7 @@
-"""A bundle's programs beside peers, in turn, in one process, on one device.
+"""Time a bundle's programs beside peers, in turn, in one process, on one device.
 
-``run.py --peers NAMES`` runs it after a search; what cannot run here is skipped and says why.
+``run.py --peers NAMES`` runs it after a search; schedules and peers that cannot run here are
+skipped with the reason.
 """
 
 from __future__ import annotations
@@ -37,24 +38,11 @@ def compare_peers(
     names: Sequence[str],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Latencies and errors of our schedules and of others' ways to run the same network.
+    """Return latencies, ratios and errors of saved schedules and of peers on the bundle's network.
 
-    Parameters
-    ----------
-    bundle, backend, timer
-        The bundle, open on this machine.
-    schedules
-        Files by name, of ours or of IOS's published implementation; ratios are to the first one. A
-        schedule of ours for another batch is taken over by the numbers of its units.
-    names
-        Names of peers in :mod:`runtime_ext.peers.registry`.
-    progress
-        Called with (what, done, total).
-
-    Raises
-    ------
-    UserError
-        If none of the schedules can run here.
+    Schedules are files by name, of ours or of IOS's published implementation, also for another
+    batch; ratios are to the first one. Peers are names of :mod:`runtime_ext.peers.registry`. Raise
+    UserError if none of the schedules can run here.
     """
     runners: dict[str, Runner] = {}
     errors: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""From a schedule to a program of bundled kernels, its constants and its memory."""
+"""Lower a schedule to a program of bundled kernels, with its constants and memory plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bundled_program(
     graph = bundle.graph
     schedule.validate(graph)
     for units in compiled_pieces(schedule.stages):
-        # Of several forms the one that takes the least time is kept.
+        # Keeps the fastest of several forms.
         timer.forms(units)
     lowered = lower_units(
         ModelUnits(

@@ -1,4 +1,4 @@
-"""The kernels of a bundle as rTasks, of which a search on a GPU makes co-scheduled stages."""
+"""The kernels of a bundle as rTasks, for the co-scheduled stages of a search on a GPU."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ FILE, GPU = "rtasks.json.gz", "gpu.json"
 
 @dataclass(frozen=True)
 class BundledRTasks:
-    """A bundle's kernels as rTasks, and the stages that were compiled ahead.
+    """A bundle's kernels as rTasks, and the stages compiled ahead.
 
     Attributes
     ----------
     device
-        The GPU that the kernels are cut for.
+        The GPU that the kernels are divided for.
     kernels
-        For each symbol the footprint of a block of the kernel by itself, and its rTasks.
+        For each symbol the footprint of one block of the kernel by itself, and its rTasks.
     fused
-        For each kernel of a stage, by its entry, the registers and bytes of local memory of a
-        thread and the static shared bytes of a block.
+        For each stage kernel, by its entry, registers and bytes of local memory of a thread, and
+        the static shared bytes of a block.
     stages
-        The units of the stages that these kernels are of.
+        The units of the stages of these kernels.
     """
 
     device: DeviceDescription
@@ -45,7 +45,7 @@ class BundledRTasks:
     stages: Sequence[tuple[int, ...]]
 
     def save(self, folder: Path) -> None:
-        """Write the files."""
+        """Write the rTasks and the device description into a folder."""
         data = {
             "kernels": {
                 symbol: [astuple(footprint), function.to_json()]
@@ -59,13 +59,7 @@ class BundledRTasks:
 
 
 def read_rtasks(folder: Path) -> BundledRTasks:
-    """Read a bundle's files of rTasks.
-
-    Raises
-    ------
-    OSError, EOFError, zlib.error, KeyError, TypeError, ValueError, AttributeError, DeviceError
-        If they are not there, or no such thing.
-    """
+    """Read a bundle's rTask files; raise OSError, ValueError and the like if they are damaged."""
     data = json_object(gzip.decompress((folder / FILE).read_bytes()))
     return BundledRTasks(
         device=load_device(str(folder / GPU)),
@@ -81,18 +75,10 @@ def read_rtasks(folder: Path) -> BundledRTasks:
 def bundle_fuser(
     rtasks: BundledRTasks, kernels: dict[str, Launchable], opened: OpenDevice, cache: Path
 ) -> GpuStageFuser:
-    """The fuser of stages here: by NVRTC or nvcc, or else of the kernels compiled ahead only.
+    """Return the fuser of stages here; without NVRTC and nvcc it knows only stages compiled ahead.
 
-    Parameters
-    ----------
-    rtasks
-        The bundle's rTasks.
-    kernels
-        All of its kernels; new ones are added.
-    opened
-        The GPU here.
-    cache
-        A folder for compiled kernels.
+    ``kernels`` are those of the bundle; new ones are added. ``cache`` is a folder for compiled
+    kernels.
     """
     count = opened.attribute("MULTIPROCESSOR_COUNT")
     device = replace(rtasks.device, processors=count)
@@ -101,14 +87,14 @@ def bundle_fuser(
 
 
 def compiler_here(rtasks: BundledRTasks) -> str:
-    """The compiler of co-scheduled stages on this machine, as text for people."""
+    """Describe the compiler of co-scheduled stages on this machine, as text for people."""
     if has_compiler():
         return compiler_version()
     return f"none: {len(rtasks.fused)} stages were compiled ahead, and only these are tried"
 
 
 class _Library:
-    """See :class:`runtime_ext.cuda.persistent.rtask_library.RTaskLibrary`."""
+    """The bundle's rTasks as a :class:`runtime_ext.cuda.persistent.rtask_library.RTaskLibrary`."""
 
     def __init__(
         self, rtasks: BundledRTasks, kernels: dict[str, Launchable], cache: CubinCache

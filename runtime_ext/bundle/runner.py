@@ -33,7 +33,7 @@ from tvm_ios.schedule.schedule import Schedule
 
 
 def main(folder: Path, arguments: Sequence[str]) -> int:
-    """Run a bundle; gives the exit code: 0, 1 for a stated failure, 2 for a wrong command line."""
+    """Run a bundle; return 0, 1 for a stated failure, or 2 for a wrong command line."""
     options = _parser().parse_args(arguments)
     try:
         results = run_bundle(folder, options)
@@ -51,12 +51,9 @@ def main(folder: Path, arguments: Sequence[str]) -> int:
 
 
 def run_bundle(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Run a bundle; returns what is written to ``results.json``, or the samples of a contest.
+    """Run a bundle; return the content of ``results.json``, or the samples of a contest.
 
-    Raises
-    ------
-    UserError
-        If the bundle cannot run here, or a schedule computes something else.
+    Raise UserError if the bundle cannot run here, or a program's outputs are wrong.
     """
     begin = time.perf_counter()
     bundle = read_bundle(folder)
@@ -108,7 +105,7 @@ def run_bundle(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _of_saved(options: argparse.Namespace) -> bool:
-    """Whether saved schedules are run, instead of a search."""
+    """Return whether the options run saved schedules instead of a search."""
     return bool(options.contest or options.peers or options.warps)
 
 
@@ -146,7 +143,7 @@ def _results(
 
 
 def _library_units(schedule: Schedule) -> int:
-    """How many units a kernel library computes."""
+    """Return the number of units that a kernel library computes."""
     return sum(name == CUDNN for name in schedule.kernels.values())
 
 
@@ -175,7 +172,7 @@ def _print(results: Mapping[str, Any]) -> None:
 
 
 class _Progress:
-    """Prints a line for each tenth of a piece of work, on stderr."""
+    """A progress callback that prints a line for each tenth of a piece of work, on stderr."""
 
     def __init__(self) -> None:
         self._printed: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Schedules of files, for the units of a bundle."""
+"""Read saved schedules for the units of a bundle."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tvm_ios.schedule.schedule import Schedule
 
 
 def saved_schedule(path: Path, graph: OpGraph) -> Schedule:
-    """Read a schedule of tvm-ios, maybe for another batch, or of IOS's implementation.
+    """Read a schedule of tvm-ios, also for another batch, or of IOS's implementation.
 
-    Raises ScheduleError if the file has none that fits.
+    Raise ScheduleError if the file has none that fits.
     """
     read = schedule_of_file(path)
     if isinstance(read, PublishedFile):
@@ -22,12 +22,9 @@ def saved_schedule(path: Path, graph: OpGraph) -> Schedule:
 
 
 def for_this_batch(schedule: Schedule, graph: OpGraph) -> Schedule:
-    """The schedule for this graph, made for one that differs in its batch only.
+    """Return a schedule adapted to this graph from one of a graph that differs in its batch only.
 
-    Raises
-    ------
-    ScheduleError
-        If the units do not fit.
+    Raise ScheduleError if the units do not fit.
     """
     adapted = replace(schedule, fingerprint=graph.fingerprint, latencies=(), batch=graph.batch)
     adapted.validate(graph)

@@ -26,7 +26,7 @@ from tvm_ios.search import Search, require_fit
 
 @dataclass(frozen=True)
 class BundleSearch:
-    """Searches of a bundle's model, and what measures for them."""
+    """The search for schedules of a bundle's model, and the timer that measures for it."""
 
     search: Search
     timer: StageTimer
@@ -38,7 +38,7 @@ class BundleSearch:
 
 
 def limits_of(bundle: Bundle, max_measurements: int | None, time_limit: float | None) -> Limits:
-    """The limits that the bundle was made with, and a budget."""
+    """Return the limits that the bundle was made with, and a budget."""
     about = bundle.about["limits"]
     return Limits(
         pruning=Pruning(about["r"], about["s"]),
@@ -56,7 +56,7 @@ def bundle_search(
     *,
     measure_again: bool = True,
 ) -> BundleSearch:
-    """Set up searches whose measurements are kept in ``log.jsonl`` of a folder.
+    """Set up a search whose measurements are kept in ``log.jsonl`` of a folder.
 
     Without ``measure_again`` nothing that the log has is measured again.
     """

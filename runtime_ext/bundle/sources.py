@@ -17,13 +17,13 @@ _PACKAGES = ("tvm_ios", "runtime_ext")
 
 
 def copy_runner(folder: Path) -> None:
-    """Copy what ``run.py`` of a bundle needs: its main, and policies and peers, loaded by name."""
+    """Copy the modules that a bundle's ``run.py`` needs: its main, and all policies and peers."""
     for module in ("runtime_ext.bundle.runner", *policy_modules(), *peer_modules()):
         copy_sources(module, folder)
 
 
 def copy_sources(module: str, folder: Path) -> None:
-    """Copy a module and all of ours that it imports, anywhere in its code, into a folder."""
+    """Copy a module, and all of ours that it imports anywhere in its code, into a folder."""
     for path in _needed(module):
         copy = folder / path.relative_to(_ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def copy_sources(module: str, folder: Path) -> None:
 
 @cache
 def modules_of(file: Path) -> tuple[str, ...]:
-    """The modules that a Python file imports anywhere in its code, ours and others'."""
+    """Return the modules that a Python file imports anywhere in its code, ours and others'."""
     return tuple(_imports(ast.parse(file.read_text())))
 
 

@@ -1,4 +1,4 @@
-"""The code of units, of their rKernels and of merge candidates as JSON, equal code once."""
+"""Compiled forms of units, of their rKernels and of merge candidates as JSON, equal code once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,8 @@ from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 class UnitForms:
     """The compiled forms of the units that a search may put into a program.
 
-    Attributes
-    ----------
-    forms
-        For each unit, and for units that may be merged, the different forms; the default is last.
-    rkernels
-        For each unit its forms by the names of the rKernels.
+    ``forms`` has the different forms of each unit, and of units that may be merged; the default is
+    last. ``rkernels`` has the forms of each unit by rKernel name.
     """
 
     forms: Mapping[tuple[int, ...], tuple[CompiledUnit, ...]]
@@ -54,7 +50,7 @@ class UnitForms:
         return tuple(dict.fromkeys(call.symbol for form in counted for call in form.code.calls))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, the inverse of :meth:`from_json`."""
+        """Return plain data, the inverse of :meth:`from_json`."""
         codes: dict[str, Any] = {}
 
         def key_of(form: CompiledUnit) -> str:
@@ -72,13 +68,7 @@ class UnitForms:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> UnitForms:
-        """Read what :meth:`to_json` wrote.
-
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If it is no such thing.
-        """
+        """Read the data of :meth:`to_json`; raise KeyError, TypeError or ValueError otherwise."""
         codes = {str(key): _form(str(key), code) for key, code in data["codes"].items()}
         return UnitForms(
             {naturals(units): tuple(codes[key] for key in keys) for units, keys in data["forms"]},

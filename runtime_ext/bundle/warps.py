@@ -1,10 +1,10 @@
-"""Active warps over time, of a run whose kernels NVIDIA's CUPTI saw through torch.profiler.
+"""Active warps over time, of a run whose kernels CUPTI traced through torch.profiler.
 
-CUPTI gives the begin and end of every kernel, those of captured graphs too, without keeping
-kernels from running side by side. How many of a kernel's warps a multiprocessor holds at once
-follows from its grid, and from the occupancy that the profiler computes of its registers and
-shared memory: warps are counted as active from a kernel's begin to its end, so that its last
-blocks, when they are few, count as a full wave.
+CUPTI gives the begin and end of every kernel, also in captured graphs, and does not stop kernels
+from running concurrently. The number of a kernel's warps that a multiprocessor holds at once
+follows from its grid, and from the occupancy that the profiler computes of its registers and shared
+memory: warps are counted as active from a kernel's begin to its end, so that its last blocks, when
+they are few, count as a full wave.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _POINTS = 100
 
 @dataclass(frozen=True, slots=True)
 class KernelSpan:
-    """When a kernel ran, in seconds, and its resident warps on a multiprocessor on average."""
+    """Begin and end of a kernel in seconds, and its mean resident warps on a multiprocessor."""
 
     begin: float
     end: float
@@ -50,8 +50,6 @@ class ActiveWarps:
     ----------
     seconds
         From the first kernel's begin to the last one's end.
-    kernels
-        How many kernels ran.
     mean
         Active warps of a multiprocessor, over this time.
     busy
@@ -80,12 +78,10 @@ def profile_warps(
     schedules: Mapping[str, Path],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Active warps of a run of each schedule; what cannot run here is skipped and says why.
+    """Return the active warps of a run of each schedule, and why the others cannot run here.
 
-    Raises
-    ------
-    UserError
-        If the bundle is for a CPU, torch is not installed, or its profiler sees no kernels.
+    Raise UserError if the bundle is for a CPU, torch is not installed, or its profiler sees no
+    kernels.
     """
     if bundle.about["kind"] != "cuda":
         raise UserError("a CPU has no warps: bundle the model with --target cuda")
@@ -112,7 +108,7 @@ def profile_warps(
 
 
 def active_warps(spans: Sequence[KernelSpan], most: int, points: int = _POINTS) -> ActiveWarps:
-    """Add up what is resident at each moment; a multiprocessor holds no more than ``most``."""
+    """Add up the resident warps at each moment, at most ``most`` on a multiprocessor."""
     begin, end = min(s.begin for s in spans), max(s.end for s in spans)
     borders = sorted({border for s in spans for border in (s.begin, s.end)})
     step = (end - begin) / points
@@ -158,7 +154,7 @@ def kernel_spans(trace: Mapping[str, Any], most: int) -> list[KernelSpan]:
 
 
 def _resident(arguments: Mapping[str, Any], most: int) -> float:
-    """A kernel's warps on a multiprocessor: all of them, or as many as fit (the occupancy)."""
+    """Return the warps of a kernel on a multiprocessor: all, or as many as fit (the occupancy)."""
     occupied = (arguments["est. achieved occupancy %"] + 0.5) / 100 * most
     return min(arguments["warps per SM"], occupied)
 

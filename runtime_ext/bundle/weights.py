@@ -1,4 +1,4 @@
-"""The constants of a bundle: each content once, in a safetensors file or as how it was drawn."""
+"""The constants of a bundle by content, in a safetensors file or as a recipe for drawing them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvm_ios.files.array_files import Array, save_tensors
 from tvm_ios.files.json_text import json_object, natural, naturals
 
 FILE = "weights.safetensors"
-#: Smaller ones are not worth drawing anew: limits, shapes, biases.
+#: The least elements of a constant that is drawn: smaller ones (limits, shapes, biases) are saved.
 _LEAST_ELEMENTS = 2048
 #: NumPy's types by their names in the format.
 _TYPES = {
@@ -30,10 +30,10 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How a random constant is made again, bit by bit the same everywhere.
+    """A recipe that draws a random constant again, bit by bit the same everywhere.
 
-    Uniform numbers of the same mean and deviation as the constant that it stands for, from the
-    raw bits of PCG64, which NumPy keeps stable.
+    Uniform numbers of the mean and deviation of the constant that it replaces, from the raw bits of
+    PCG64, which NumPy keeps stable.
     """
 
     shape: tuple[int, ...]
@@ -63,7 +63,7 @@ class Draw:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Draw:
-        """Read what :func:`dataclasses.asdict` gave."""
+        """Read the data of :func:`dataclasses.asdict`."""
         return Draw(
             naturals(data["shape"]),
             str(data["dtype"]),
@@ -75,19 +75,13 @@ class Draw:
 
 @dataclass(frozen=True)
 class Weights:
-    """Constants by content: those in a file, and how the others are drawn."""
+    """Constants by content key: some in a file, the others drawn."""
 
     file: Path
     drawn: Mapping[str, Draw]
 
     def __getitem__(self, key: str) -> Array:
-        """A constant, checked against its content key.
-
-        Raises
-        ------
-        UserError
-            If there is no such constant, or it is not what it was.
-        """
+        """Return a constant; raise UserError if it is missing or does not match its content key."""
         if key in self.drawn:
             array = self.drawn[key].array()
         elif key in self._header:
@@ -108,7 +102,7 @@ class Weights:
 
     @cached_property
     def _size(self) -> int:
-        """Bytes of the header."""
+        """Bytes of the file's header."""
         with self.file.open("rb") as stream:
             return int.from_bytes(stream.read(8), "little")
 
@@ -129,7 +123,7 @@ class Weights:
 def save_weights(
     folder: Path, arrays: Mapping[str, Array], drawn: Mapping[str, Draw]
 ) -> dict[str, dict[str, Any]]:
-    """Write the constants that are not drawn; returns the draws of the others as plain data."""
+    """Write the constants that are not drawn; return the recipes of the others as plain data."""
     # Unlike ascontiguousarray, this leaves single numbers without an axis.
     saved = {key: np.asarray(a, order="C") for key, a in arrays.items() if key not in drawn}
     save_tensors(saved, folder / FILE)
@@ -137,5 +131,5 @@ def save_weights(
 
 
 def load_weights(folder: Path, drawn: Mapping[str, Any]) -> Weights:
-    """Open what :func:`save_weights` wrote."""
+    """Open the file that :func:`save_weights` wrote."""
     return Weights(folder / FILE, {key: Draw.from_json(data) for key, data in drawn.items()})

@@ -1,4 +1,4 @@
-"""The launches of a program with their arguments, as the driver takes them."""
+"""Bind the launches of a program to their arguments, as the driver takes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_ios.program.program import Program, ProgramError
 
 
 class KernelCall:
-    """The arguments of one kernel launch, as the driver takes them."""
+    """A kernel launch with its arguments bound."""
 
     def __init__(
         self, kernel: Launchable, function: Any, addresses: list[int], sizes: list[int], queue: Any
@@ -35,12 +35,12 @@ class KernelCall:
         self._cooperative = kernel.cooperative
 
     def issue(self) -> None:
-        """Put the kernel on its stream."""
+        """Clear the buffers that the kernel wants zeroed, and launch it on its stream."""
         for address, nbytes in self._cleared:
             call("cuMemsetD8Async", address, 0, nbytes, self._queue)
         launch = (*self._function_and_sizes, self._queue, self._parameters)
         if self._cooperative:
-            # Only so does the driver make room for all blocks, however a multiprocessor divides
+            # Only then does the driver make room for all blocks, however a multiprocessor divides
             # its memory for the kernel before, and keeps two such kernels apart.
             call("cuLaunchCooperativeKernel", *launch)
         else:
@@ -55,12 +55,9 @@ def bound_calls(
     modules: Mapping[str, Module],
     lanes: CudnnLanes,
 ) -> list[KernelCall | BoundConvolution]:
-    """The launches of a program in the order of its graph, with their arguments.
+    """Return the launches of a program in the order of its graph, with their arguments bound.
 
-    Raises
-    ------
-    ProgramError
-        If a launch is of a range of tiles.
+    Raise ProgramError if a launch is of a range of tiles.
     """
     launchables = {symbol: k for symbol, k in kernels.items() if isinstance(k, Launchable)}
     functions = {
@@ -88,9 +85,10 @@ def bound_calls(
 
 
 def require_resident(device: OpenDevice, kernel: LaunchedWork, module: Module) -> None:
-    """Refuse a kernel whose blocks wait for each other if not all of them can run at once.
+    """Raise CudaError if not all blocks of a cooperative kernel can run at once on the device.
 
-    A part of a GPU, or a smaller one of the same architecture, would wait for ever.
+    Its blocks wait for each other, so on a part of a GPU, or a smaller one of the same
+    architecture, they would wait forever.
     """
     if not isinstance(kernel, Launchable) or not kernel.cooperative:
         return

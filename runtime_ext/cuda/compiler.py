@@ -45,42 +45,26 @@ from tvm_ios.devices.device import DeviceDescription, largest_gpu
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UnfusedError, UserError
 
-#: How to store, and multiply, what the model has as float32.
+#: Types in which the model's float32 tensors are stored and multiplied.
 GpuPrecision = Literal["float32", "tf32", "float16"]
 #: The first architecture with the instructions that we use.
 _TENSOR_CORES = 80
-#: Counts up whenever the code of equal kernels changes.
+#: Incremented whenever the generated code of a kernel changes.
 _VERSION = 2
 
 
 class CudaKernelCompiler(UnitCompiler):
-    """Makes and keeps CUDA kernels of units; neither a GPU nor a driver is needed.
+    """A compiler of units to CUDA kernels, with a cache; it needs neither a GPU nor a driver.
 
-    Parameters
-    ----------
-    arch
-        What to compile for, such as ``"sm_90"``; ``"compute_90"`` for PTX.
-    cache_dir
-        Folder of compiled kernels; several processes may share it.
-    precision
-        ``"float32"``; ``"tf32"``, where convolutions and products round what they multiply to ten
-        bits of fraction; or ``"float16"``, in which tensors and weights are stored, while sums are
-        float32.
-    database
-        A MetaSchedule database of tuned kernels, or its folder.
-    cudnn
-        Whether units have a form in which cuDNN computes their convolutions; schedules may name it
-        in any case.
-    device
-        The GPU that kernels are cut for; by default the largest that is described of the
-        architecture.
-    persistent
-        Whether it runs persistent kernels.
-
-    Raises
-    ------
-    UserError
-        If the architecture or the precision is unknown, or the database was made for another one.
+    ``arch`` is an architecture like ``"sm_90"``, or ``"compute_90"`` for PTX. ``cache_dir`` may be
+    shared by processes. ``precision`` is ``"float32"``; ``"tf32"``, which rounds the operands of
+    convolutions and products to ten bits of fraction; or ``"float16"``, in which tensors and
+    weights are stored, while sums are float32. ``database`` is a MetaSchedule database of tuned
+    kernels, or its folder. ``cudnn`` says whether units have a form in which cuDNN computes their
+    convolutions; schedules may name it in any case. ``device`` is the GPU that tile sizes are
+    chosen for, by default the largest described one of the architecture; ``persistent`` says
+    whether it runs persistent kernels. Raises UserError if the architecture or the precision is
+    unknown, or the database was made for another one.
     """
 
     def __init__(
@@ -112,7 +96,7 @@ class CudaKernelCompiler(UnitCompiler):
             self.device = described
         self.space = GemmSpace(self.gpu, precision)
         self._cache = ArtefactCache(cache_dir, suffix="cubins")
-        #: By workload's key and symbol: the description and the cubin.
+        #: The description and the cubin, by the workload's key and the symbol.
         self._compiled: dict[str, dict[str, tuple[CudaKernel, bytes]]] = {}
         self._scheduled: dict[str, Any] = {}
         self._fused: dict[str, Launchable] = {}
@@ -129,20 +113,14 @@ class CudaKernelCompiler(UnitCompiler):
         self._fused_cubins = CubinCache(Path(cache_dir) / "fused")
         name = f"{arch} {precision} {_VERSION} {compiler_version(arch)}"
         if device is not None:
-            # GPUs of an architecture may differ in what kernels are cut for.
+            # GPUs of an architecture may differ in the figures by which tile sizes are chosen.
             name = f"{name} {self.gpu}"
         only = None if persistent else ()
         self.fuser = GpuStageFuser(self, self.device, only, "the device runs no persistent ones")
         super().__init__(name, log)
 
     def kernel(self, symbol: str) -> CudaKernel:
-        """The description of a compiled kernel, with its TIR.
-
-        Raises
-        ------
-        KeyError
-            If no unit that was compiled has this symbol.
-        """
+        """Return the description of a compiled kernel with its TIR, or raise KeyError."""
         key = self._key_of_symbol(symbol)
         if symbol not in self._scheduled:
             phases = self._phases(self._workloads[key]).phases
@@ -151,13 +129,7 @@ class CudaKernelCompiler(UnitCompiler):
         return replace(self._description(symbol), scheduled=self._scheduled[symbol])
 
     def function(self, symbol: str) -> LaunchedWork:
-        """The launchable kernel of a symbol, or the call of a library in its place.
-
-        Raises
-        ------
-        KeyError
-            If no unit that was compiled has this symbol.
-        """
+        """Return the kernel, or the library call, of a symbol, or raise KeyError."""
         if symbol in self._fused:
             return self._fused[symbol]
         if symbol in self._library_calls:
@@ -168,11 +140,11 @@ class CudaKernelCompiler(UnitCompiler):
         )
 
     def blocks(self, symbol: str) -> int:
-        """How many rTasks a kernel has; see :class:`RTaskLibrary`."""
+        """Return the number of rTasks of a kernel; see :class:`RTaskLibrary`."""
         return self._description(symbol).blocks
 
     def footprint(self, symbol: str) -> Footprint:
-        """Threads, registers and shared memory of a block of a kernel by itself."""
+        """Return the threads, registers and shared memory of a block of a kernel."""
         return self._description(symbol).footprint
 
     def rtasks(self, symbol: str) -> RTaskFunction:
@@ -190,11 +162,11 @@ class CudaKernelCompiler(UnitCompiler):
         return self._rtasks[symbol]
 
     def cubin(self, source: str, arch: str, entry: str) -> Cubin:
-        """The machine code of a kernel made of several."""
+        """Return the machine code of a fused kernel."""
         return self._fused_cubins.cubin(source, arch, entry)
 
     def add(self, symbol: str, kernel: Launchable) -> None:
-        """Keep a kernel that was made of those of several units."""
+        """Add a kernel that is fused of several units' kernels."""
         self._fused[symbol] = kernel
 
     def _description(self, symbol: str) -> CudaKernel:
@@ -225,7 +197,7 @@ class CudaKernelCompiler(UnitCompiler):
 
         narrow = plan_unit(source, self.space, fine)
         kernels = tuple(replace(k, spec=finer(k.spec)) for k in narrow.kernels)
-        # What has no rTasks stays out, and functions of a log: their threads may be others'.
+        # cuDNN's calls have no rTasks, and functions of a log may have other numbers of threads.
         without_rtasks = (CUDNN, "tuned-functions")
         plans = {n: plan for n, plan in self._plan(source).items() if n not in without_rtasks}
         others = {
@@ -300,6 +272,6 @@ class CudaKernelCompiler(UnitCompiler):
 
 
 def _compiled_for(device: DeviceDescription, arch: str) -> DeviceDescription:
-    """A GPU whose co-scheduled stages are compiled for an architecture, such as PTX of its own."""
+    """Return a GPU's description with another architecture to compile for, such as its PTX."""
     assert device.multiprocessor is not None, "it is a GPU"
     return replace(device, multiprocessor=replace(device.multiprocessor, arch=arch))

@@ -1,4 +1,4 @@
-"""The event graph of a program: which launch waits for which event, on streams (plain data).
+"""The event graph of a program: the events that each launch waits for, on streams (plain data).
 
 A lane becomes a stream, so the launches of one lane keep their order by themselves, and a wait of
 the program becomes a wait for an event: lowering writes no wait that another one implies. A run
@@ -17,19 +17,17 @@ from tvm_ios.program.program import Launch, Program
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A launch and what it waits for.
+    """A launch and the events that it waits for.
 
     Attributes
     ----------
-    lane, number
-        Which lane, and which of its launches (from 0).
-    launch
-        What runs.
+    number
+        The launch's number in its lane, from 0.
     awaits
         Nodes of other lanes whose events the stream waits for before the launch.
     forks
-        Whether the stream first waits for the event of the run's begin, because nothing else orders
-        the launch after that.
+        Whether the stream first waits for the event at the begin of the run, because nothing else
+        orders the launch after that.
     """
 
     lane: int
@@ -46,8 +44,8 @@ class EventGraph:
     Attributes
     ----------
     nodes
-        In an order in which they may be issued: every node comes after what it waits for, and
-        lanes take turns, so that no stream idles while another one's work is issued.
+        The launches in an order in which they may be issued: every node comes after those that it
+        waits for, and lanes take turns, so that no stream idles while another one's work is issued.
     origin
         The lane whose stream a run begins and ends on.
     joins
@@ -76,7 +74,7 @@ class EventGraph:
 def event_graph(program: Program) -> EventGraph:
     """Return the event graph of a program."""
     awaits = _awaits(program)
-    # A launch is known by its lane and by how many launches the lane has finished with it.
+    # A launch's key is its lane and its number in the lane, from 1.
     launches: dict[tuple[int, int], Launch] = {}
     depth: dict[tuple[int, int], int] = {}
     for lane, finished, _, launch in ordered_launches(program):
@@ -97,14 +95,14 @@ def event_graph(program: Program) -> EventGraph:
         )
         for lane, finished in order
     )
-    # Whatever ends a lane is waited for by a launch of another one, or by the origin.
+    # A launch of another lane, or the origin, waits for the last launch of each lane.
     ends = {node.lane: n for n, node in enumerate(nodes) if node.lane != origin}
     awaited = {other for node in nodes for other in node.awaits}
     return EventGraph(nodes, origin, joins=tuple(n for n in ends.values() if n not in awaited))
 
 
 def _awaits(program: Program) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """For each launch those of other lanes that the waits before it name."""
+    """Return for each launch the launches of other lanes that the waits before it name."""
     awaits: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for lane, items in enumerate(program.lanes):
         finished, awaited = 0, list[tuple[int, int]]()

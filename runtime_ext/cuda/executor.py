@@ -1,15 +1,15 @@
 """The CUDA executor: a lane is a stream, and a run is one launch of a captured graph.
 
-The same calls issue a run eagerly and into a capture: fork and join are events, so that work
-which only takes a stream, such as that of a library, can be captured too. The first run is
-eager and waits after every launch: CUDA loads code lazily, which a capture forbids, and if a
-kernel fails its unit is known.
+The same calls issue a run eagerly and into a capture: fork and join are events, so that work that
+is given a stream, such as that of a library, can be captured too. The first run is eager and waits
+after every launch: CUDA loads code lazily, which a capture forbids, and if a kernel fails its unit
+is known.
 
 The C++ library has another one (``runtime_ext/native/cuda.cc``), for executables that run without
 Python. Python has its own because bundles measure and run on machines with NVIDIA's driver and
 neither TVM nor tvm-ffi, which the library is linked with; and because it does more: it calls cuDNN,
 captures several runs into one graph to time them, issues launches without a graph, and takes any
-device. What runs for a user of Python is then also what was measured. Both follow the same rule for
+device. So users of Python run the executor that was also measured. Both follow the same rule for
 events (:mod:`runtime_ext.cuda.event_graph`) and are tested on a stand-in for the driver.
 """
 
@@ -37,29 +37,13 @@ from tvm_ios.program.program import Program
 
 
 class CudaExecutor:
-    """Runs a program on one stream a lane; not re-entrant.
+    """An executor of a program with one stream per lane; not re-entrant.
 
-    Parameters
-    ----------
-    program
-        What to run: every launch is of a whole kernel, ``[0, 1)``.
-    kernels
-        For each of the program's symbols its kernel, or the call of a library in its place.
-    addresses
-        The address on the device of each buffer of the program. The caller keeps the memory.
-    device
-        The GPU, opened.
-    captured
-        Replay a captured graph; else the host issues every launch in every run.
-
-    Raises
-    ------
-    KeyError
-        If a symbol has no kernel.
-    ProgramError
-        If a launch is of a range of tiles.
-    CudaError
-        If the device does not take the kernels, or a library that they need is not there.
+    ``kernels`` maps the program's symbols to kernels or library calls, and ``addresses`` are those
+    of its buffers on the device; the caller keeps the memory. Runs replay a captured graph, or are
+    issued launch by launch if not ``captured``. Raises KeyError if a symbol has no kernel,
+    ProgramError if a launch is not of a whole kernel, ``[0, 1)``, and CudaError if the device
+    rejects the kernels, or a library that they need is missing.
     """
 
     def __init__(
@@ -102,11 +86,11 @@ class CudaExecutor:
 
     @property
     def launches(self) -> int:
-        """How many launches a run has."""
+        """The number of launches of a run."""
         return len(self._graph.nodes)
 
     def run(self) -> None:
-        """Run the program once; returns when all of it has finished."""
+        """Run the program once and wait until all of it has finished."""
         with self._exclusive:
             self.device.use()
             if self._warm_up():
@@ -115,7 +99,7 @@ class CudaExecutor:
             self._finish()
 
     def benchmark(self, number: int, repeat: int) -> list[float]:
-        """Seconds a run by the device's clock, ``repeat`` samples, each the mean of ``number``."""
+        """Return samples of a run's seconds by the device's clock, each a mean of ``number``."""
         with self._exclusive:
             self.device.use()
             self._warm_up()
@@ -137,7 +121,7 @@ class CudaExecutor:
             self._warm_up()
             timed = TimedLaunches(self.device, len(self._graph.nodes), in_graph=self._captured)
             if self._captured:
-                # Events in the graph: the host's time for a launch has no part in it.
+                # With events in the graph the times do not include the host's launch times.
                 replay = self._capture(1, timed)
                 call("cuGraphLaunch", replay.handle, self.origin)
             else:
@@ -146,14 +130,14 @@ class CudaExecutor:
             return timed.spans(self._graph)
 
     def capture(self, repeats: int = 1) -> DriverHandle:
-        """A graph of so many runs, one after another, ready to be launched on :attr:`origin`."""
+        """Return a graph of ``repeats`` runs in sequence, to be launched on :attr:`origin`."""
         with self._exclusive:
             self.device.use()
             self._warm_up()
             return self._capture(repeats)
 
     def close(self) -> None:
-        """Give streams, events and the graph back; later runs are refused."""
+        """Release streams, events and the graph; later runs are refused."""
         self._exclusive.close()
         self._cudnn.close()
         resources = [*self._streams.values(), self._begin, *self._events.values()]
@@ -162,7 +146,7 @@ class CudaExecutor:
                 resource.close()
 
     def _warm_up(self) -> bool:
-        """Run for the first time, and capture later runs; False if that has been done already."""
+        """Run for the first time, and capture later runs; return False if that is done already."""
         if self._warm:
             return False
         self._issue(checked=True)
@@ -208,7 +192,7 @@ class CudaExecutor:
         return replay
 
     def _issue(self, timed: TimedLaunches | None = None, *, checked: bool = False) -> None:
-        """Put all launches of a run on their streams."""
+        """Issue all launches of a run on their streams."""
         graph = self._graph
         if timed is not None:
             timed.record(timed.origin, self.origin)
@@ -252,7 +236,7 @@ def run_on_device(
     *,
     captured: bool = True,
 ) -> tuple[DeviceMemory, CudaExecutor]:
-    """A program's memory on a GPU, given by its number, and an executor over it."""
+    """Allocate a program's memory on the GPU with this number; return it and an executor."""
     opened = open_device(device)
     memory = DeviceMemory(opened, program, constants, plan)
     return memory, CudaExecutor(
@@ -262,7 +246,7 @@ def run_on_device(
 
 @contextmanager
 def _garbage_collection_off() -> Iterator[None]:
-    """Puts garbage collection off: what it frees on the device would end a capture."""
+    """Suspend garbage collection: freeing device memory would abort a capture."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

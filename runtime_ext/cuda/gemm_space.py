@@ -1,4 +1,4 @@
-"""The tiles that a GPU may cut a contraction into, as points that tuning logs know."""
+"""The tile sizes of a contraction on a GPU, as points of a space that tuning logs know."""
 
 from __future__ import annotations
 
@@ -27,59 +27,54 @@ from tvm_ios.files.array_files import Array
 
 @dataclass(frozen=True)
 class GemmSpace:
-    """See :class:`runtime_ext.tuning_log.space.Space`; its points are tiles.
+    """The space of a contraction's tiles on a GPU, for a precision of its products.
 
-    Parameters
-    ----------
-    gpu
-        The GPU that kernels are compiled for.
-    precision
-        The precision in which it multiplies.
+    See :class:`runtime_ext.tuning_log.space.Space`; its points are tiles.
     """
 
     gpu: TargetGpu
     precision: str
 
     def blocking(self, spec: Contraction) -> GemmTile:
-        """The tile of the least estimated time."""
+        """Return the tile of the least estimated time."""
         return best_tile(spec, self.gpu, self.precision)
 
     def width(self, blocking: GemmTile) -> int:
-        """Output channels of a block of packed weights: the tile's columns."""
+        """Return the output channels of a block of packed weights: the tile's columns."""
         return blocking.columns
 
     def workload(self, spec: Contraction) -> Any:
-        """The contraction, and the precision."""
+        """Return the workload of a contraction in this precision."""
         return contraction_workload(spec, self.precision)
 
     def points(self, spec: Contraction) -> tuple[GemmTile, ...]:
-        """All tiles, the default first, then by estimated time."""
+        """Return all tiles, the default first, then by estimated time."""
         ranked = (tile for _, tile in estimates(spec, self.gpu, self.precision))
         return tuple(dict.fromkeys((self.explicit(spec), *ranked)))
 
     def holds(self, spec: Contraction, point: GemmTile) -> bool:
-        """Whether there is such a tile."""
+        """Return whether a tile is one of the contraction's."""
         return point in self.points(spec)
 
     def explicit(self, spec: Contraction) -> GemmTile:
-        """The tile that the contraction has."""
+        """Return the tile that the contraction has."""
         assert isinstance(spec.blocking, GemmTile)
         return spec.blocking
 
     def point(self, notes: Notes) -> GemmTile:
-        """The tile that a trace notes."""
+        """Return the tile that a trace notes."""
         rows, columns, depth, splits, more_teams = notes
         return tile_of(rows, columns, depth, splits, 1 + more_teams)
 
     def schedule(self, spec: Contraction, workload: Any, tile: GemmTile) -> s_tir.Schedule:
-        """A block of threads for each tile, so that TVM alone can apply it too.
+        """Return a schedule that notes a tile and binds threads to it, so that TVM can apply it.
 
-        What runs here is the hand-written kernel of the tile that the schedule notes; only that
-        splits reductions, and goes through shared memory.
+        The program itself runs the hand-written kernel of the noted tile, which also splits
+        reductions and uses shared memory.
         """
         schedule = s_tir.Schedule(workload)
         block = schedule.get_sblock("sum")
-        # Of vectors the other extents say how many teams there are.
+        # For vector products the other extents determine the number of teams.
         more_teams = 0 if is_vector_product(spec) else tile.teams - 1
         note(schedule, block, (tile.rows, tile.columns, tile.depth, tile.splits, more_teams))
         n, y, x, c, *reduced = schedule.get_loops(block)
@@ -98,7 +93,7 @@ class GemmSpace:
         return schedule
 
     def features(self, spec: Contraction, points: Sequence[GemmTile]) -> Array:
-        """Features of tiles for a learned model of their speed, a row for each."""
+        """Return a row of features of each tile, for a learned model of their speed."""
         cycles = {tile: t for t, tile in estimates(spec, self.gpu, self.precision)}
         return np.array([self._features(spec, p, cycles[p]) for p in points], np.float32)
 

@@ -1,4 +1,4 @@
-"""Time tiles of one contraction on a GPU, side by side."""
+"""Time tile sizes of one contraction on a GPU, side by side."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime_ext.kernels.spec import Contraction
 from tvm_ios.measuring.device import Device
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role
 
-#: Kernels take turns: what the clocks do meanwhile then spoils no one alone.
+#: Rounds in which kernels take turns, so that changes of the clock affect all of them.
 _ROUNDS = 3
 
 
@@ -21,7 +21,7 @@ class GpuKernelTimer:
         self._compiler, self._device = compiler, device
 
     def measure(self, specs: Sequence[Contraction]) -> list[float]:
-        """Seconds of each contraction in its fastest sample, the sum of a split one included."""
+        """Return the seconds of each contraction's fastest sample, with the sum of split parts."""
         artefacts = self._compiler.compile_workloads(specs)
         programs = [self._program(*pair) for pair in zip(specs, artefacts, strict=True)]
         rounds = [
@@ -31,7 +31,7 @@ class GpuKernelTimer:
         return [min(samples) for samples in zip(*rounds, strict=True)]
 
     def _program(self, spec: Contraction, artefact: Artefact) -> Program:
-        """The kernels of a contraction, one after another on one stream."""
+        """Return a program of the kernels of a contraction, in sequence on one stream."""
         stored = self._compiler.stored_dtype
         buffers = [
             Buffer(

@@ -1,4 +1,4 @@
-"""From a program and its kernels to the launch graph that timing devices take."""
+"""Convert a program and its kernels to the launch graph that timing devices take."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def launch_graph(
     model: str = "",
     policy: str = "",
 ) -> LaunchGraph:
-    """Return the launches of a GPU program, each with those for which it waits.
+    """Return the launches of a GPU program, each with the launches that it waits for.
 
-    ``function`` maps symbols to kernels, ``contents`` buffer names to data. Raises UserError if a
-    launch calls a kernel library, which only a GPU has.
+    ``function`` maps symbols to kernels, ``contents`` buffer names to data. Raise UserError if a
+    launch calls cuDNN, which only a GPU has.
     """
     kernels = {symbol: _kernel(symbol, function(symbol)) for symbol in program.kernels}
     codes = {symbol: _code(kernel) for symbol, kernel in kernels.items()}
@@ -75,5 +75,5 @@ def _kernel(symbol: str, work: Any) -> Launchable:
 
 
 def _code(kernel: Launchable) -> bytes:
-    # PTX ends in a zero byte, which is for drivers.
+    # PTX ends in a zero byte, which only drivers need.
     return kernel.cubin if kernel.cubin.startswith(b"\x7fELF") else kernel.cubin.rstrip(b"\0")

@@ -1,7 +1,7 @@
-"""Seconds of programs on a GPU, by the GPU's own clock.
+"""Measure the seconds of programs on a GPU, by the GPU's own clock.
 
-A sample is a captured graph of a run, fork and join included, repeated in the graph itself: the
-host then has no part in it.
+A sample is a captured graph of runs, fork and join included, repeated within the graph, so that the
+host has no part in it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.measuring.device import NO_CONSTANTS, launches_alone
 from tvm_ios.program.program import Launch, Program
 
-#: Gives the kernel of a symbol.
+#: Returns the kernel of a symbol.
 KernelOf = Callable[[str], Launchable]
 
 _SAMPLES = 12
-#: Seconds of one sample, beside which the launch of a graph does not count.
+#: Seconds of one sample, long enough that the launch of a graph does not matter.
 _SAMPLE_SECONDS = 1e-3
-#: So that graphs are captured in milliseconds; longer samples replay them.
+#: Most nodes of a graph, so that it is captured in milliseconds; longer samples replay it.
 _MOST_NODES = 1000
 #: Runs of one sample when the cache is flushed before each.
 _FLUSHED_RUNS = 5
@@ -51,16 +51,10 @@ _NOTHING = Launchable(
 
 @dataclass(frozen=True, slots=True)
 class GpuDevice:
-    """A GPU as measured searches use it.
+    """A GPU, by its CUDA number, on which measured searches time programs.
 
-    Attributes
-    ----------
-    number
-        The GPU's number, as CUDA counts them.
-    lanes
-        How many streams a program may use.
-    flush
-        Whether each run begins with nothing of its data in the second-level cache.
+    ``lanes`` is the number of streams that a program may use; with ``flush`` the second-level cache
+    has none of a run's data when it begins.
     """
 
     number: int = 0
@@ -79,17 +73,17 @@ class GpuDevice:
     def time_program(
         self, program: Program, function: KernelOf, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
-        """Samples, in seconds a run, of a program on random data and the constants given."""
+        """Return samples, in seconds per run, of a program on random data and given constants."""
         return time_program(
             program, function, device=self.number, flush=self.flush, constants=constants
         )
 
     def profile_phases(self, program: Program, function: KernelOf) -> list[list[float]]:
-        """For each launch of a one-lane program samples of its seconds when it runs alone."""
+        """Return samples of the seconds of each launch of a one-lane program, run alone."""
         return [self.time_program(alone, function) for alone in launches_alone(program)]
 
     def launch_overhead(self) -> list[float]:
-        """Seconds of a kernel that does nothing, timed as the others are."""
+        """Return the seconds of a kernel that does nothing, timed as the others are."""
         launches = (Launch(0, (), 0, 1, 0),)
         program = Program((launches,), ("nothing",), (), ("nothing",))
         return self.time_program(program, lambda _: _NOTHING)
@@ -105,9 +99,9 @@ def time_program(
 ) -> list[float]:
     """Return samples, in seconds per run, of a program on random data.
 
-    With ``flush`` the second-level cache is overwritten before each run, outside the time.
-    ``constants`` are those that cannot be random, by buffer name. Raises KernelError if a kernel
-    fails, CudaError if there is no GPU or it cannot hold the program.
+    With ``flush`` the second-level cache is overwritten before each run, outside of the measured
+    time. ``constants`` are those that cannot be random, by buffer name. Raise KernelError if a
+    kernel fails, CudaError if there is no GPU or it cannot hold the program.
     """
     kernels: Mapping[str, Launchable] = {symbol: function(symbol) for symbol in program.kernels}
     memory, executor = run_on_device(program, kernels, None, None, device)
@@ -122,7 +116,7 @@ def time_program(
 
 
 def _repeated(executor: CudaExecutor) -> list[float]:
-    """Samples of runs back to back: their data is in the cache as far as it fits."""
+    """Return samples of runs back to back, whose data stay in the cache as far as it fits."""
     (seconds,) = executor.benchmark(1, 1)
     (seconds,) = executor.benchmark(max(1, math.ceil(_SAMPLE_SECONDS / max(seconds, 1e-6))), 1)
     runs = max(1, math.ceil(_SAMPLE_SECONDS / max(seconds, 1e-7)))
@@ -144,7 +138,7 @@ def _repeated(executor: CudaExecutor) -> list[float]:
 
 
 def _flushed(executor: CudaExecutor) -> list[float]:
-    """Samples of runs that find nothing in the cache."""
+    """Return samples of runs that find none of their data in the cache."""
     size = _FLUSHED_CACHES * executor.device.l2_bytes
     spill = DeviceBytes(executor.device, size)
     graph = executor.capture(1)
@@ -167,12 +161,12 @@ def _seconds(begin: Any, end: Any) -> float:
 
 
 def _fill(memory: DeviceMemory, program: Program, queue: Any) -> None:
-    """Fill buffers with numbers that do not overflow; equal ones would cost less power."""
+    """Fill buffers with random numbers that do not overflow; equal ones would need less power."""
     for number, buffer in enumerate(program.buffers):
         if buffer.part is None and buffer.type.nbytes:
             dtype = np.dtype(buffer.type.dtype)
             address, nbytes = memory.addresses[number], buffer.type.nbytes
-            # Whatever its size, few different arrays are drawn, and no large one is copied there.
+            # Draw few different arrays, and copy none that is large, whatever the buffer's size.
             filled = min(nbytes, _DRAWN_BYTES)
             data = _numbers(dtype.str, 1 << (filled // dtype.itemsize - 1).bit_length())
             upload(address, data[: filled // dtype.itemsize])
@@ -187,6 +181,6 @@ def _fill(memory: DeviceMemory, program: Program, queue: Any) -> None:
 def _numbers(dtype: str, count: int) -> Array:
     numpy_dtype = np.dtype(dtype)
     if numpy_dtype.kind != "f":
-        # Integers may be indices: zero is always one.
+        # Integers may be indices: zero is always valid.
         return np.zeros(count, numpy_dtype)
     return (np.random.default_rng(0).random(count, np.float32) - 0.5).astype(numpy_dtype)

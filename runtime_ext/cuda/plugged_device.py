@@ -1,4 +1,4 @@
-"""A timing device of another package as measured searches use it, and as what runs a program."""
+"""A timing device of another package, as a device of measured searches and as a session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_ios.program.program import Program
 
 @dataclass(frozen=True)
 class PluggedDevice:
-    """So many streams of a timing device; see :class:`tvm_ios.measuring.device.Device`."""
+    """A timing device with a number of streams; see :class:`tvm_ios.measuring.device.Device`."""
 
     device: TimingDevice
     lanes: int
@@ -26,22 +26,22 @@ class PluggedDevice:
 
     @property
     def name(self) -> str:
-        """The device's name and version: what logs are marked with."""
+        """The device's name and version, which are written into logs."""
         return f"{self.device.name} {self.device.version}"
 
     def time_program(
         self, program: Program, function: Function, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
-        """Samples, in seconds, of a program; raises UntimedError if the device has none."""
+        """Return samples, in seconds, of a program; raise UntimedError if the device has none."""
         graph = launch_graph(program, function, self.device.arch, constants)
         return list(timed(self.device, graph).samples)
 
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
-        """For each launch of a one-lane program samples of its seconds when it runs alone."""
+        """Return samples of the seconds of each launch of a one-lane program, run alone."""
         return [self.time_program(alone, function) for alone in launches_alone(program)]
 
     def launch_overhead(self) -> list[float]:
-        """What the device says of its own times."""
+        """Return the device's own figure of the launch overhead in its times."""
         return [self.device.timing.launch_overhead]
 
 
@@ -59,8 +59,8 @@ class PluggedSession:
         self._outputs = outputs_of(self._device, self._graph, self._inputs)
 
     def get_output(self, which: int, /) -> Array:
-        """An output of the last run."""
+        """Return an output of the last run."""
         return self._outputs[self._model.outputs[which].buffer]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, since nothing is open."""

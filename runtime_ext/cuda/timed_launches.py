@@ -1,4 +1,4 @@
-"""When the launches of a run began and ended, by the GPU's own clock."""
+"""Measure the begin and end times of a run's launches, by the GPU's own clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TimedLaunches:
             call("cuEventRecord", moment.handle, queue)
 
     def spans(self, graph: EventGraph) -> tuple[Span, ...]:
-        """When the launches ran, lane by lane."""
+        """Return the begin and end times of the launches, lane by lane."""
         spans = [
             Span(node.lane, node.number, self._seconds(begin), self._seconds(end))
             for node, begin, end in zip(graph.nodes, self.before, self.after, strict=True)

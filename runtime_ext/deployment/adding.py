@@ -45,7 +45,7 @@ from tvm_ios.files.swapping import swap_in
 
 
 class Export(Protocol):
-    """Writes some kernels of a program to a file."""
+    """A function that writes some kernels of a program to a file."""
 
     def __call__(self, path: Path, symbols: Iterable[str], /) -> None:
         """Write the kernels of these symbols."""
@@ -62,12 +62,10 @@ class NewEntry:
         Writes the program's kernels; by default the executable's kernel files are copied.
     lanes
         Lanes that it was scheduled for; by default those of the program.
-    policy
-        The policy that made its schedule.
     padding
         Whether it may be given fewer rows than its batch.
-    latency_ms, device
-        Milliseconds of a run, and the machine where they were measured; None if they were not.
+    device
+        The machine where ``latency_ms`` was measured.
     notes
         Remarks for its users, a sentence each.
     """
@@ -83,12 +81,12 @@ class NewEntry:
 
 
 def add_entry(folder: Path, model: str, identity: str, new: NewEntry) -> Entry:
-    """Add a program to a deployment, which is made if there is none.
+    """Add a program to a deployment, which is created if there is none.
 
     An entry for the same shapes, kind of machine and lanes is replaced. If the process is killed,
     the deployment is as before, or has the new entry. ``identity`` is the model's
-    :func:`tvm_ios.models.identity.model_identity`. Raise DeploymentError if something else is
-    there, a deployment of another model, it cannot be written, or the program keeps states.
+    :func:`tvm_ios.models.identity.model_identity`. Raise DeploymentError if the folder has other
+    files or a deployment of another model, cannot be written, or the program keeps states.
     """
     if new.executable.states:
         raise DeploymentError("a deployment keeps no states: make an executable for each shape")
@@ -128,7 +126,7 @@ def add_entry(folder: Path, model: str, identity: str, new: NewEntry) -> Entry:
 def _share_weights(
     folder: Path, room: Path, executable: Executable, keys: Mapping[str, str]
 ) -> dict[str, str]:
-    """Write constants to files that are named by their content; return the files' checksums."""
+    """Write constants to files named by their content; return the files' checksums."""
     sums: dict[str, str] = {}
     for name, key in keys.items():
         file = f"{WEIGHTS}/{key}.safetensors"
@@ -136,7 +134,7 @@ def _share_weights(
             continue
         content = safetensors.numpy.save({key: np.asarray(executable.constants[name], order="C")})
         sums[file] = hashlib.sha256(content).hexdigest()
-        # One that was damaged is written again.
+        # A damaged file is written again.
         if not (folder / file).is_file() or file_digest(folder / file) != sums[file]:
             _write_new(room / "weights", content)
             os.replace(room / "weights", folder / file)
@@ -146,7 +144,7 @@ def _share_weights(
 def _share_kernels(
     folder: Path, room: Path, registry: Registry, new: NewEntry
 ) -> dict[str, Sequence[str]]:
-    """Write kernels that no file has to a new one.
+    """Write the kernels that no shared file has to a new one.
 
     Return the files that have the program's kernels, and for each the symbols taken from it.
     """

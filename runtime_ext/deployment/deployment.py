@@ -17,16 +17,9 @@ from tvm_ios.deployment.registry import DeploymentError, Registry, is_deployment
 
 @dataclass(frozen=True)
 class Deployment:
-    """Programs of one model for several shapes, machines and numbers of lanes.
+    """Programs of one model for several shapes, machines and numbers of lanes, in a folder.
 
-    Attributes
-    ----------
-    folder
-        The deployment's folder.
-    registry
-        The facts of its entries.
-    machine
-        The machine for which an entry is chosen.
+    ``registry`` has the facts of the entries; an entry is chosen for ``machine``.
     """
 
     folder: Path
@@ -50,10 +43,7 @@ class Deployment:
     def session(self, *, device: int = 0, pin: bool | None = None) -> DeploymentSession:
         """Open a session for inputs of any shapes that the deployment serves.
 
-        Parameters
-        ----------
-        device, pin
-            As of :class:`runtime_ext.execution.session.Session`.
+        ``device`` and ``pin`` are as of :class:`runtime_ext.execution.session.Session`.
         """
         return DeploymentSession(
             self.registry.entries,

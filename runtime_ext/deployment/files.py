@@ -1,4 +1,4 @@
-"""The layout of a deployment's folder, and which files entries share."""
+"""The layout of a deployment's folder, and the files that its entries share."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tvm_ios.files.digest import file_digest
 from tvm_ios.files.json_text import json_object
 
 ENTRIES, WEIGHTS, KERNELS = "entries", "weights", "kernels"
-#: By whose name TVM's runtime loads the folder as a module.
+#: The file by which TVM's runtime loads the folder as a module.
 MODULE_FILE = "model.tvm_ios"
-#: Locked by whoever writes.
+#: The file that a writer locks.
 LOCK = ".lock"
-#: What the names of folders begin with in which new files are made.
+#: The prefix of the names of folders in which new files are made.
 NEW = ".new."
-#: What an entry's own folder calls the deployment's.
+#: The deployment's folder, relative to an entry's own folder.
 UP = "../.."
 
 _SHARED_FILE = re.compile(r"[0-9a-f]{64}\.(so|safetensors)")
@@ -74,7 +74,7 @@ def strangers(folder: Path) -> Iterator[Path]:
 def files_of_nobody(folder: Path, entries: set[str]) -> Iterator[Path]:
     """Yield the folders of entries and the shared files that no entry of the registry needs.
 
-    If the files of an entry cannot be read, no shared file is yielded.
+    Yield no shared file if the files of an entry cannot be read.
     """
     for path in _in(folder / ENTRIES):
         if path.name not in entries:

@@ -14,7 +14,7 @@ from tvm_ios.deployment.registry import DeploymentError
 
 
 def this_machine(entries: Sequence[Entry], lanes: int | None = None) -> Machine:
-    """Return this machine's features, lanes and GPU architectures, as far as the entries need them.
+    """Return this machine's features, lanes and GPU architectures that the entries need.
 
     Programs may use ``lanes`` lanes, by default as many as there are CPUs for this process.
     """
@@ -50,7 +50,7 @@ def machine_of(entries: Sequence[Entry], arch: str, lanes: int | None = None) ->
 def _gpu_archs(archs: set[str]) -> frozenset[str]:
     """Return those of the architectures that the first GPU here runs.
 
-    CUDA is not opened if there are none.
+    Without architectures, CUDA is not opened.
     """
     if not archs:
         return frozenset()

@@ -18,7 +18,7 @@ from tvm_ios.deployment.registry import (
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The entries that were removed, and the bytes freed, shared files included."""
+    """The removed entries, and the bytes freed, shared files included."""
 
     removed: tuple[Entry, ...]
     freed_bytes: int

@@ -1,4 +1,4 @@
-"""Run the program of a deployment that serves the shapes that are given."""
+"""Run the program of a deployment that serves the given shapes."""
 
 from __future__ import annotations
 
@@ -59,13 +59,7 @@ class DeploymentSession:
 
     @property
     def entry(self) -> Entry:
-        """The entry of the last run.
-
-        Raises
-        ------
-        SessionError
-            If nothing has run.
-        """
+        """The entry of the last run; SessionError if there was none."""
         if self._entry is None:
             raise SessionError("which program is taken is not known before inputs are set")
         return self._entry
@@ -73,10 +67,7 @@ class DeploymentSession:
     def choose(self, shapes: Shapes) -> Entry:
         """Return the entry that runs for these shapes of all inputs.
 
-        Raises
-        ------
-        DeploymentError
-            If none fits; names the entries.
+        Raise DeploymentError, which names the entries, if none fits.
         """
         return choose(self._entries, self._machine, shapes)
 
@@ -142,14 +133,14 @@ class DeploymentSession:
             return self._ready().profile()
 
     def run_many(self, requests: Iterable[Request], *, workers: int | None = None) -> list[Result]:
-        """Run many requests, of any shapes; as of :class:`runtime_ext.execution.session.Session`.
+        """Run many requests, of any shapes, each by the program chosen for its shapes.
 
-        Each is run by the program that is chosen for its shapes.
+        As of :class:`runtime_ext.execution.session.Session`.
         """
         return self.pool(workers).run_many(requests)
 
     def pool(self, workers: int | None = None) -> SessionPool:
-        """Return the workers of :meth:`run_many`, by default as many as programs may use lanes."""
+        """Return the workers of :meth:`run_many`, by default one for each available lane."""
         return self._many.pool(workers)
 
     def for_worker(self, workers: int) -> DeploymentSession:
@@ -232,5 +223,5 @@ class DeploymentSession:
 
 
 def _padded(value: Array, shape: tuple[int, ...]) -> Array:
-    """Return an array of this shape, with the last row repeated. Zeros might be divided by."""
+    """Return an array padded to a shape by repeating its last row (zeros might be divided by)."""
     return np.concatenate([value, np.repeat(value[-1:], shape[0] - len(value), axis=0)])

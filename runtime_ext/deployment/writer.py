@@ -1,4 +1,4 @@
-"""Lock a deployment for one writer at a time, and remove what a killed writer left."""
+"""Lock a deployment for one writer at a time, and remove the files of a killed writer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tvm_ios.files.locks import locked
 def require_place(folder: Path, model: str, identity: str) -> None:
     """Require, before long work, that programs of a model can be added to a folder.
 
-    Raise DeploymentError if something else is there, a deployment of another model, or it cannot be
-    written.
+    Raise DeploymentError if it has other files or a deployment of another model, or is not
+    writable.
     """
     _registry(folder, model, identity)
     with writing_errors(folder):

@@ -38,7 +38,7 @@ def missing_features(required: Sequence[str]) -> tuple[str, ...]:
 
 
 def host_flags() -> frozenset[str]:
-    """Return the flags in ``/proc/cpuinfo``, without those of AMX if Linux does not permit its use.
+    """Return the flags in ``/proc/cpuinfo``, without those of AMX if Linux does not permit it.
 
     Raise UserError if there are none.
     """

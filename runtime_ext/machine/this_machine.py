@@ -31,8 +31,8 @@ AARCH64 = "aarch64"
 _UNKNOWN = "unknown processor"
 #: The form of units whose products are of bytes.
 BYTES = "int8"
-#: What processors may have beyond their level, by the form of units whose products it computes: as
-#: LLVM and as Linux call it.
+#: Features that processors may have beyond their level, by the form of units whose products use
+#: them: their names in LLVM and in Linux.
 _BEYOND: dict[str, dict[str, dict[str, str]]] = {
     "x86-64-v4": {
         FORM: {"avx512bf16": "avx512_bf16", "amx-tile": "amx_tile", "amx-bf16": "amx_bf16"},
@@ -43,7 +43,7 @@ _BEYOND: dict[str, dict[str, dict[str, str]]] = {
 
 
 def available_lanes() -> int:
-    """Return how many threads can run at once: CPUs of the affinity mask, within the quota."""
+    """Return the number of threads that can run at once: CPUs of the affinity mask or quota."""
     cpus = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return cpus if quota is None else max(1, min(cpus, int(quota)))
@@ -79,7 +79,7 @@ def processor_of(cpuinfo: str) -> str:
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     if names:
         return names[0]
-    # Arm's processors have no name there, but for numbers of who made it, and of what.
+    # Arm's processors have no name there, but numbers of the implementer and the part.
     numbers = dict(
         (key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in lines)
     )
@@ -89,9 +89,9 @@ def processor_of(cpuinfo: str) -> str:
 
 
 def instruction_level() -> str:
-    """Return the best of :data:`LEVELS` that this machine has.
+    """Return the best of :data:`LEVELS` that this machine supports.
 
-    Raise UserError if it has none, or is not x86-64.
+    Raise UserError if it supports none, or is not x86-64.
     """
     if platform.machine() != "x86_64":
         raise UserError(
@@ -102,9 +102,9 @@ def instruction_level() -> str:
 
 
 def best_level(machine: str, flags: frozenset[str]) -> str:
-    """Return the best level of a machine, as uname names it, with these CPU flags.
+    """Return the best level of a machine, named as by uname, with these CPU flags.
 
-    Raise UserError if it has none.
+    Raise UserError if it supports none.
     """
     if machine == AARCH64:
         return AARCH64
@@ -115,7 +115,7 @@ def best_level(machine: str, flags: frozenset[str]) -> str:
 
 
 def level_of(processor: str) -> str:
-    """Return the level that a target's processor is named for; another processor as it is."""
+    """Return the level that a target's processor is named for; another processor unchanged."""
     return next((level for level, name in PROCESSORS.items() if name == processor), processor)
 
 
@@ -124,8 +124,8 @@ def host_target(
 ) -> tvm.target.Target:
     """Return a TVM target for this machine, or for an instruction-set level.
 
-    ``level`` is one of :data:`LEVELS`, or :data:`AARCH64`; this machine's by default, and then the
-    target also has the instructions beyond it that implementations named in ``forms`` use.
+    ``level`` is one of :data:`LEVELS`, or :data:`AARCH64`. Without it the target is this machine's,
+    and also has the instructions beyond its level that implementations named in ``forms`` use.
     """
     import tvm
 
@@ -141,7 +141,7 @@ def host_target(
         ]
     data: dict[str, Any] = {"kind": "llvm", "mcpu": level, "num-cores": lanes}
     if level == AARCH64:
-        # Its vector unit is part of any; LLVM calls a processor of which no more is known generic.
+        # Every such processor has the vector unit; LLVM calls an unknown one generic.
         data |= {"mtriple": "aarch64-linux-gnu", "mcpu": "generic", "mattr": ["+neon"]}
     elif beyond:
         data["mattr"] = list(dict.fromkeys(beyond))

@@ -23,17 +23,18 @@ from tvm_ios.files.atomic import write_atomically
 
 _LOGGER = logging.getLogger(__name__)
 
-#: All of a folder, for each holds its model's weights; those that were not used for longest go.
+#: The most bytes of a folder: builds contain weights. The least recently used are removed.
 _MOST_BYTES = 1 << 30
 #: The part of a disk's free space that one may take.
 _PART_OF_FREE = 0.25
 
 
 def kept_tvm_build(module: tvm.IRModule, target: Any, path: Path, folder: Path) -> None:
-    """Do what :func:`~runtime_ext.peers.tvm_build.compile_tvm_build` does, once for equal models.
+    """Write TVM's own build of a module, compiled or, for an equal module, copied from the cache.
 
-    Builds are kept in ``folder``: 1 GiB of them, and none that would fill a disk. Raise UserError
-    if the disk has too little room, or the folder cannot be written.
+    See :func:`~runtime_ext.peers.tvm_build.compile_tvm_build`. Builds are kept in ``folder``: 1 GiB
+    of them, and none that would fill a disk. Raise UserError if the disk has too little room, or
+    the folder cannot be written.
     """
     cache = ArtefactCache(folder, "so")
     key = kernel_key(f"TVM's own build of {_digest(module)}", str(target))

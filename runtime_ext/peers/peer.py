@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from tvm_ios.files.array_files import Array
 
 
-#: Takes a request, inputs by name, and promises the outputs in the model's order.
+#: Takes a request (inputs by name); returns a future of the outputs in the model's order.
 Submit = Callable[[Mapping[str, Any]], Future[Any]]
 
 
 class PeerError(UserError):
-    """A peer is unknown or cannot be used here: one sentence with the remedy."""
+    """Raised for a peer that is unknown or cannot be used here, with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class PeerModel(Protocol):
 
     @property
     def inputs(self) -> Mapping[str, Array]:
-        """The inputs by the model's names."""
+        """Inputs by the model's names."""
         ...
 
     @property
@@ -64,15 +64,15 @@ class PeerModel(Protocol):
 
     @property
     def gpu(self) -> bool:
-        """Whether it runs on a GPU, whose memory then holds inputs and outputs."""
+        """True for a GPU, whose memory then holds inputs and outputs."""
         ...
 
     @property
     def precision(self) -> str:
-        """The precision in which it may be computed.
+        """The precision in which the model may be computed.
 
-        ``float32``, on GPUs ``tf32`` or ``float16``, which the types of tensors follow, and on CPUs
-        ``bfloat16``, which they do not.
+        It is ``float32``, on GPUs also ``tf32`` or ``float16`` (then float32 tensors become
+        float16), and on CPUs also ``bfloat16`` (tensors stay float32).
         """
         ...
 
@@ -175,7 +175,7 @@ class Peer:
         Raises
         ------
         PeerError
-            If something is not installed; says what installs it.
+            If a requirement is not installed; the message says how to install it.
         """
         if "cpu" not in self.devices:
             raise PeerError(f"{self.name} runs on GPUs only")

@@ -157,7 +157,7 @@ def serve_peers(
     for name in dict.fromkeys(names):
         try:
             ways |= peer_named(name).serve(network, in_flight, opened)
-        # As in start_peers.
+        # Compilers of others raise errors of any type, as in start_peers.
         except Exception as error:
             failed[name] = " ".join(str(error).split())[:300] or repr(error)
     return ways, failed

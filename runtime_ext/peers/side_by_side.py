@@ -33,7 +33,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.first_difference import kinds
 
-#: What peers read.
+#: The fields of files that peers read.
 _FILES = ("onnx", "simplified", "tvm")
 
 

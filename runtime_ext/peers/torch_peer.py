@@ -10,7 +10,7 @@ import torch
 from runtime_ext.execution.bound_model import BoundModel
 from runtime_ext.peers.peer import PeerModel
 
-#: Gives, for a module and its inputs, the function that runs it once.
+#: Returns, for a module and its inputs, the function that runs it once.
 _Prepare = Callable[[Any, list[torch.Tensor]], Callable[[], Any]]
 
 
@@ -106,7 +106,7 @@ def _compiled(mode: str, network: PeerModel) -> _Prepare:
     import torch._inductor.config as inductor
 
     settings: Any = inductor
-    # As its manual says for inference; the graphs of GPUs are compared as they are by default.
+    # As the manual of inductor says for inference; on GPUs its graphs have default settings.
     settings.freezing = not network.gpu
 
     def prepare(module: Any, inputs: list[torch.Tensor]) -> Callable[[], Any]:

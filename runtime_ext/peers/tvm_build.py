@@ -23,7 +23,7 @@ from tvm_ios.files.atomic import temporary_folder, write_atomically
 from tvm_ios.files.json_text import json_object
 
 _CONCAT = tvm.ir.Op.get("relax.concat")
-#: So many tensors are many, and the pattern of functions that TVM does not fuse.
+#: The most tensors of a concatenation that TVM may fuse, and the pattern that it does not fuse.
 _MANY, _OPAQUE = 32, 8
 
 
@@ -57,7 +57,7 @@ def tuned_library(path: Path) -> TvmLibrary:
 
 
 def _note_tuned(module: tvm.IRModule, path: Path) -> None:
-    """Write beside a library how many of its functions have schedules of a database."""
+    """Write beside a library the numbers of its functions and of those with database schedules."""
     functions = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     tuned = sum("tirx.is_scheduled" in (f.attrs or {}) for f in functions)
     counts = {"functions": len(functions), "tuned": tuned}
@@ -94,7 +94,7 @@ def _long_joins_apart(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _joined(expression: Any) -> int:
-    """Return how many tensors a concatenation joins; 0 for anything else."""
+    """Return the number of tensors that a concatenation joins; 0 for anything else."""
     is_concat = isinstance(expression, relax.Call) and expression.op == _CONCAT
     return len(getattr(expression.args[0], "fields", ())) if is_concat else 0
 

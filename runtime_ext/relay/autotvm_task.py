@@ -12,18 +12,16 @@ from runtime_ext.relay.tuning_log import BLOCK_KNOBS
 
 @dataclass(frozen=True)
 class AutotvmTask:
-    """A tunable operator, once for all places where the model has it.
+    """A tunable operator, once for all its occurrences in the model.
 
     Attributes
     ----------
     name
         The name of the first unit, or of merged units joined by ``+``, that has it.
-    task
-        AutoTVM's task.
     weight
-        How many times a run of the model computes it.
+        The number of times that a run of the model computes it.
     merged
-        How many times it could compute several units at once in their stead.
+        The number of merge candidates that it could compute.
     """
 
     name: str
@@ -38,18 +36,15 @@ class AutotvmTask:
 
     @property
     def text(self) -> str:
-        """What it computes, for people: the template and the shapes of its tensors."""
+        """The template's name and the shapes of its tensors, for people."""
         shapes = ["x".join(map(str, a[1])) for a in self.task.args if a and a[0] == "TENSOR"]
         return f"{self.task.name} {', '.join(shapes)}"
 
 
 def default_index(task: Any) -> int | None:
-    """The index in a task's space of the configuration that TVM takes without a log.
+    """Return the index in a task's space of the configuration that TVM takes without a log.
 
-    Returns
-    -------
-    int or None
-        None if the template's default is outside of the space that it defines.
+    Return None if the template's default is outside of the space that it defines.
     """
     default = FallbackConfigEntity()
     with task.target:
@@ -66,11 +61,11 @@ def default_index(task: Any) -> int | None:
 
 
 def keep_layout(task: Any, default: int) -> None:
-    """Confine a task's space to the layouts of its data that TVM's default has.
+    """Restrict a task's space to the data layouts of TVM's default configuration.
 
-    On CPUs a configuration decides in which blocks of channels a convolution reads and writes.
-    Where those of neighbours differ data are transformed between them, which takes longer than what
-    most of these configurations save: the trials of a single operator do not see it.
+    On CPUs a configuration determines the channel blocks that a convolution reads and writes.
+    Between neighbours that differ data are transformed, which takes longer than most of these
+    configurations save, and trials of a single operator do not measure it.
     """
     blocks = {
         name: _value(space.entities[knob])
@@ -88,12 +83,12 @@ def keep_layout(task: Any, default: int) -> None:
 
 
 def free_layout(task: Any) -> None:
-    """Let a task's space have all layouts again."""
+    """Remove the restriction that :func:`keep_layout` put on a task's space."""
     task.config_space.multi_filter(None)
 
 
 def _value(entity: Any) -> Any:
-    """The choice of an entity: of a split all extents but the first, which follows from them."""
+    """Return an entity's choice: of a split all extents but the first, which follows from them."""
     if hasattr(entity, "size"):
         return tuple(entity.size[1:])
     return getattr(entity, "val", None) if hasattr(entity, "val") else repr(entity)

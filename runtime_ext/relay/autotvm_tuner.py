@@ -20,17 +20,17 @@ from runtime_ext.relay.autotvm_task import (
 from runtime_ext.relay.tuning_file import AutotvmRecord, OpenAutotvmLog
 from tvm_ios.measuring.tuning import TunedKernel, TuningLimits
 
-#: Trials a round. Each begins with a server for the runs and a fit of the cost model.
+#: Trials of a round. Each round starts a server for the runs and fits the cost model.
 _ROUND = 16
-#: Merge candidates may never be used: what they gain counts for less.
+#: Share that gains of merge candidates count, because these may never be used.
 _MERGED_SHARE = 0.25
 #: Floating-point operations a second, assumed to choose the first tasks.
 _GUESS = 5e10
 
-#: Tries configurations of a task and gives the record of each.
+#: Tries configurations of a task and returns the record of each.
 MeasureConfigs = Callable[[Any, Sequence[Any]], list[AutotvmRecord]]
-#: Called after every round with trials done, all that there will be at most, and the seconds of
-#: a run of the model that they saved.
+#: Called after every round with trials done, the most that there may be, and the seconds saved
+#: in a run of the model.
 TrialProgress = Callable[[int, int, float], None]
 
 
@@ -43,34 +43,15 @@ def tune(
     *,
     all_blocks: bool = False,
 ) -> tuple[TunedKernel, ...]:
-    """Tune tasks into a log; what it already holds is not tried again.
+    """Tune the different tasks of a model into a log; return the best kernel of each.
 
-    Operators of the model that the log does not know have a round first, those of the most
-    arithmetic before the others; then rounds go where the model may gain most. A task's first
-    trial is what TVM does without a log, and the others keep its layouts of data, so that what is
-    faster alone is faster in the model. With ``all_blocks`` every second round of a task looks into
-    all blocks of channels.
-
-    Parameters
-    ----------
-    tasks
-        The different tasks of a model.
-    log
-        Gets every trial at once.
-    measure
-        Times configurations; see :class:`runtime_ext.relay.trial_timer.TrialTimer`.
-    limits
-        When to end.
-    progress
-        Told after every round.
-    all_blocks
-        For those who choose among blocks for the whole network, as
-        :mod:`relay_passes.relay.layouts.channel_blocks` does.
-
-    Returns
-    -------
-    tuple of TunedKernel
-        The tasks with a trial that succeeded.
+    Trials that the log holds already are not repeated, and tasks without a successful trial are
+    left out. Operators of the model that are not in the log get a round first, those with the most
+    arithmetic before the others; then rounds go where the model may gain most. A task's first trial
+    is TVM's default configuration, and the others keep its data layouts, so that a kernel that is
+    faster alone is also faster in the model. With ``all_blocks`` every second round of a task tries
+    all channel blocks, for use with :mod:`relay_passes.relay.layouts.channel_blocks`. ``measure``
+    times configurations, as :class:`runtime_ext.relay.trial_timer.TrialTimer` does.
     """
     begin = time.perf_counter()
     states = [_State.of(task, log.records, all_blocks) for task in tasks]
@@ -92,7 +73,7 @@ def tune(
 
 @dataclass
 class _State:
-    """A task while it is tuned; configurations are by index into its space."""
+    """A task while it is tuned: its records, and the times of its configurations by index."""
 
     task: AutotvmTask
     default: int | None
@@ -104,7 +85,7 @@ class _State:
 
     @staticmethod
     def of(task: AutotvmTask, records: Sequence[AutotvmRecord], all_blocks: bool) -> _State:
-        """A task with the trials of it that a log holds."""
+        """Return the state of a task with its records from a log."""
         inner = task.task
         state = _State(task, default_index(inner), all_blocks)
         if state.default is not None and not all_blocks:
@@ -114,7 +95,7 @@ class _State:
             if (measure_input.task.name, measure_input.task.args) != (inner.name, inner.args):
                 continue
             index = measure_input.config.index
-            # The space of another TVM may be another one, and have other layouts.
+            # The space may differ in another version of TVM, and have other layouts.
             space = inner.config_space
             if 0 <= index < space.range_length and space.is_index_valid(index):
                 config = inner.config_space.get(index)
@@ -127,7 +108,7 @@ class _State:
 
     @property
     def promise(self) -> float:
-        """Seconds of the model that another round may save."""
+        """Estimated seconds of the model that another round may save."""
         weight = self.task.weight + _MERGED_SHARE * self.task.merged
         best = min(self.times.values(), default=self.task.flops / _GUESS)
         return weight * best / (1 + len(self.tried) / _ROUND) ** 2
@@ -140,11 +121,11 @@ class _State:
         return self.task.weight * (self.times[self.default] - min(self.times.values()))
 
     def room(self, trials: int) -> int:
-        """Trials that are left."""
+        """Return the number of trials that are left."""
         return max(0, min(trials, len(self.task.task.config_space)) - len(self.tried))
 
     def take(self, records: Sequence[AutotvmRecord]) -> None:
-        """Add trials to what is known."""
+        """Add records to the known trials."""
         self.records += records
         for measure_input, result in records:
             index = measure_input.config.index
@@ -154,7 +135,7 @@ class _State:
                 self.times[index] = min(seconds, self.times.get(index, seconds))
 
     def run_round(self, count: int, measure: MeasureConfigs) -> list[AutotvmRecord]:
-        """Try so many configurations, TVM's default first of all."""
+        """Try ``count`` configurations, TVM's default first of all; return their records."""
         task = self.task.task
         configs: list[Any] = []
         if self.all_blocks and self.default is not None and len(self.tried) // _ROUND % 2 == 0:
@@ -167,7 +148,7 @@ class _State:
         return records
 
     def _choose(self, count: int) -> list[Any]:
-        """So many configurations of the space as it is confined now, or all that are left."""
+        """Return up to ``count`` untried configurations of the space as it is restricted now."""
         task, space = self.task.task, self.task.task.config_space
         configs: list[Any] = []
         if self.default is not None and self.default not in self.tried:
@@ -184,6 +165,6 @@ class _State:
         return configs + tuner.next_batch(count - len(configs))
 
     def result(self) -> TunedKernel:
-        """The best kernel of the trials so far."""
+        """Return the best kernel of the trials so far."""
         default = None if self.default is None else self.times.get(self.default)
         return TunedKernel(self.task, default, min(self.times.values()), len(self.tried), self.new)

@@ -1,4 +1,4 @@
-"""From a scheduled Relay module to something that runs: kernels, program, constants."""
+"""Build the program of a scheduled Relay module: kernels, program, constants."""
 
 from __future__ import annotations
 
@@ -35,29 +35,12 @@ def build(
     name: str = "model",
     log: Path | None = None,
 ) -> BuiltModel:
-    """Build what ``IOSSchedule`` made of a Relay module.
+    """Build a Relay module that ``IOSSchedule`` scheduled.
 
-    Parameters
-    ----------
-    module
-        A Relay module that carries a schedule.
-    target
-        A TVM target; this machine by default.
-    lanes
-        Threads; all that the process may use by default.
-    name
-        The name of the model.
-    log
-        An AutoTVM log of tuned kernels.
-
-    Raises
-    ------
-    ModuleError
-        If the module carries no schedule, or a later pass changed its calls.
-    ScheduleError
-        If it has placed instances on more lanes.
-    TuningLogError
-        If the log cannot be used.
+    ``target`` is by default this machine's, and ``lanes`` all threads that the process may use;
+    ``log`` is an AutoTVM log of tuned kernels. Raise ModuleError if the module carries no schedule
+    or a later pass changed its calls, ScheduleError if instances are placed on more lanes, and
+    TuningLogError if the log cannot be used.
     """
     scheduled = read_scheduled_main(module)
     schedule = attached_schedule(module) or {}
@@ -86,23 +69,8 @@ def build_calls(
 ) -> BuiltModel:
     """Build a module whose ``main`` calls kernels in the order of a schedule.
 
-    Parameters
-    ----------
-    module
-        A Relay module.
-    calls
-        Unit, stage and group of each call.
-    schedule
-        The schedule as plain data, which an executable keeps.
-    target, lanes, name, log
-        As of :func:`build`.
-
-    Raises
-    ------
-    ScheduleError
-        If the schedule has placed instances on more lanes.
-    ModuleError, TuningLogError
-        As :func:`build`.
+    ``calls`` are the unit, stage and group of each call; ``schedule`` is JSON data, which the
+    executable keeps. Raise errors as :func:`build` does.
     """
     require_lanes(schedule, lanes)
     tuned = read_autotvm_log(log, target) if log else None
@@ -139,7 +107,7 @@ def build_calls(
     names = output_names(module, len(graph.outputs))
     return BuiltModel(
         program=program,
-        # As in the build of Relax modules.
+        # Lanes with whole instances have own regions, as in the build of Relax modules.
         memory=plan_lane_memory(program) if UNROLLED_FROM in schedule else plan_memory(program),
         kernels=replace(library, sliced=memory.sliced) if on_cpu else library,
         constants={keys[name]: value for name, value in weights.items()}
@@ -154,7 +122,7 @@ def build_calls(
 
 
 def _latencies(unit_graph: UnitGraph, schedule: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
-    """The recorded latencies of units; merged units are left out, as they have other names."""
+    """Return the recorded latencies of units, except merged ones, which have other names."""
     call_by_name = {op.name: call for call, op in enumerate(unit_graph.graph.operators)}
     calls = {
         u: call_by_name[name] for u, name in enumerate(schedule["units"]) if name in call_by_name

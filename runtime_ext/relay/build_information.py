@@ -1,4 +1,4 @@
-"""What TVM's libraries were built with, asked for once."""
+"""Cache the settings that TVM's libraries were built with."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tvm.relay.backend import te_compiler
 
 @cache
 def keep_build_information() -> None:
-    """Have TVM remember it.
+    """Make TVM cache its build settings.
 
-    TVM 0.17 compiles it anew, in milliseconds, for every shape that ``relay.build`` lowers: a third
-    of the time.
+    TVM 0.17 collects them again, in milliseconds, for every shape that ``relay.build`` lowers: a
+    third of the time.
     """
     te_compiler.libinfo = cache(te_compiler.libinfo)

@@ -1,4 +1,4 @@
-"""Which CUDA kernels a function of ``relay.build`` launches, read where TVM splits them from it."""
+"""Read the CUDA kernels that functions of ``relay.build`` launch, after TVM's host-device split."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm_ios.program.program import BufferType, PhaseCall
 
 
 class RelayKernelError(UserError):
-    """A function that is no series of CUDA kernels: one sentence with the reason."""
+    """A function is not a sequence of CUDA kernel launches; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,9 @@ class KernelLaunch:
     Attributes
     ----------
     kernel
-        Name of the kernel's function in what TVM generates.
+        Name of the kernel's function in the generated source.
     arguments
-        Its parameters: numbers of the buffers of the function that launches it, and after these
-        of its scratch.
-    grid, block
-        Blocks of the grid and threads of a block.
+        Numbers of the launching function's buffers, and after these of its scratch buffers.
     shared_bytes
         Dynamic shared memory of a block.
     """
@@ -44,37 +41,21 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class KernelLaunches:
-    """All launches of a function, in order.
-
-    Attributes
-    ----------
-    launches
-        The launches of kernels.
-    scratch
-        Memory in which one launch leaves results for the next.
-    """
+    """All launches of a function in order, and the scratch buffers that connect them."""
 
     launches: tuple[KernelLaunch, ...]
     scratch: tuple[BufferType, ...] = ()
 
     def calls(self, symbol: str, buffers: int) -> tuple[PhaseCall, ...]:
-        """As of :class:`runtime_ext.relay.loops.KernelLoops`: a phase of one tile each."""
+        """Return the launches as phases of one tile each."""
         return tuple(PhaseCall(launch.kernel, 1, launch.arguments) for launch in self.launches)
 
 
 def launches_of(module: tvm.IRModule) -> dict[str, KernelLaunches]:
-    """The launches of each function of ``relay.build``.
+    """Return the launches of each function of a module after the pass ``tir.SplitHostDevice``.
 
-    Parameters
-    ----------
-    module
-        As the pass ``tir.SplitHostDevice`` leaves it: functions of buffers that call kernels, which
-        take pointers.
-
-    Raises
-    ------
-    RelayKernelError
-        If a function does anything else.
+    There, functions of buffers call kernels, which take pointers. Raise RelayKernelError if a
+    function does anything else.
     """
     functions = {variable.name_hint: f for variable, f in module.functions.items()}
     kernels = {name: f for name, f in functions.items() if not f.buffer_map}
@@ -131,7 +112,7 @@ class _Reader:
 
 
 def _extents(kernel: Any) -> tuple[LaunchExtents, LaunchExtents, int]:
-    """Grid, block and bytes of dynamic shared memory."""
+    """Return the grid, the block and the bytes of dynamic shared memory."""
     threads: dict[str, int] = {}
     shared: list[int] = []
 

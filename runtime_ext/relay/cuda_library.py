@@ -28,11 +28,11 @@ from runtime_ext.relay.factory import make_factory
 from runtime_ext.relay.tuning_log import AutotvmLog
 from runtime_ext.target_architecture import cuda_arch
 
-#: What TVM has CUDA C++ compiled by.
+#: The function that TVM calls to compile CUDA C++.
 _COMPILER = "tvm_callback_cuda_compile"
-#: The pass is for whole networks, and a scheduled module's functions are kernels already.
+#: That pass is for whole networks, and a scheduled module's functions are kernels already.
 _NO_ALTERED_LAYOUTS = ("AlterOpLayout",)
-#: Stands for a kernel's name.
+#: A placeholder for a kernel's name.
 _ANY = "relay_kernel"
 _KERNEL = re.compile(
     r'^extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\([^;{]*\{\n.*?^\}$',
@@ -42,16 +42,14 @@ _KERNEL = re.compile(
 
 @dataclass(frozen=True)
 class CudaLibrary:
-    """CUDA kernels of what ``relay.build`` made of a module.
+    """CUDA kernels of a module that ``relay.build`` built.
 
     Attributes
     ----------
     factory
-        The graph executor's factory module, which itself has no machine code.
+        The graph executor's factory module, which has no machine code.
     forms
         The launches of each of its functions.
-    target
-        The TVM target of the kernels.
     kernels
         The kernels by symbol.
     """
@@ -62,7 +60,7 @@ class CudaLibrary:
     kernels: Mapping[str, Launchable]
 
     def function(self, symbol: str) -> Launchable:
-        """The launchable kernel of a symbol."""
+        """Return the launchable kernel with this symbol."""
         return self.kernels[symbol]
 
     def export(self, path: Path, symbols: Iterable[str]) -> None:
@@ -77,19 +75,8 @@ def build_cuda_library(
 ) -> CudaLibrary:
     """Build every kernel of a scheduled module; needs a compiler of CUDA C++, and no GPU.
 
-    Parameters
-    ----------
-    module, name, log
-        As of :func:`runtime_ext.relay.library.build_library`.
-    target
-        A target of kind cuda, with its architecture.
-
-    Raises
-    ------
-    RelayKernelError
-        If an operator is more than kernels, or this TVM is too old for saying which it launches.
-    UserError
-        If there is no compiler, or it refuses a kernel.
+    Raise RelayKernelError if an operator does more than launch kernels, or this TVM is too old to
+    read its launches from; raise UserError if there is no compiler, or it rejects a kernel.
     """
     arch = cuda_arch(target)
     assert arch is not None
@@ -121,20 +108,20 @@ def build_cuda_library(
 
 @tvm.instrument.pass_instrument
 class _HostDeviceSplit:
-    """Keeps the modules in which TVM has split kernels from the functions that launch them."""
+    """A pass instrument that collects modules after TVM has split kernels from host functions."""
 
     def __init__(self) -> None:
         self.modules: list[tvm.IRModule] = []
 
     def run_after_pass(self, module: tvm.IRModule, info: Any) -> None:
-        """As of :class:`tvm.instrument.PassInstrument`."""
+        """Store the module after the split; called by :class:`tvm.instrument.PassInstrument`."""
         if info.name == "tir.SplitHostDevice":
             self.modules.append(module)
 
 
 @contextmanager
 def _sources() -> Iterator[list[str]]:
-    """A context in which TVM appends CUDA C++ to the list in place of compiling it."""
+    """Make TVM append CUDA C++ to a list instead of compiling it, within a ``with`` block."""
     sources: list[str] = []
 
     def keep(source: str, _: Any) -> bytearray:
@@ -150,7 +137,7 @@ def _sources() -> Iterator[list[str]]:
 
 
 def _renamed(text: str, name: str, arch: str) -> tuple[str, str]:
-    """The kernel under a name made of its content: the name, and the source with it."""
+    """Rename a kernel to a hash of its content; return the name and the source."""
     text = re.sub(rf"\b{name}\b", _ANY, text)
     digest = hashlib.sha256(f"{arch}\n{PRELUDE}\n{text}".encode()).hexdigest()[:24]
     return f"r{digest}", PRELUDE + text.replace(_ANY, f"r{digest}")

@@ -1,4 +1,4 @@
-"""The graph executor's JSON as units: what each kernel reads and writes, and where it stands."""
+"""Read the graph executor's JSON as units, with each kernel's inputs, outputs and place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
 
 
 class KernelForm(Protocol):
-    """How a kernel is called."""
+    """The calling form of a kernel: its phases and scratch buffers."""
 
     @property
     def scratch(self) -> tuple[BufferType, ...]:
@@ -23,7 +23,7 @@ class KernelForm(Protocol):
         ...
 
     def calls(self, symbol: str, buffers: int) -> tuple[PhaseCall, ...]:
-        """The calls of its phases, on so many arguments and after them its scratch."""
+        """Return the calls of its phases; the arguments' buffers come first, then its scratch."""
         ...
 
 
@@ -34,7 +34,7 @@ class UnitGraph:
     Attributes
     ----------
     graph
-        One operator a unit; its inputs are data.
+        One operator for each unit; its inputs are data.
     code
         For each unit its kernels. The parameters are its inputs, ``constants`` and its outputs.
     constants
@@ -59,30 +59,16 @@ def read_executor_graph(
     forms: Mapping[str, KernelForm],
     name: str,
 ) -> UnitGraph:
-    """Read what ``relay.build`` made of a scheduled module.
+    """Read the graph executor's JSON of a scheduled module as a graph of units.
 
-    Parameters
-    ----------
-    text
-        The graph executor's JSON.
-    constants
-        Names of the constants among its nodes.
-    calls
-        Unit, stage and group of each call of ``main``.
-    forms
-        How each kernel is called.
-    name
-        The name of the model.
-
-    Raises
-    ------
-    ModuleError
-        If a later pass changed the calls.
+    ``constants`` are names among its nodes, ``calls`` the unit, stage and group of each call of
+    ``main``, and ``forms`` the calling form of each kernel. Raise ModuleError if a later pass
+    changed the calls.
     """
     return _Reader(json.loads(text), frozenset(constants), forms).read(calls, name)
 
 
-#: A value of the executor's graph: a node and which of its outputs.
+#: A value of the executor's graph: a node and the number of its output.
 _Entry = tuple[int, int]
 
 
@@ -95,7 +81,7 @@ class _Reader:
         self.rows: list[int] = data["node_row_ptr"]
         self.shapes: list[list[int]] = data["attrs"]["shape"][1]
         kinds: list[str] = data["attrs"]["dltype"][1]
-        # TVM stores a truth value in a byte, whatever it writes here.
+        # TVM stores a Boolean in a byte, whatever type it writes here.
         self.types = ["bool" if kind == "uint1" else kind for kind in kinds]
         self.constants = constants
         self.forms = forms

@@ -15,7 +15,7 @@ from tvm_ios.errors import UserError
 
 
 class RelayBuildError(UserError):
-    """Kernels that cannot be built, with one sentence that says why."""
+    """Kernels cannot be built; the message is one sentence that says why."""
 
 
 def make_factory(
@@ -26,25 +26,11 @@ def make_factory(
     disabled: Sequence[str] = (),
     instruments: Sequence[Any] = (),
 ) -> Any:
-    """The graph executor's factory module of a scheduled module, with the best records of a log.
+    """Build a scheduled module for the graph executor, with the best records of a log.
 
-    Equal calls stay apart, so that the nodes of the executor's graph are the calls of ``main``.
-
-    Parameters
-    ----------
-    module, target, log
-        What to build.
-    name
-        A part of the kernels' symbols.
-    disabled
-        Passes of TVM's that are left out.
-    instruments
-        Instruments that watch TVM's passes.
-
-    Raises
-    ------
-    RelayBuildError
-        If TVM fails.
+    Equal calls stay separate, so that the nodes of the executor's graph are the calls of ``main``.
+    ``name`` becomes part of the kernels' symbols; ``disabled`` are passes of TVM to skip. Raise
+    RelayBuildError if TVM fails.
     """
     keep_build_information()
     pass_context = tvm.transform.PassContext(
@@ -58,13 +44,7 @@ def make_factory(
 
 @contextmanager
 def own_build_errors() -> Iterator[None]:
-    """Say in our words that TVM fails at what is built in here, whatever it raises.
-
-    Raises
-    ------
-    RelayBuildError
-        If it does; the last line of TVM's text says why.
-    """
+    """Convert any exception of TVM in a ``with`` block to RelayBuildError, with its last line."""
     try:
         yield
     except UserError:
@@ -77,5 +57,5 @@ def own_build_errors() -> Iterator[None]:
 
 
 def last_line(error: Exception) -> str:
-    """Why TVM fails: the last line of its text, which begins with a trace of its calls."""
+    """Return the last line of an error of TVM, whose text begins with a stack trace."""
     return " ".join(str(error).strip().split("\n")[-1].split()) or repr(error)

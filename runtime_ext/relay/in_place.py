@@ -1,7 +1,7 @@
 """Concatenations of Relay programs that need not run, because their fields lie in the result.
 
-Kernels of ``relay.build`` want tensors by themselves. What a range of a tensor's outermost axis is
-lies by itself, so it can be given to them as one: the kernel's *slices* say where.
+Kernels of ``relay.build`` take contiguous tensors. A range of a tensor's outermost axis is
+contiguous, so it can be passed as such a tensor: the kernel's *slices* say where it begins.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Concatenation:
     axis
         The axis of the result along which it joins.
     inputs
-        How many tensors the unit reads, constants included.
+        The number of tensors that the unit reads, constants included.
     fields
-        Which of these it joins, in order.
+        The inputs that it joins, in order.
     """
 
     axis: int
@@ -45,7 +45,7 @@ class Concatenation:
 
 @dataclass(frozen=True)
 class TensorRange:
-    """The range of another tensor that a tensor is.
+    """A tensor that is a range of another one.
 
     Attributes
     ----------
@@ -67,16 +67,16 @@ class TensorRange:
 
 @dataclass(frozen=True)
 class SlicedTensors:
-    """How the tensors of a graph of units lie in memory.
+    """The arrangement of a graph's tensors in memory.
 
     Attributes
     ----------
     cuts
         For each tensor that lies in another one, its range there.
     parts
-        The same for programs.
+        The same in the form that programs take.
     silent
-        Concatenations that write nothing, because all that they join lies there already.
+        Concatenations that write nothing, because all their fields lie in the result.
     """
 
     cuts: Mapping[int, TensorRange]
@@ -84,7 +84,7 @@ class SlicedTensors:
     silent: frozenset[int]
 
     def of(self, tensors: Iterable[int]) -> TensorRanges:
-        """The cuts of some tensors."""
+        """Return the cuts of some tensors, None for those that do not lie in another."""
         return tuple(map(self.cuts.get, tensors))
 
 
@@ -94,7 +94,7 @@ TensorRanges = tuple[TensorRange | None, ...]
 
 @dataclass(frozen=True)
 class InPlace:
-    """Units whose concatenations do not write what lies in their result already.
+    """Units whose concatenations do not copy fields that lie in their result already.
 
     Attributes
     ----------
@@ -112,14 +112,10 @@ class InPlace:
 
 
 def concatenations(main: relay.Function, calls: Sequence[Any]) -> list[Concatenation | None]:
-    """For each unit of a scheduled ``main`` what it concatenates; None for those that do more.
+    """Return the concatenation that each unit of a scheduled ``main`` is; None for other units.
 
-    Parameters
-    ----------
-    main
-        The function; if a later pass has changed the form of its calls, nothing is known of them.
-    calls
-        The unit of each call: equal ones in a row are one unit.
+    ``calls`` are the units of the calls: equal ones in a row are one unit. If a later pass has
+    changed the form of the calls, all are None.
     """
     bindings: list[Any] = []
     body = main.body
@@ -134,7 +130,10 @@ def concatenations(main: relay.Function, calls: Sequence[Any]) -> list[Concatena
 
 
 def concatenation(call: Any) -> Concatenation | None:
-    """A call of one kernel as a concatenation; those of others along one axis count as one."""
+    """Return the concatenation that a call of one kernel is, or None.
+
+    Nested concatenations along one axis count as one.
+    """
     kernel = call.op if isinstance(call, relay.Call) else None
     if not isinstance(kernel, relay.Function) or not isinstance(kernel.body, relay.Call):
         return None
@@ -159,14 +158,10 @@ def concatenation(call: Any) -> Concatenation | None:
 
 
 def arrange(graph: OpGraph, joined: Sequence[Concatenation | None]) -> SlicedTensors:
-    """Lay tensors into the concatenations of a graph, where all fields of one can lie there.
+    """Place tensors inside the results of concatenations, where all fields of one can lie there.
 
-    Parameters
-    ----------
-    graph
-        A graph of units, whose inputs are data; tensors have the shapes that kernels see.
-    joined
-        The concatenation of each unit that does nothing else.
+    ``joined`` is the concatenation of each unit that does nothing else; tensors of the graph have
+    the shapes that kernels see.
     """
     candidates = (
         _join(graph, unit, concatenation)
@@ -194,7 +189,7 @@ def arrange(graph: OpGraph, joined: Sequence[Concatenation | None]) -> SlicedTen
 
 
 def lay_in_place(unit_graph: UnitGraph, joined: Sequence[Concatenation | None]) -> InPlace:
-    """The code of units for tensors that lie as :func:`arrange` has them; parameters as there."""
+    """Return the code of units for tensors placed as :func:`arrange` does."""
     arrangement = arrange(unit_graph.graph, joined)
     sliced: Sliced = {}
     code = [
@@ -212,9 +207,9 @@ def lay_in_place(unit_graph: UnitGraph, joined: Sequence[Concatenation | None]) 
 
 
 def code_in_place(code: UnitCode, cuts: TensorRanges, sliced: Sliced, *, runs: bool) -> UnitCode:
-    """A unit's code for tensors that are ranges of others; new symbols are added to ``sliced``.
+    """Return a unit's code for tensors that are ranges of others; add new symbols to ``sliced``.
 
-    A unit that does not run (``runs``) has no calls.
+    With ``runs`` False the code has no calls.
     """
     data = len(cuts) - code.outputs
     first = len(code.parameters) - code.outputs
@@ -247,7 +242,7 @@ def code_in_place(code: UnitCode, cuts: TensorRanges, sliced: Sliced, *, runs: b
 
 
 def _join(graph: OpGraph, unit: int, concatenation: Concatenation) -> Join | None:
-    """A unit as a concatenation whose fields can lie side by side in its result."""
+    """Return a unit's concatenation if its fields can lie side by side in its result, else None."""
     op = graph.operators[unit]
     if len(op.inputs) != concatenation.inputs or len(op.outputs) != 1:
         return None  # It joins constants, or a tensor twice.
@@ -261,7 +256,7 @@ def _join(graph: OpGraph, unit: int, concatenation: Concatenation) -> Join | Non
 
 
 def _cut(graph: OpGraph, place: Place) -> TensorRange:
-    """The range of the whole tensor that a place is."""
+    """Return a place in a tensor as a byte range."""
     whole = graph.tensors[place.of]
     row = prod(whole.shape[place.axis + 1 :]) * np.dtype(whole.dtype).itemsize
     whole_type = BufferType(whole.shape, whole.dtype)

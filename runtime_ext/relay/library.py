@@ -1,4 +1,4 @@
-"""Kernels of a Relay module: built by ``relay.build``, exported for programs."""
+"""The kernels of a Relay module for a CPU: built by ``relay.build``, exported for programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tvm_ios.files.atomic import temporary_folder
 
 @dataclass(frozen=True)
 class ArgumentSlice:
-    """An argument of a kernel that is a range of the outermost axis of what is given.
+    """A kernel argument that is a range of the outermost axis of the buffer that is passed.
 
     Attributes
     ----------
@@ -59,10 +59,8 @@ class RelayLibrary:
         The graph executor's factory module.
     forms
         The loops of each kernel.
-    target
-        The TVM target of the kernels.
     sliced
-        More symbols, of kernels whose arguments lie in other tensors.
+        Additional symbols: kernels with some arguments sliced out of larger tensors.
     """
 
     factory: Any
@@ -71,7 +69,7 @@ class RelayLibrary:
     sliced: Sliced = field(default_factory=dict[str, tuple[str, tuple[ArgumentSlice, ...]]])
 
     def function(self, symbol: str) -> Any:
-        """The kernel of a symbol; it takes buffers, ``begin`` and ``end``."""
+        """Return the kernel with this symbol; it takes buffers, ``begin`` and ``end``."""
         return self._loaded[symbol]
 
     @cached_property
@@ -79,16 +77,13 @@ class RelayLibrary:
         with temporary_folder() as folder:
             path = folder / "kernels.so"
             self.export(path)
-            # The file may go once it is loaded.
+            # The file may be deleted once it is loaded.
             return tvm_ffi.load_module(path)
 
     def export(self, path: Path, symbols: Iterable[str] = ()) -> None:
-        """Write a shared library of all kernels, those of ``symbols`` among them.
+        """Write a shared library of all kernels; ``symbols`` is ignored.
 
-        Raises
-        ------
-        RelayBuildError
-            If there is no C compiler, or it fails.
+        Raise RelayBuildError if there is no C compiler, or it fails.
         """
         with temporary_folder() as folder:
             self.factory.get_lib().save(str(folder / "kernels.o"))
@@ -109,7 +104,7 @@ class RelayLibrary:
 
 
 def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
-    """A target for this machine, or for an instruction-set level."""
+    """Return a target for this machine, or for an instruction-set level."""
     level = level or instruction_level()
     mcpu = PROCESSORS.get(level, level)
     return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": lanes})
@@ -121,18 +116,10 @@ def build_library(
     name: str = "default",
     log: AutotvmLog | None = None,
 ) -> RelayLibrary | CudaLibrary:
-    """Build every kernel of a scheduled module for a CPU or a GPU.
+    """Build every kernel of a scheduled module for a CPU, or for a GPU if the target is CUDA.
 
-    Parameters
-    ----------
-    module, target, name, log
-        As of :func:`runtime_ext.relay.factory.make_factory`; a GPU is a target of kind cuda.
-
-    Raises
-    ------
-    UserError
-        As of :func:`runtime_ext.relay.cuda_library.build_cuda_library`; on a CPU if a kernel, such
-        as one that sorts, calls the runtime of this TVM.
+    Raise UserError as :func:`runtime_ext.relay.cuda_library.build_cuda_library` does; on a CPU also
+    if a kernel, such as one that sorts, calls the runtime of this TVM.
     """
     if cuda_arch(target) is not None:
         return build_cuda_library(module, target, name, log)
@@ -161,7 +148,7 @@ def _require_only_code(kernel: str, body: Any) -> None:
 
 
 def _rows(kernel: str, loops: KernelLoops, sliced: Sliced) -> Iterator[str]:
-    """The macro calls by which the adapter exports a kernel's phases."""
+    """Yield the macro calls by which the adapter exports a kernel's phases."""
     yield f"TVM_IOS_KERNEL({kernel})"
     count = len(loops.tiles)
     for phase, call in enumerate(loops.calls(kernel, 0)):

@@ -1,4 +1,4 @@
-"""What a kernel of ``relay.build`` does: one parallel loop after another, or no such thing."""
+"""Read a kernel of ``relay.build`` as a sequence of parallel loops, if it is one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tvm
 
 from tvm_ios.program.program import ALIGNMENT, BufferType, PhaseCall
 
-#: Tiles of a loop at most: more would not balance lanes better, and each costs a call.
+#: Most tiles of a loop: more would not balance lanes better, and each costs a call.
 MOST_TILES = 128
 
 #: TVM takes smaller memory from the stack, where the next loop would not find it.
@@ -25,8 +25,8 @@ class KernelLoops:
     Attributes
     ----------
     tiles
-        Tiles of each loop, a call of the loop's body each. Empty if the kernel is not of this form;
-        it then runs whole.
+        Number of tiles of each loop; each is one call of the loop's body. Empty if the kernel is
+        not a sequence of parallel loops; it then runs whole.
     workspace
         Bytes that the loops share.
     """
@@ -40,14 +40,9 @@ class KernelLoops:
         return (BufferType((self.workspace,), "uint8"),) if self.workspace else ()
 
     def calls(self, symbol: str, buffers: int) -> tuple[PhaseCall, ...]:
-        """For each phase the call of its function in the exported library.
+        """Return the call of each phase's function in the exported library.
 
-        Parameters
-        ----------
-        symbol
-            The kernel's symbol.
-        buffers
-            How many buffers it takes: each call has these, and :attr:`scratch` after them.
+        Each call has the kernel's buffers as arguments, and :attr:`scratch` after them.
         """
         arguments = tuple(range(buffers + len(self.scratch)))
         if len(self.tiles) < 2:
@@ -59,9 +54,9 @@ class KernelLoops:
 
 
 def loops_of(body: Any) -> KernelLoops:
-    """The loops of the body of a ``tir.PrimFunc`` as ``relay.build`` keeps it.
+    """Return the loops of the body of a ``tir.PrimFunc`` as ``relay.build`` keeps it.
 
-    A body with anything between the loops does not count, because that would run once a tile.
+    A body with anything between its loops has none, because that would run once for each tile.
     """
     parts = list(_parts(body))
     loops = [part for part in parts if isinstance(part, int)]
@@ -78,13 +73,13 @@ def loops_of(body: Any) -> KernelLoops:
 
 @dataclass(frozen=True)
 class _Shared:
-    """Bytes allocated outside loops."""
+    """Bytes that are allocated outside of the loops."""
 
     size: int
 
 
 def _parts(body: Any) -> Iterator[int | _Shared | None]:
-    """Extents of loops and memory in order; None for anything else."""
+    """Yield the extents of loops and the allocations in order; None for anything else."""
     pending = [body]
     while pending:
         node = pending.pop()
@@ -108,5 +103,5 @@ def _parts(body: Any) -> Iterator[int | _Shared | None]:
 
 
 def _tiles(extent: int) -> int:
-    """Tiles of equal size (the last one may be shorter) that a loop is divided into."""
+    """Return the number of equal tiles (the last may be shorter) into which a loop is divided."""
     return -(-extent // -(-extent // MOST_TILES))

@@ -1,4 +1,4 @@
-"""What there is to tune in a Relay model: AutoTVM's tasks of its units and merge candidates."""
+"""Extract the AutoTVM tasks of a Relay model's units and merge candidates."""
 
 from __future__ import annotations
 
@@ -16,18 +16,9 @@ from tvm_ios.progress import Progress, silent
 def tuning_tasks(
     model: ModelToTune, target: tvm.target.Target, progress: Progress = silent
 ) -> tuple[AutotvmTask, ...]:
-    """The different tasks of what a search may put into a program.
+    """Return the different tasks of all units, and then of all units that can be merged.
 
-    Those of the units come first, then those of units that can be merged.
-
-    Parameters
-    ----------
-    model
-        A model whose sources are Relay functions in its own layouts.
-    target
-        The TVM target of the kernels.
-    progress
-        Called with (what, done, total).
+    The model's sources are Relay functions in its own layouts.
     """
     merges = {units: len(places) for units, places in model.merges.items()}
     merges_by_units = {(unit,): 0 for unit in range(len(model.graph))} | merges
@@ -46,7 +37,7 @@ def tuning_tasks(
 def _extracted(
     function: Any, target: tvm.target.Target, tasks_by_digest: dict[int, list[Any]]
 ) -> list[Any]:
-    """AutoTVM's tasks of a function; of equal functions they are extracted once."""
+    """Return AutoTVM's tasks of a function; those of equal functions are cached."""
     digest = tvm.ir.structural_hash(function)
     if digest not in tasks_by_digest:
         tasks_by_digest[digest] = autotvm.task.extract_from_program(

@@ -1,4 +1,4 @@
-"""Copies of Relay modules; what TVM's own setters do changes the caller's."""
+"""Copy Relay modules with changes, since TVM's own setters would modify the caller's module."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tvm import relay
 
 
 def with_main(module: tvm.IRModule, main: relay.Function) -> tvm.IRModule:
-    """A copy of the module with another ``main``, types inferred."""
+    """Return a copy of the module with another ``main``, and types inferred."""
     functions = {v: f for v, f in module.functions.items() if v.name_hint != "main"}
     functions[relay.GlobalVar("main")] = main
     return relay.transform.InferType()(with_functions(module, functions))
 
 
 def with_functions(module: tvm.IRModule, functions: dict[Any, Any]) -> tvm.IRModule:
-    """A copy of the module with other functions."""
+    """Return a copy of the module with other functions."""
     types, attributes = module.type_definitions, module.attrs
     return tvm.IRModule(functions, types, attributes)  # pyright: ignore[reportCallIssue]

@@ -1,4 +1,4 @@
-"""Reading ``main`` of a scheduled Relay module: calls of kernels, each with its unit and place."""
+"""Read ``main`` of a scheduled Relay module: calls of kernels, each with its unit and place."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class ScheduledMain:
-    """What ``main`` of a scheduled module does.
+    """The calls of ``main`` in a scheduled module.
 
     Attributes
     ----------
     module
-        The module in which ``main`` binds calls of kernels alone.
+        The module, with a ``main`` that binds nothing but calls of kernels.
     bindings
         The variable and the call of each kernel, in order.
     result
@@ -40,14 +40,17 @@ class ScheduledMain:
 
 
 def marked(call: relay.Call, place: Place) -> relay.Call:
-    """The call with its place as attributes; kernels have none, so that equal ones are one."""
+    """Return the call with its place as attributes.
+
+    They are not on the kernel, so that equal kernels stay equal.
+    """
     unit, stage, group = place
     attributes = tvm.ir.make_node("DictAttrs", **{UNIT: unit, STAGE: stage, GROUP: group})
     return relay.Call(call.op, call.args, attributes, call.type_args, call.span)
 
 
 def let(bindings: Sequence[tuple[relay.Var, Any]], result: Any) -> Any:
-    """The expression that binds values in order and is a result."""
+    """Return the expression that binds values in order and evaluates to a result."""
     for variable, value in reversed(bindings):
         result = relay.Let(variable, value, result)
     return result
@@ -56,10 +59,7 @@ def let(bindings: Sequence[tuple[relay.Var, Any]], result: Any) -> Any:
 def read_scheduled_main(module: tvm.IRModule) -> ScheduledMain:
     """Read a module that ``IOSSchedule`` made.
 
-    Raises
-    ------
-    ModuleError
-        If the module carries no schedule, or a later pass changed the calls of ``main``.
+    Raise ModuleError if it carries no schedule, or a later pass changed the calls of ``main``.
     """
     if attached_schedule(module) is None:
         raise ModuleError("the module has no schedule: run IOSSchedule() on it first")
@@ -80,9 +80,10 @@ def read_scheduled_main(module: tvm.IRModule) -> ScheduledMain:
 
 
 def _bindings(body: Any) -> tuple[list[tuple[relay.Var, relay.Call]], Any]:
-    """The calls that an expression binds, and what it is.
+    """Return the calls that an expression binds, and its result.
 
-    Passes such as ``ToANormalForm`` bind constants, kernels and fields of tuples as well.
+    Constants, kernels and fields of tuples, which passes such as ``ToANormalForm`` bind as well,
+    are substituted.
     """
     known: dict[Any, Any] = {}
 
@@ -121,9 +122,9 @@ def _bindings(body: Any) -> tuple[list[tuple[relay.Var, relay.Call]], Any]:
 
 
 def _places(module: tvm.IRModule, calls: Sequence[relay.Call]) -> list[Place]:
-    """The place of each call."""
+    """Return the unit, stage and group of each call."""
     if CALLS in module.attrs:
-        # Of an earlier version.
+        # Modules of earlier versions have this attribute.
         places = [tuple(place) for place in json.loads(str(module.attrs[CALLS]))]
         if len(places) != len(calls):
             raise _changed(f"{len(calls)} kernels, of which its schedule has {len(places)},")

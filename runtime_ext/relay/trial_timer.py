@@ -1,4 +1,4 @@
-"""Builds and times configurations of AutoTVM's tasks on this machine, in processes of their own."""
+"""Build and time configurations of AutoTVM's tasks on this machine, in separate processes."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tvm import autotvm
 from runtime_ext.relay.tuning_file import AutotvmRecord
 from tvm_ios.files.atomic import temporary_folder
 
-#: Seconds that building one kernel may take, and running it.
+#: Time limits of building one kernel, and of running it, in seconds.
 _BUILD_SECONDS, _RUN_SECONDS = 30, 20
-#: Times that all configurations are run in turn.
+#: Number of passes in which all configurations take turns.
 _PASSES = 3
-#: Times that a kernel is timed in each of them, besides the fastest and the slowest, which AutoTVM
-#: leaves out, and milliseconds of runs each time.
+#: Timings of a kernel in each pass, besides the fastest and the slowest, which AutoTVM drops,
+#: and milliseconds of runs per timing.
 _REPEATS, _REPEAT_MS = 2, 5
 
 
 class TrialTimer:
-    """A context manager that, called with a task and configurations, gives the record of each.
+    """A context manager that, called with a task and configurations, returns a record of each.
 
-    A kernel has one thread: two of TVM's threads often share a core for as long as a trial takes,
-    which then counts for twice its time, and how tiles spread over lanes is the same for all
-    configurations. Caches are not flushed: in a run of the model most of what a kernel reads is
-    there. Configurations take turns, so that a slow moment of the machine does not decide between
-    them, and the faster half of what is timed counts. What crashes or takes too long is a record of
-    an error.
+    A kernel has one thread: two of TVM's threads often share a core throughout a trial and double
+    its time, and tiles spread over lanes in the same way for all configurations. Caches are not
+    flushed, because in a run of the model most of a kernel's data is in them. Configurations take
+    turns, so that a slow moment of the machine does not decide between them, and the mean of the
+    faster half of the times counts. A configuration that crashes or takes too long gets an error
+    record.
     """
 
     def __enter__(self) -> TrialTimer:
@@ -47,7 +47,7 @@ class TrialTimer:
         shutil.rmtree(self._builder.tmp_dir, ignore_errors=True)
 
     def __call__(self, task: Any, configs: Sequence[Any]) -> list[AutotvmRecord]:
-        """Build and time configurations; may take half a minute for each."""
+        """Build and time configurations, which may take half a minute for each."""
         runner = autotvm.LocalRunner(
             timeout=_RUN_SECONDS,
             number=1,
@@ -64,7 +64,7 @@ class TrialTimer:
             shutil.copytree(self._builder.tmp_dir, backup, dirs_exist_ok=True)
             passes: list[list[Any]] = []
             for _ in range(_PASSES):
-                # Its server removes a kernel that has run.
+                # The runner's server removes a kernel that has run.
                 shutil.copytree(backup, self._builder.tmp_dir, dirs_exist_ok=True)
                 passes.append(runner.run(inputs, built))
         del servers  # They run while they are referred to.
@@ -73,7 +73,7 @@ class TrialTimer:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """A context in which servers are started that run kernels on one thread."""
+    """Make servers started in a ``with`` block run kernels on one thread."""
     thread_count = os.environ.get("TVM_NUM_THREADS")
     os.environ["TVM_NUM_THREADS"] = "1"
     try:
@@ -85,7 +85,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _faster_half(results: tuple[Any, ...]) -> Any:
-    """The results of all passes as one, or the first error."""
+    """Return the faster half of the costs of all passes as one result, or the first error."""
     if failed := next((result for result in results if result.error_no), None):
         return failed
     costs = sorted(cost for result in results for cost in result.costs)

@@ -36,36 +36,14 @@ def tune_model(
 ) -> TuningResult:
     """Tune the operators of a model, and those that a search may merge, by AutoTVM.
 
-    Parameters
-    ----------
-    model
-        A model whose sources are Relay functions in its own layouts. Weights are constants, or
-        nothing is merged.
-    log
-        A file: an AutoTVM log of format 0.2, made or continued, to which trials are added and which
-        any ``autotvm.apply_history_best`` reads.
-    target
-        The TVM target of the kernels.
-    lanes
-        Threads of the model; trials have one.
-    limits
-        When to end.
-    progress
-        Told after every round.
-    tuned_latency
-        Measures all units one after another with the kernels of the log, in seconds.
-    extracting
-        Called with (what, done, total) while the tasks are extracted.
-    all_blocks
-        Spend half of the trials on other blocks of channels than TVM's own. Whoever then uses the
-        log without :class:`relay_passes.IOSSchedule` gets the fastest kernel of each convolution,
-        whatever transforms that costs.
-
-    Raises
-    ------
-    UserError
-        If xgboost is missing, the target is a GPU, or the log belongs to another target or running
-        process.
+    ``model`` has Relay functions in its own layouts as sources, with weights as constants, or else
+    nothing is merged. ``log`` is an AutoTVM log of format 0.2, which is created or continued.
+    ``lanes`` are threads of the model; trials have one. ``tuned_latency`` measures all units one
+    after another with the log's kernels, in seconds. With ``all_blocks`` half of the trials go to
+    other channel blocks than TVM's own; without :class:`relay_passes.IOSSchedule` such a log gives
+    each convolution its fastest kernel, whatever the layout transforms cost. Raise UserError if
+    xgboost is missing, the target is a GPU, or the log belongs to another target or running
+    process.
     """
     if importlib.util.find_spec("xgboost") is None:
         raise UserError(

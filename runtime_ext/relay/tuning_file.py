@@ -1,4 +1,4 @@
-"""An AutoTVM log that is written: locked, only added to, and mended after a kill."""
+"""An AutoTVM log open for writing: locked, only added to, and repaired after a kill."""
 
 from __future__ import annotations
 
@@ -22,14 +22,8 @@ AutotvmRecord = tuple[Any, Any]
 class OpenAutotvmLog:
     """A log that this process alone may write.
 
-    Attributes
-    ----------
-    path
-        The file.
-    records
-        The records that it held when it was opened.
-    mended
-        Unfinished lines that were removed.
+    ``records`` are those that it held when it was opened; ``mended`` counts unfinished lines that
+    were removed.
     """
 
     path: Path
@@ -38,7 +32,7 @@ class OpenAutotvmLog:
     _handle: int
 
     def append(self, records: Sequence[AutotvmRecord]) -> None:
-        """Write records as AutoTVM does, at once."""
+        """Write records in AutoTVM's format and flush them to disk."""
         lines = "".join(autotvm.record.encode(*record) + "\n" for record in records)
         os.write(self._handle, lines.encode())
         os.fsync(self._handle)
@@ -46,14 +40,10 @@ class OpenAutotvmLog:
 
 @contextmanager
 def open_autotvm_log(path: Path, target: Any) -> Generator[OpenAutotvmLog]:
-    """A log for writing, made if there is none, locked until the context ends.
+    """Open a log for writing, created if missing, and lock it until the context ends.
 
-    Raises
-    ------
-    TuningLogError
-        If another process writes it, or it is no log of this target.
-    OSError
-        If it cannot be written.
+    Raise TuningLogError if another process writes it or it is no log of this target, and OSError if
+    it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     locked = TuningLogError(
@@ -62,7 +52,7 @@ def open_autotvm_log(path: Path, target: Any) -> Generator[OpenAutotvmLog]:
     with only_writer(path, locked) as handle:
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1
-        # Only what AutoTVM may have begun to write is taken away: any other file is refused below.
+        # Only an unfinished record is removed: any other file is refused below.
         mended = int(whole < len(content) and _begins_a_record(content[whole:]))
         if mended:
             os.truncate(path, whole)
@@ -74,5 +64,5 @@ def open_autotvm_log(path: Path, target: Any) -> Generator[OpenAutotvmLog]:
 
 
 def _begins_a_record(line: bytes) -> bool:
-    """Whether a line is the beginning of a record, but not all of one."""
+    """Return whether a line is an unfinished record."""
     return b'{"input": ['.startswith(line[:11]) and not line.rstrip().endswith(b"}")

@@ -1,4 +1,4 @@
-"""AutoTVM's logs: read with care, applied while kernels are built."""
+"""Read AutoTVM's logs with checks, and apply them while kernels are built."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from tvm_ios.files.json_text import JsonError, json_object
 #: The only format that AutoTVM has written since TVM 0.7; the one before held pickles.
 _FORMAT = 0.2
 
-#: What AutoTVM calls an operator of certain shapes: the template and its arguments.
+#: AutoTVM's key of an operator with certain shapes: the template and its arguments.
 AutotvmWorkload = tuple[Any, ...]
-#: The knobs of TVM's templates for x86 that decide how channels are blocked.
+#: The knobs of TVM's templates for x86 that determine the channel blocks.
 BLOCK_KNOBS = frozenset({"tile_ic", "tile_oc"})
-#: Channels in a block of what a convolution reads, and of what it makes.
+#: Channels in a block of a convolution's input, and of its result.
 Blocks = tuple[int, int]
 #: TVM's Winograd template for GPUs.
 _WINOGRAD = "conv2d_nchw_winograd"
 
 
 class TuningLogError(UserError):
-    """A log that cannot be used: one sentence with the reason."""
+    """A log cannot be used; the message is one sentence with the reason."""
 
 
 @dataclass(frozen=True)
 class AutotvmKernel:
-    """A measured way to compute an operator: AutoTVM's configuration, and seconds of a run."""
+    """A measured kernel of an operator: AutoTVM's configuration, and seconds of a run."""
 
     config: Any
     seconds: float
@@ -46,14 +46,7 @@ class AutotvmKernel:
 class AutotvmLog:
     """The records of a log, all of one target.
 
-    Attributes
-    ----------
-    target
-        What the kernels are built for.
-    records
-        What AutoTVM's ``ApplyHistoryBest`` reads.
-    digest
-        SHA-256 of the file, on which kernels depend.
+    ``digest`` is the SHA-256 of the file, and part of the cache keys of kernels.
     """
 
     target: tvm.target.Target
@@ -61,11 +54,11 @@ class AutotvmLog:
     digest: str
 
     def applied(self) -> AbstractContextManager[Any]:
-        """A context in which ``relay.build`` takes the best records of the log."""
+        """Return a context in which ``relay.build`` uses the best records of the log."""
         return _History(self)
 
     def best(self, workload: AutotvmWorkload) -> Mapping[Blocks, AutotvmKernel]:
-        """The fastest kernels of a convolution on NCHW, for each way to block its channels."""
+        """Return the fastest kernel of an NCHW convolution for each blocking of its channels."""
         return self._best.get(workload, {})
 
     @cached_property
@@ -86,9 +79,9 @@ class AutotvmLog:
         return kernels
 
     def coverage(self, module: tvm.IRModule) -> tuple[int, int]:
-        """How many of the different tunable operators of ``main`` the log knows, and of how many.
+        """Return how many different tunable operators of ``main`` the log knows, and their total.
 
-        AutoTVM builds the others with default schedules and says nothing.
+        AutoTVM silently builds the others with default schedules.
         """
         tasks = autotvm.task.extract_from_program(module["main"], target=self.target, params={})
         known = {(i.task.name, *i.task.args) for i, result in self.records if not result.error_no}
@@ -97,9 +90,10 @@ class AutotvmLog:
 
 
 class _History(autotvm.task.ApplyHistoryBest):
-    """Finds convolutions in altered layouts by their records, which have the model's layouts.
+    """A dispatch context that finds records of convolutions in altered layouts.
 
-    TVM itself finds them only in the context in which it altered them.
+    Records have the model's layouts. TVM itself finds them only in the context in which it altered
+    the convolutions.
     """
 
     def __init__(self, log: AutotvmLog) -> None:
@@ -118,20 +112,20 @@ class _History(autotvm.task.ApplyHistoryBest):
 
 
 def _is_blocked(workload: AutotvmWorkload) -> bool:
-    """Whether a template's configurations decide how channels are blocked."""
+    """Return whether a template's configurations determine the channel blocks."""
     return str(workload[0]).endswith("conv2d_NCHWc.x86")
 
 
 def on_nchw(workload: AutotvmWorkload) -> tuple[AutotvmWorkload, Blocks | None]:
-    """A convolution on blocks of channels as the one on NCHW that it was, and its blocks.
+    """Return the NCHW workload of a convolution on blocks of channels, and its blocks.
 
-    For a convolution whose weights were transformed it is the one before that, with None for the
-    blocks; other operators stay as they are.
+    For a convolution with transformed weights return the one before the transform, and None for the
+    blocks; other operators are returned unchanged.
     """
     if workload[0] == f"{_WINOGRAD}_without_weight_transform.cuda":
         _, data, (tensor, kernel, dtype), *rest = workload
         alpha, _, before, after = kernel
-        # As TVM chooses the tiles of results.
+        # TVM chooses the tiles of results so.
         extent = alpha + 1 - (4 if data[1][2] % 8 == 0 else 2)
         weight = (tensor, (after, before, extent, extent), dtype)
         return (f"{_WINOGRAD}.cuda", data, weight, *rest), None
@@ -152,19 +146,10 @@ def on_nchw(workload: AutotvmWorkload) -> tuple[AutotvmWorkload, Blocks | None]:
 
 
 def read_autotvm_log(path: Path, target: Any) -> AutotvmLog:
-    """Read a log of format 0.2.
+    """Read a log of format 0.2, with one record a line, and require the target to be ours.
 
-    Parameters
-    ----------
-    path
-        The file: one record a line.
-    target
-        The target to build for. AutoTVM itself would use the records of any CPU.
-
-    Raises
-    ------
-    TuningLogError
-        If it is no such log, or one of another target.
+    AutoTVM itself would use the records of any CPU. Raise TuningLogError if it is no such log, or
+    one of another target.
     """
     target = tvm.target.Target(target)
     try:
@@ -221,7 +206,7 @@ def _record(line: str, target_name: str, target: tvm.target.Target, where: str) 
 
 
 def _machine(target: tvm.target.Target) -> tuple[Any, ...]:
-    """The attributes of a target on which its code depends."""
+    """Return the attributes of a target on which its code depends."""
     attributes = target.attrs
     return (
         target.kind.name,

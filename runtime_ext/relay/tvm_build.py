@@ -19,23 +19,10 @@ from tvm_ios.files.atomic import temporary_folder
 def compile_tvm_build(
     module: tvm.IRModule, target: Any, path: Path, log: AutotvmLog | None = None
 ) -> None:
-    """Compile a module by ``relay.build`` to a shared library for the graph executor.
+    """Compile an unscheduled module by ``relay.build`` to a ``.so`` for the graph executor.
 
-    Parameters
-    ----------
-    module
-        Unscheduled.
-    target
-        A TVM target.
-    path
-        The ``.so`` to write.
-    log
-        Tuned kernels, which TVM applies as it does on its own.
-
-    Raises
-    ------
-    RelayBuildError
-        If TVM fails.
+    The tuned kernels of ``log`` are applied as TVM does on its own. Raise RelayBuildError if TVM
+    fails.
     """
     keep_build_information()
     pass_context = tvm.transform.PassContext(opt_level=3)
@@ -46,9 +33,9 @@ def compile_tvm_build(
 
 
 def _without_empty_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with inputs that nobody sets in the place of results without elements.
+    """Replace results without elements by unused inputs.
 
-    TVM saves such constants, but does not load them.
+    TVM saves such constants but fails to load them.
     """
     main = module["main"]
     fields = main.body.fields if isinstance(main.body, relay.Tuple) else [main.body]

@@ -6,4 +6,4 @@ from tvm_ios.errors import UserError
 
 
 class NotComputed(UserError):
-    """A framework does not compute a model; the message is half a sentence with the reason."""
+    """Raised when a framework does not compute a model; the message is half a sentence."""

@@ -27,7 +27,7 @@ _EIGHT_BITS = frozenset(
         *("MatMulIntegerToFloat", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul"),
     }
 )
-#: How long ``onnx.reference`` may take: it computes in NumPy, a convolution in seconds.
+#: Time limit of ``onnx.reference``, which computes a convolution in NumPy in seconds.
 EVALUATOR_SECONDS = 30.0
 
 

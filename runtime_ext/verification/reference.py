@@ -64,19 +64,10 @@ def reference_of(
 ) -> Reference:
     """Return the samples of inputs and outputs that a model's programs are compared with.
 
-    Parameters
-    ----------
-    inputs
-        Random inputs of the programs. Edge inputs are added, and inputs with large channels if
-        the model is quantised.
-    verify
-        The source of the outputs.
-    quantised
-        Whether the model rounds numbers.
-    infinities
-        Whether reductions of the programs may meet nothing but infinities.
-    beside_tvm
-        Whether TVM's own build is compared too.
+    To the random ``inputs`` of the programs, edge inputs are added, and inputs with large channels
+    if the model rounds numbers (``quantised``). ``verify`` selects the source of the outputs.
+    ``infinities`` says that reductions of the programs may meet nothing but infinities, and
+    ``beside_tvm`` that TVM's own build is compared too.
     """
     samples = [Sample(inputs)]
     if verify is Verify.off:
@@ -87,7 +78,7 @@ def reference_of(
             samples.append(Sample(edges, kind=EDGES))
     if quantised and (uneven := with_large_channels(inputs)) is not None:
         samples.append(Sample(uneven, kind=LARGE_CHANNELS))
-    # Of these TVM's own build is not asked: any Relu of it drops NaN. It is timed, but not kept.
+    # TVM's own build is not run on these: its Relu drops NaN. It is timed, but not kept.
     asked = len(samples)
     if verify is Verify.onnx and model.simple is not None and infinities:
         spread = spreading_nan(model.simple, inputs)

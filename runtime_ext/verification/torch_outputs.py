@@ -11,7 +11,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.models.torch_archive import read_torch_archive
 from tvm_ios.models.torch_program import load_program
 
-#: Stands among the arguments that the program keeps for those that it is given.
+#: Marks, among the arguments that the program keeps, those that are given to it.
 _TENSOR = object()
 
 
@@ -55,7 +55,7 @@ def torch_outputs(
                 result = module(*arguments, **keywords)
                 leaves = pytree.tree_leaves(result)
                 outputs.append([leaf.numpy() for leaf in leaves if leaf is not None])
-    # Of inputs that it does not read a program has none; torch raises what it likes.
+    # A program lacks inputs that it does not read; torch raises errors of any type.
     except Exception as error:
         raise NotComputed(f"PyTorch {torch.__version__} does not run the program") from error
     return outputs, f"PyTorch {torch.__version__}"

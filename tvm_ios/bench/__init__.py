@@ -1,5 +1,5 @@
-"""Our programs beside peers on whole models, as a document that grows.
+"""Our programs beside peers on whole models, as a JSON document to which models are added.
 
 - bench: latencies; throughput: requests a second; models: several models one by one
-- material: what is compared, made once; document: what was measured, as JSON
+- material: executables and files to compare, made once; document: the results as JSON
 """

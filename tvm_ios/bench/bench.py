@@ -1,4 +1,4 @@
-"""Where a model stands: our programs beside peers, in one run."""
+"""Compare the latency of a model's programs with that of peers."""
 
 from __future__ import annotations
 
@@ -27,30 +27,26 @@ OURS = ("ours", "sequential")
 
 @dataclass(frozen=True)
 class NetworkResult:
-    """Runners of one model side by side.
+    """Latencies and errors of our programs and of peers on one model.
 
     Attributes
     ----------
-    model
-        The model's name.
-    batch
-        The model's batch size.
     kept
-        The policy that is ``ours``.
+        The policy of the program ``ours``.
     latency
         For each runner median seconds.
     ratio
-        For each runner but ``ours``, ours to it, run by run: below 1 ours is faster. Where the
-        sequential program is the one that is kept, it does not run beside itself: the ratio is 1,
-        of no pairs.
+        For each runner but ``ours`` the time of ours divided by its time, run by run: below 1 ours
+        is faster. If the sequential program was kept, it is not timed against itself: the ratio is
+        1, of no pairs.
     max_rel_error
         For each runner the largest difference to ``reference``, relative to the largest output.
     reference
         The runner whose outputs the others were compared with.
     verified
-        Whose outputs those of our programs were compared with before; None if they were not.
+        The framework whose outputs our programs matched before; None if they were not compared.
     failed
-        Peers that could not run the model, with a sentence each.
+        For each peer that could not run the model the reason, a sentence.
     """
 
     model: str
@@ -64,7 +60,7 @@ class NetworkResult:
     failed: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, with milliseconds; without what failed."""
+        """Return plain data, with milliseconds and without ``failed``."""
         return {
             "model": self.model,
             "batch": self.batch,
@@ -90,26 +86,11 @@ def bench(
     """Optimise a model and time it beside peers on as many threads.
 
     Set ``TVM_NUM_THREADS`` to the number of lanes before importing TVM, as the command line does.
-
-    Parameters
-    ----------
-    model
-        A zoo name or an ONNX file.
-    against
-        Names of peers in :mod:`runtime_ext.peers.registry`.
-    folder
-        Where executables go; what it holds of an equal earlier call is used again.
-    rules
-        How long to time, in all processes together.
-    processes
-        Fresh processes, in each of which all runners run; an interval of 95 % takes six.
-    options, progress
-        As for :func:`tvm_ios.api.optimize`.
-
-    Raises
-    ------
-    UserError
-        If a peer is not there, the model cannot be scheduled, or results differ.
+    Peers in ``against`` are names of :mod:`runtime_ext.peers.registry`. Executables in ``folder``
+    from an equal earlier call are used again. All runners run in each of ``processes`` fresh
+    processes (an interval of 95 % takes six), whose time together ``rules`` limit. The other
+    options are those of :func:`tvm_ios.api.optimize`. Raise UserError if a peer is missing, the
+    model cannot be scheduled, or results differ.
     """
     from runtime_ext.peers.registry import available_peers, require_log
     from runtime_ext.peers.side_by_side import SideBySide
@@ -158,7 +139,7 @@ def bench(
 
 
 def _time(runners: SideBySide, processes: int, progress: Progress) -> list[Outcome]:
-    """What runners came to in each of several fresh processes."""
+    """Run all runners in each of several fresh processes, and return their outcomes."""
     from runtime_ext.peers.side_by_side import run_side_by_side
 
     def of_all(what: str, done: int, total: int) -> None:
@@ -171,7 +152,7 @@ def _time(runners: SideBySide, processes: int, progress: Progress) -> list[Outco
 
 
 def geometric_means(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """For each runner the geometric mean of ours to it, over the models that it ran."""
+    """Return, for each runner, the geometric mean of its ratios over the models that it ran."""
     runners = dict.fromkeys(name for ratios in results for name in ratios)
     return {
         runner: math.exp(

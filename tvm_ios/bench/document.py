@@ -1,4 +1,4 @@
-"""The results of ``bench`` as one JSON document that grows network by network."""
+"""The results of ``bench`` as one JSON document, to which networks are added one by one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,9 @@ from tvm_ios.files.atomic import write_atomically
 
 
 class BenchDocument:
-    """What was measured so far, on one machine with one set of options.
+    """The results so far, of one machine (``describe_machine``) and one set of options.
 
-    Parameters
-    ----------
-    machine
-        What :func:`runtime_ext.cpu.machine_description.describe_machine` gave.
-    settings
-        The options that measurements depend on, as plain data.
-    shapes
-        Those of inputs with dynamic dimensions, by name, of what is added now.
+    ``shapes`` are those of inputs with dynamic dimensions, by name, for the networks added now.
     """
 
     def __init__(
@@ -36,17 +29,14 @@ class BenchDocument:
         self.machine = machine
         self.settings = settings
         self._shapes = {name: list(extents) for name, extents in shapes.items()}
-        #: Of each model or runner that failed, a sentence.
+        #: Models and runners that failed, with the reason of each in a sentence.
         self.failed: list[dict[str, str | None]] = []
         self._networks: dict[str, dict[str, Any]] = {}
 
     def resume(self, path: Path) -> None:
-        """Take over the networks of an earlier document.
+        """Take over the networks of an earlier document, if the file exists.
 
-        Raises
-        ------
-        UserError
-            If it is no such document, or of another machine or other options.
+        Raise UserError if it is not such a document, or of another machine or other options.
         """
         try:
             data = json.loads(path.read_text())
@@ -67,11 +57,11 @@ class BenchDocument:
         self._networks = {name: {"shapes": shapes, **row} for name, row in networks.items()}
 
     def has(self, model: str) -> bool:
-        """Whether a model was measured with these shapes."""
+        """Return whether the document has a model with these shapes."""
         return model in self._networks and self._networks[model]["shapes"] == self._shapes
 
     def add(self, result: NetworkResult | ServedResult) -> None:
-        """Add what a model came to."""
+        """Add a model's result and its runners that failed."""
         self._networks[result.model] = {**result.to_json(), "shapes": self._shapes}
         for runner, error in result.failed.items():
             self.add_failure(result.model, runner, error)
@@ -81,7 +71,7 @@ class BenchDocument:
         self.failed.append({"model": model, "runner": runner, "error": " ".join(error.split())})
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         networks = list(self._networks.values())
         ratios = [
             {runner: ratio["median"] for runner, ratio in network["ratio"].items()}
@@ -96,5 +86,5 @@ class BenchDocument:
         }
 
     def save(self, path: Path) -> None:
-        """Write it to a file, whole or not at all."""
+        """Write the document to a file atomically."""
         write_atomically(path, (json.dumps(self.to_json(), indent=1) + "\n").encode())

@@ -1,4 +1,4 @@
-"""What is compared of a model: executables, ONNX files, TVM's own build; made once."""
+"""Make the executables, ONNX files and TVM build that are compared; reuse those that fit."""
 
 from __future__ import annotations
 
@@ -26,24 +26,16 @@ if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
 
 _REQUEST = "request.json"
-#: What peers read: the model as it is written, what is simplified of it, and TVM's own build.
+#: Files that peers read: the model as written, the simplified model, and TVM's own build.
 ONNX, SIMPLIFIED, TVM_BUILD = "model.onnx", "simplified.onnx", "tvm.so"
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """A folder with ``ours``, ``sequential`` and what peers read.
+    """Facts of a folder with ``ours``, ``sequential`` and the files that peers read.
 
-    Attributes
-    ----------
-    model
-        Name of the model.
-    kept
-        The policy of ``ours``.
-    batch
-        The model's batch size.
-    verified
-        Whose outputs those of the programs were compared with; None if they were not.
+    ``kept`` is the policy of ``ours``; ``verified`` the framework whose outputs the programs
+    matched, or None.
     """
 
     model: str
@@ -60,14 +52,14 @@ def prepare_material(
     tvm_build: bool,
     progress: Progress = silent,
 ) -> Material:
-    """Make what is compared of a model; what an equal call left in the folder is not made again.
+    """Optimise a model into ``folder``, with the files that peers read; reuse an equal call's.
 
-    With ``tvm_build``, TVM's own build is made too, for peers that read it. Raise UserError if the
-    model cannot be read or scheduled, or is no ONNX model.
+    Files of another model, machine or search are replaced. With ``tvm_build`` TVM's own build is
+    made too. Raise UserError if the model cannot be read or scheduled, or is not an ONNX model.
     """
 
     def make(loaded: LoadedModel) -> None:
-        # One of an earlier request would later be taken for this one's.
+        # Or the build of an earlier request could be taken for this one's.
         (folder / TVM_BUILD).unlink(missing_ok=True)
         how = replace(
             options,
@@ -84,7 +76,10 @@ def prepare_material(
 def prepare_served(
     source: ModelSource, folder: Path, options: Options, *, progress: Progress = silent
 ) -> Material:
-    """Make the program that serves the most requests a second; else as :func:`prepare_material`."""
+    """Optimise a model for requests a second into ``folder``, with the files that peers read.
+
+    As :func:`prepare_material`, but only ``ours`` is made.
+    """
 
     def make(loaded: LoadedModel) -> None:
         optimize_throughput(loaded, folder / "ours", options, progress)
@@ -100,10 +95,10 @@ def _made_once(
     more: dict[str, object],
     last: str,
 ) -> Material:
-    """Write what peers read, and make our programs if an equal request has not left them there.
+    """Write the files that peers read and call ``make``, unless an equal request left them there.
 
-    ``more`` is what they depend on besides the options; ``last`` names the last thing ``make``
-    writes.
+    ``more`` has further facts that the programs depend on, and ``last`` the file that ``make``
+    writes last.
     """
     from relay_passes.load import load_model
     from runtime_ext.execution.package import META
@@ -130,13 +125,7 @@ def _made_once(
 
 
 def log_digest(database: Path | None) -> str | None:
-    """What tells a tuning log from another: SHA-256 of its file or files; None without a log.
-
-    Raises
-    ------
-    OSError
-        If there is no such file or folder.
-    """
+    """Return the SHA-256 of a tuning log's file or files; None without a log."""
     if database is None:
         return None
     digest = hashlib.sha256()

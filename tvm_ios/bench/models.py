@@ -1,4 +1,4 @@
-"""Several models one by one, each added to a document; one that fails does not stop the others."""
+"""Measure several models one by one; a failed model does not stop the others."""
 
 from __future__ import annotations
 
@@ -26,23 +26,11 @@ def bench_models(
     progress: Progress,
     tell: Callable[[str], None],
 ) -> None:
-    """Measure models that the document lacks, and add what they come to or why they fail.
+    """Measure the models that the document lacks; add each result, or the reason of its failure.
 
-    Parameters
-    ----------
-    models
-        By name.
-    document
-        Saved to ``output`` after each model.
-    measure
-        :func:`tvm_ios.bench.bench.bench`, or of requests ``bench_throughput``, that lacks only
-        ``model``, ``folder`` and ``progress``.
-    folder
-        Has a folder of executables for each model.
-    raises
-        Whether a failure is raised instead.
-    progress, tell
-        Called with what is done, and with the sentence of a file that cannot be read.
+    ``measure`` is :func:`tvm_ios.bench.bench.bench` or ``bench_throughput``, and takes ``model``,
+    ``folder`` and ``progress``. The document is saved to ``output`` after each model. With
+    ``raises`` a failure is raised instead.
     """
 
     def save() -> None:

@@ -1,4 +1,4 @@
-"""Requests a second: ours, as ``optimize --objective throughput`` keeps it, beside peers."""
+"""Compare requests a second of our program, optimised for throughput, with those of peers."""
 
 from __future__ import annotations
 
@@ -28,30 +28,28 @@ OURS = "ours"
 
 @dataclass(frozen=True)
 class ServedResult:
-    """Runners that serve requests of one model, in turn.
+    """Requests a second and waiting times of our program and of peers on one model.
 
     Attributes
     ----------
-    model, batch
-        The model's name and batch size.
     kept
-        Which of our ways it is, as of :class:`tvm_ios.api.throughput.ServedWay`.
+        The way of ours that was kept, as of :class:`tvm_ios.api.throughput.ServedWay`.
     policy
-        Whose schedule its program runs.
+        The policy of its program's schedule.
     workers
-        How many requests ours runs at once.
+        Number of requests that ours runs at once.
     in_flight
-        How many requests were always in flight.
+        Number of requests in flight at any time.
     requests_a_second
         For each runner the median of samples.
     p50, p99
-        For each runner the seconds that half of all requests and 99 % of them took at most, waiting
-        included.
+        For each runner the seconds that half of all requests and 99 % of them took at most,
+        waiting included.
     requests
-        For each runner how many there were.
+        For each runner the number of requests.
     ratio
-        For each runner but ``ours`` our time to its, for as many requests: below 1 ours serves
-        more.
+        For each runner but ``ours`` our time divided by its time, for as many requests: below 1
+        ours serves more.
     max_rel_error, reference, verified, failed
         As of :class:`tvm_ios.bench.bench.NetworkResult`.
     """
@@ -73,7 +71,7 @@ class ServedResult:
     failed: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, with milliseconds; without what failed."""
+        """Return plain data, with milliseconds and without ``failed``."""
         data = asdict(self)
         del data["failed"]
         for name in ("p50", "p99"):
@@ -92,30 +90,11 @@ def bench_throughput(
     in_flight: int | None = None,
     progress: Progress = silent,
 ) -> ServedResult:
-    """Optimise a model for throughput, and serve requests of it beside peers on as many threads.
+    """Optimise a model for throughput, and serve its requests beside peers on as many threads.
 
-    Parameters
-    ----------
-    model
-        A zoo name or an ONNX file.
-    against
-        Names of peers in :mod:`runtime_ext.peers.registry` that have settings for many requests.
-    folder
-        Where the executable goes; what it holds of an equal earlier call is used again.
-    rules
-        How long to serve, in all processes together; a run is a sample of many requests.
-    options, progress
-        As of :func:`tvm_ios.api.optimize_throughput`.
-    processes
-        Fresh processes, in each of which all runners serve; an interval of 95 % takes six.
-    in_flight
-        How many requests are always submitted and not yet done; by default two for each lane.
-
-    Raises
-    ------
-    UserError
-        If a peer is not there or has no such settings, the model cannot be scheduled, or results
-        differ.
+    As :func:`tvm_ios.bench.bench.bench`, but a run is a sample of many requests, and ``in_flight``
+    requests are submitted and not yet done at any time (by default two for each lane). Raise
+    UserError also if a peer has no settings for many requests.
     """
     from runtime_ext.execution.executable import Executable, load
     from runtime_ext.peers.registry import available_peers
@@ -176,5 +155,5 @@ def bench_throughput(
 
 
 def _ratio(servings: Sequence[Serving], name: str) -> PairedRatio:
-    """Ours to a runner, of all processes."""
+    """Return the ratio of ours to a runner over all processes."""
     return ratio_over_processes([ratio_of(s.samples, OURS, name) for s in servings])

@@ -1,1 +1,1 @@
-"""Cost models: how long stages take, as described, measured, recorded or composed."""
+"""Cost models: times of stages, by a device's description, measured, recorded or composed."""

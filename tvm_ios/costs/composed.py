@@ -14,7 +14,7 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 
 class CostError(UserError):
-    """A cost that cannot be computed, with one sentence that says what is missing."""
+    """Raised when a cost cannot be computed, with one sentence that says what is missing."""
 
 
 class ComposedCost:

@@ -1,4 +1,4 @@
-"""A model of how long kernels take that run side by side and slow each other down.
+"""A model of the time of kernels that run side by side and slow each other down.
 
 Blocks of threads are spread over the processors. Blocks on one processor share its throughput: as
 long as all of them together use less than all of it, none is slower for the others. All kernels
@@ -60,7 +60,7 @@ def makespans(programs: Sequence[Sequence[Launch]], device: DeviceDescription) -
 def launch_spans(
     program: Sequence[Launch], device: DeviceDescription
 ) -> tuple[tuple[float, float], ...]:
-    """Return when each launch of a program begins and ends, in seconds."""
+    """Return the begin and end of each launch of a program, in seconds."""
     ends = _run([program], device)[1].tolist()
     return tuple(
         (
@@ -74,7 +74,7 @@ def launch_spans(
 def _run(
     programs: Sequence[Sequence[Launch]], device: DeviceDescription
 ) -> tuple[_Floats, _Floats]:
-    """Return when each program ends, and when each launch of all programs ends."""
+    """Return the end of each program, and the end of each launch of all programs."""
     launches = list(itertools.chain.from_iterable(programs))
     if not launches:
         return np.zeros(len(programs)), np.zeros(0)

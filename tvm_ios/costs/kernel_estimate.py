@@ -1,9 +1,9 @@
-"""Estimates of a unit's kernels on a device: how many blocks of threads, and each block's time.
+"""Estimates of a unit's kernels on a device: number of blocks of threads, and time of a block.
 
 A convolution or a product is computed in tiles, as libraries do it (implicit GEMM: rows are output
 positions, columns are output channels); of several shapes of tiles the fastest is taken, and for
 3x3 convolutions Winograd's transforms if they are faster. Other operators stream through memory.
-Nothing here knows our own kernels: the estimates are those of a good library on the device.
+Our own kernels are not modelled: the estimates are those of a good library on the device.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class KernelEstimate:
 
 #: Rows and columns of a tile, and of the part of it that one thread computes.
 Tile = tuple[int, int, int, int]
-#: Chooses one of the kernels that a product can be computed with.
+#: Chooses one of the kernels that can compute a product.
 Choose = Callable[[Sequence[KernelEstimate], DeviceDescription], KernelEstimate]
 
 
@@ -83,7 +83,7 @@ def fastest_alone(kernels: Sequence[KernelEstimate], device: DeviceDescription) 
 
 @dataclass(frozen=True, slots=True)
 class KernelLibrary:
-    """A library of kernels for matrix products: the tiles it has, and how it chooses a kernel."""
+    """A library of kernels for matrix products: its tiles, and the way it chooses a kernel."""
 
     tiles: tuple[Tile, ...] = _TILES
     choose: Choose = fastest_alone

@@ -30,9 +30,9 @@ from tvm_ios.costs.log_lines import (
 from tvm_ios.files.atomic import make_folder
 from tvm_ios.files.line_files import cut_unfinished_line
 
-#: How often a stage is measured, once by each run that needs it, until the log is trusted.
+#: Measurements of a stage, one by each run that needs it, after which the log is trusted.
 MEASUREMENTS = 3
-#: How often it is measured if other work on the machine disturbs all measurements.
+#: The most measurements of a stage if other work on the machine disturbs all of them.
 DISTURBED_MEASUREMENTS = 9
 
 

@@ -21,7 +21,7 @@ END_OF_RUN = {"run": "ended"}
 
 
 class LogError(UserError):
-    """A log that cannot be used, with one sentence that says why."""
+    """Raised for a log that cannot be used, with the reason in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class UnitSpan:
 
 @dataclass(frozen=True)
 class ScheduleSpans:
-    """The spans of all units of a schedule, stage by stage, and when each stage ends.
+    """The spans of all units of a schedule, stage by stage, and the end of each stage.
 
     ``rows`` is the number of lanes or streams, and ``row_name`` says which of the two a row is.
     """
@@ -74,7 +74,7 @@ class SimulatingModel(CostModel, Protocol):
 def schedule_spans(
     graph: OpGraph, schedule: Schedule, model: CostModel | None = None, lanes: int | None = None
 ) -> ScheduleSpans:
-    """Return when each unit of a schedule runs.
+    """Return the time span of each unit of a schedule.
 
     ``model`` is the cost model that the schedule was found by; it is used if it can simulate.
     ``lanes`` is the number of lanes, where the schedule does not say it.

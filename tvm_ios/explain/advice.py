@@ -11,7 +11,7 @@ _MUCH = 0.15
 #: Shares of a bound from which there is little left to gain.
 _NEAR = 0.85
 _FULL = 0.7
-#: Of the measured arithmetic peak: a measurement is not worse than that on a quiet machine.
+#: A rate above so many measured arithmetic peaks shows that the peak was measured too low.
 _POSSIBLE = 1.1
 #: Seconds of a launch; where one seems to take longer, its lane was not running.
 _LONGEST_LAUNCH = 100e-6
@@ -27,22 +27,10 @@ def advise(
     searched: bool,
     tunable: Collection[int],
 ) -> str:
-    """One sentence: what keeps the region from being faster, and what helps.
+    """Return one sentence on what limits the speed of a region, and on how to make it faster.
 
-    Parameters
-    ----------
-    region
-        A block, or the whole program.
-    names
-        For each unit of the program what to call it.
-    peaks
-        What the machine can do at most.
-    lanes
-        How many the program has.
-    searched
-        Whether a search has looked for faster groups side by side.
-    tunable
-        The units whose kernels can be tuned.
+    A region is a block or the whole program. ``searched`` says that a search has looked for
+    concurrent groups, and ``tunable`` has the units whose kernels can be tuned.
     """
     if not region.seconds:
         return "it runs no kernels"
@@ -124,7 +112,7 @@ def _about_kernels(region: Region, peaks: Peaks, lanes: int, tunable: Collection
 
 
 def _how(units: Collection[int], tunable: Collection[int]) -> str:
-    """Return the end of a sentence: whether tuning can make the kernels of some units faster."""
+    """Return the end of a sentence: tune some units' kernels, or that none of them can be tuned."""
     if any(unit in tunable for unit in units):
         return ": `tvm-ios tune`"
     return ", and of these units none can be tuned"

@@ -1,4 +1,4 @@
-"""How many bytes of the arena a run needs at each moment."""
+"""Bytes of the arena in use at each moment of a run."""
 
 from __future__ import annotations
 

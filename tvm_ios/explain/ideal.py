@@ -18,7 +18,7 @@ from tvm_ios.program.program import Launch, Program
 
 
 class OneLaneError(ValueError):
-    """A program that was not lowered to one lane, or times that do not fit its launches."""
+    """Raised for a program not lowered to one lane, or times that do not fit its launches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,25 +33,25 @@ class TimedLaunch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A launch as it ran; times are seconds since the run began.
+    """A launch in one run; times are seconds since the run began.
 
     Attributes
     ----------
     lane, place
         The launch's lane, and its place among the lane's launches.
     unit
-        Whose work it is.
+        The unit that it computes.
     free
         When its lane had finished the launch before.
     ready
-        When the launches were done, too, that the program makes it wait for. From ``free`` to
-        here the lane had nothing to do.
+        When the awaited launches of other lanes had finished too. From ``free`` to here the lane
+        was idle.
     begin, end
-        When the kernel ran. From ``ready`` to ``begin`` the lane was told, and launched it.
+        When the kernel ran. From ``ready`` to ``begin`` the lane was notified, and launched it.
     held_up
-        For how many seconds of these its thread did not: the system ran something else there.
+        Seconds of these in which the system ran another thread on the lane's CPU.
     runner
-        The lane whose thread ran it; the launch's own one unless that was held up.
+        The lane whose thread ran it; another one than ``lane`` only if that was held up.
     """
 
     lane: int
@@ -79,7 +79,7 @@ class Timeline:
 
     @cached_property
     def held_up(self) -> float:
-        """Seconds, summed over the lanes, in which kernels stood still as the system ran others."""
+        """Seconds, summed over lanes, in which kernels stood still because the CPU ran others."""
         return sum(step.held_up for step in self.steps)
 
     def instants(self, units: Collection[int]) -> list[Interval]:
@@ -111,7 +111,7 @@ class Timeline:
 
     @cached_property
     def launching(self) -> tuple[list[Interval], ...]:
-        """For each lane when it launched kernels, or was told that it could."""
+        """For each lane the intervals in which it launched kernels, or was notified to launch."""
         launching: list[list[Interval]] = [[] for _ in range(self.lanes)]
         for step in self.steps:
             launching[step.lane].append((step.ready, step.begin))

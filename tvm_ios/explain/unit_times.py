@@ -24,14 +24,9 @@ class UnitTime:
 
 
 def unit_times(units: int, runs: Sequence[Timeline]) -> tuple[UnitTime, ...]:
-    """The time of each unit: medians over the tenth of some runs in which it was fastest, or three.
+    """Return the time of each unit: medians over the tenth of the runs in which it was fastest.
 
-    Parameters
-    ----------
-    units
-        How many the program has; one without kernels takes no time.
-    runs
-        At least one run.
+    At least three runs are taken, if there are as many. A unit without kernels takes no time.
     """
     samples: list[list[UnitTime]] = [[] for _ in range(units)]
     for run in runs:
@@ -47,7 +42,7 @@ def unit_times(units: int, runs: Sequence[Timeline]) -> tuple[UnitTime, ...]:
 def _typical(samples: Sequence[UnitTime]) -> UnitTime:
     if not samples:
         return UnitTime(0.0, 0.0)
-    # What else a machine does only ever adds time.
+    # Other work on the machine only ever adds time.
     best = sorted(samples, key=lambda sample: sample.seconds)[: max(3, len(samples) // 10)]
     return UnitTime(
         statistics.median(sample.seconds for sample in best),

@@ -72,7 +72,7 @@ def _read(path: Path) -> Array | dict[str, Array]:
     except Exception as error:  # whatever the bytes of an archive make NumPy do
         reason = " ".join(str(error).split()) or repr(error)
         if "contains pickled" in reason or isinstance(error, EOFError):
-            # What NumPy takes any file for that it does not know.
+            # NumPy takes any file of an unknown format for a pickle.
             reason = "it is no .npz or .npy file; numpy.savez writes one"
         elif "allow_pickle" in reason:
             reason = "it holds Python objects, which are never loaded; save arrays of numbers"

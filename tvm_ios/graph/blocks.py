@@ -17,7 +17,7 @@ MAX_STATES = 20_000
 #: The same of states that stand for others: of many equal branches they have very many endings.
 MAX_REPRESENTATIVES = 3_500
 
-#: Where more tensors than this cross every boundary there is no narrow place.
+#: A boundary that more tensors cross is not a narrow place.
 _NARROW = 8
 
 
@@ -107,7 +107,7 @@ class _Boundaries:
         of_inputs = 0
         for maker, readers in self._readers:
             of_inputs |= readers if maker is None else 0
-        #: Of each unit what reads an input or a result of a unit that it depends on.
+        #: For each unit the readers of graph inputs and of results of units that it depends on.
         reading: dict[int, int] = {}
         for unit in self._units:
             reading[unit] = of_inputs

@@ -14,11 +14,11 @@ Shapes = Mapping[str, Sequence[int]]
 Extent = int | str | None
 
 
-#: What exporters write for whatever dimension they do not know: it tells nothing of another one.
+#: Names that exporters write for any unknown dimension; equal ones need not be equal numbers.
 _UNKNOWN = re.compile(r"|\?|-1|none|unk(nown)?(_*\d+)?", re.IGNORECASE)
 
 
-#: What names of dimensions have in them that are no batch.
+#: Parts of names of dimensions that are not the batch.
 _NO_BATCH = re.compile(
     r"seq|len|time|frame|step|token|word|point|node|edge|box|elem|height|width|num|row|sample",
     re.IGNORECASE,
@@ -172,7 +172,7 @@ def _static(
 
 
 def _advice(name: str, extents: Sequence[Extent]) -> str:
-    """What to give; an open first dimension is nearly always the batch."""
+    """Return what to give for an input. An open first dimension is nearly always the batch."""
     words = [
         str(extent)
         if isinstance(extent, int)

@@ -53,7 +53,7 @@ class Partition:
         return readers[0] if kinds is None or self.op(readers[0]).kind in kinds else None
 
     def maker(self, op: int, kinds: frozenset[str]) -> int | None:
-        """The maker of an operator's first input, if nothing else reads it and of the kinds."""
+        """Return the producer of an operator's first input, if unshared and of these kinds."""
         maker = self.graph.producer[self.op(op).inputs[0]]
         if maker is None or self.op(maker).kind not in kinds or self.reader(maker) != op:
             return None

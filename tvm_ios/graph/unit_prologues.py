@@ -7,7 +7,7 @@ from tvm_ios.graph.unit_partition import Partition
 
 _WINDOWED = frozenset({"conv2d", "max_pool2d", "avg_pool2d"})
 _ROUND = frozenset({"round"})
-#: What makes no other numbers than it reads.
+#: Kinds whose results hold only numbers that they read.
 _CHOOSE = frozenset({"concat", "max_pool2d", "reshape"})
 _VIEWS = frozenset({"slice", "reshape"})
 

@@ -45,7 +45,7 @@ class _Use(NamedTuple):
 
 
 def _times(planned: Planned, stages: Sequence[Stage]) -> list[dict[int, _Use]]:
-    """Return for each instance when its units run, in their order."""
+    """Return for each instance the times at which its units run, in their order."""
     instances, layers = planned.instances.instances, planned.instances.layers
     times: list[dict[int, _Use]] = [{} for _ in instances]
     steps, lane_steps = 0, Counter[int]()

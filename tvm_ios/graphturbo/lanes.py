@@ -11,7 +11,7 @@ from tvm_ios.graphturbo.instances import Instances
 
 @dataclass(frozen=True, slots=True)
 class LanePlace:
-    """The phase in which an instance runs, and its lane, or None where all lanes share it.
+    """The phase in which an instance runs, and its lane, or None if all lanes share it.
 
     Instances of an even phase run on lanes of their own, those of an odd one on all lanes; phases
     follow each other.
@@ -24,9 +24,9 @@ class LanePlace:
 def place_instances(instances: Instances, lanes: int) -> tuple[LanePlace, ...]:
     """Return the places of instances on lanes that wait for each other as rarely as possible.
 
-    An instance runs where those ran that it reads from. Where these ran on several lanes, a new
-    phase begins, in which each lane gets a run of neighbours; a sub-graph of fewer instances than
-    lanes is shared by all lanes. Instances must be in topological order.
+    An instance runs on the lane of the instances that it reads from. If these ran on several lanes,
+    a new phase begins, in which each lane gets a run of neighbours; a sub-graph of fewer instances
+    than lanes is shared by all lanes. Instances must be in topological order.
     """
     places: list[LanePlace] = []
     for number, instance in enumerate(instances.instances):

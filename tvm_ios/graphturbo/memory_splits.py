@@ -48,7 +48,7 @@ class MemorySplit:
 
     @property
     def on_lanes(self) -> bool:
-        """Whether lanes run instances of their own."""
+        """True if lanes run instances of their own."""
         plan = self.schedule.instances
         return plan is not None and any(place.lane is not None for place in plan.order)
 

@@ -60,5 +60,5 @@ def unrolled_units(graph: OpGraph, origins: Sequence[Origin]) -> list[list[int]]
 
 
 def origin_of_unit(members: Sequence[Origin]) -> Origin:
-    """Return where a unit comes from, by its operators; these may include a slice of its input."""
+    """Return the origin of a unit, by its operators; these may include a slice of its input."""
     return next((member for member in members if member.unit is not None), members[0])

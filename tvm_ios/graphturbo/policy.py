@@ -30,12 +30,12 @@ def choose_instances(
 ) -> Instances:
     """Return sub-graphs of units and their instances, each of which fits the cache of a lane.
 
-    Where no part of a batch fits, the smallest are taken: a cache holds what it can.
+    If no part of a batch fits, the smallest are taken.
 
-    ``capacity`` is the bytes that an instance may live in; None for the size that is predicted to
-    be best on the device. ``axes`` may be cut: 0 is the batch, 2 the rows of images.
-    ``least_factor`` is the fewest instances of a sub-graph that is split. ``device`` predicts which
-    sub-graphs gain from being split, and only these are; None: all are. ``report`` is called as by
+    ``capacity`` is the bytes that an instance may occupy; None for the size that is predicted to be
+    best on the device. ``axes`` may be cut: 0 is the batch, 2 the rows of images. ``least_factor``
+    is the fewest instances of a sub-graph that is split. ``device`` predicts which sub-graphs gain
+    from being split, and only these are; None: all are. ``report`` is called as by
     :func:`tvm_ios.graphturbo.worth.choose_subgraphs` and
     :func:`tvm_ios.graphturbo.instances.split_into_instances`. Raise OutOfTimeError if it ends the
     splitting.

@@ -95,7 +95,7 @@ def block_key(graph: OpGraph, block: Block) -> str:
 
 
 def block_symmetry(graph: OpGraph, block: Block, done: int) -> BranchSymmetry | None:
-    """Return how equal branches of a block can be exchanged, in its numbers; None if none can.
+    """Return the exchangeable equal branches of a block, in its numbers; None if there are none.
 
     ``done`` is the bit set of the units that run before the block.
     """

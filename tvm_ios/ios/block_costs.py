@@ -142,7 +142,7 @@ class BlockCosts:
         return self._optimum
 
     def _solve(self, seconds: npt.NDArray[np.float64]) -> Solution:
-        # Of equal strategies the first, which is the simplest.
+        # Ties go to the first strategy, which is the simplest.
         return solve_space(self.space, seconds.min(axis=0), seconds.argmin(axis=0))
 
     def _stage(self, strategy: Strategy, groups: Groups) -> Stage:

@@ -240,7 +240,7 @@ def parts_of(predecessors: Sequence[int], endings: Masks) -> tuple[Masks, Masks,
 def group_sizes(
     endings: Masks, parts: Masks, first: Masks, without_first: Integers
 ) -> tuple[Integers, Integers]:
-    """Return how many groups each ending has, and how many units the largest of them has."""
+    """Return the number of groups of each ending, and the number of units of its largest group."""
     first_size = sizes_of(first)
     at = np.searchsorted(parts, endings)
     count, largest = np.zeros((2, len(endings)), np.int64)

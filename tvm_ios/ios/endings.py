@@ -34,7 +34,7 @@ _CHUNK_OF_EQUALS = 64
 
 
 class OutOfTimeError(Exception):
-    """The enumeration of a search space took longer than the time that was left."""
+    """Raised when the enumeration of a search space takes longer than the time left."""
 
 
 def enumerate_endings(

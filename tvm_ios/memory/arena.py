@@ -1,4 +1,4 @@
-"""Where the tensors of an order lie in one block of memory."""
+"""Offsets, in one arena, of the tensors of an operator order."""
 
 from __future__ import annotations
 
@@ -14,25 +14,18 @@ from tvm_ios.program.program import ALIGNMENT
 
 
 def plan_order(problem: MemoryProblem, order: Sequence[int]) -> PlannedMemory:
-    """Give all that the footprints of an order count bytes of one arena.
+    """Place every buffer and scratch area of an order in one arena.
 
-    Inputs and outputs of the graph are among it, and the scratch of operators. An arena can be
-    larger than the peak: tensors begin at multiples of 64 bytes, and gaps may be too small for
-    what comes next. The offsets are of buffers of the problem, and of scratch after these; what
-    is written over another buffer has its offset.
-
-    Parameters
-    ----------
-    problem
-        Whose counting decides what shares memory.
-    order
-        One of the problem's.
+    Counted as in the footprints: inputs and outputs of the graph, and operators' scratch, are
+    included. Blocks are numbered as the problem's buffers, then the scratch areas; a buffer written
+    over another one has its offset. The arena can exceed the peak by alignment to 64 bytes and
+    gaps.
     """
     at = {operator: step for step, operator in enumerate(order)}
     buffers, steps = problem.memory.buffers, len(order)
     first = [0 if b.at_start else min(at[w] for w in bits(b.writers)) for b in buffers]
     last = [steps - 1 if b.at_end else max(at[u] for u in bits(b.users)) for b in buffers]
-    #: For each buffer the one whose memory it takes over, or itself.
+    #: For each buffer the buffer that it overwrites, or itself.
     home = list(range(len(buffers)))
     writer = {next(bits(b.writers)): n for n, b in enumerate(buffers) if b.writers}
     for step, operator in enumerate(order):

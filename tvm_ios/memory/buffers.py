@@ -1,4 +1,4 @@
-"""Which tensors share memory whatever the order is, and who may write over whom."""
+"""Buffers of a graph: tensors that share memory whatever the order, and in-place candidates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 from tvm_ios.graph.operators import ELEMENT_WISE
 
-#: Operators whose result may take the place of an input of its size.
+#: Operators whose result may overwrite an input of its size.
 _OVER_AN_INPUT = ELEMENT_WISE | {
     *("bias_add", "prelu", "batchnormalization", "sum", "max", "min", "identity")
 }
@@ -17,18 +17,18 @@ _OVER_AN_INPUT = ELEMENT_WISE | {
 
 @dataclass(frozen=True, slots=True)
 class TensorBuffer:
-    """Memory that one tensor needs, or several that lie in one.
+    """Memory of one tensor, or of several that lie in it (parts of a concatenation).
 
     Attributes
     ----------
     nbytes
         Its size.
     writers
-        The bit set of operators that write into it: it is taken from the first of them on.
+        Bit set of the operators that write into it: it is allocated by the first of them.
     users
-        The bit set of operators that write into it or read it: it is free after the last of them.
+        Bit set of the operators that write or read it: it is freed after the last of them.
     at_start, at_end
-        Whether it is taken before the first operator (a graph input), and after the last one.
+        Whether it is live before the first operator (a graph input), and after the last one.
     """
 
     nbytes: int
@@ -40,14 +40,10 @@ class TensorBuffer:
 
 @dataclass(frozen=True)
 class Buffers:
-    """The memory of a graph's tensors.
+    """The buffers of a graph; constants and inputs that no operator reads have none.
 
-    Attributes
-    ----------
-    buffers
-        Constants, and inputs that nobody reads, have none.
-    takes
-        For each operator the buffers that its result may be written over, in order of its inputs.
+    Of each operator, ``takes`` has the buffers that its result may overwrite, in order of its
+    inputs.
     """
 
     buffers: tuple[TensorBuffer, ...]
@@ -55,7 +51,7 @@ class Buffers:
 
 
 def buffers_by_user(buffers: Sequence[TensorBuffer], operators: int) -> tuple[tuple[int, ...], ...]:
-    """For each operator, of so many, the buffers that it reads or writes, by number."""
+    """Return, for each of so many operators, the numbers of the buffers that it reads or writes."""
     used: list[list[int]] = [[] for _ in range(operators)]
     for number, buffer in enumerate(buffers):
         for user in bits(buffer.users):
@@ -64,22 +60,16 @@ def buffers_by_user(buffers: Sequence[TensorBuffer], operators: int) -> tuple[tu
 
 
 def buffers_of(graph: OpGraph, *, in_place: bool, zero_copy_concat: bool) -> Buffers:
-    """Give tensors memory.
+    """Return the buffers of a graph of operators or units.
 
-    Parameters
-    ----------
-    graph
-        A graph of operators or units.
-    in_place
-        Whether an element-wise operator may write over an input of its result's shape, if the
-        buffer holds nothing else; the order decides whether someone reads that input later.
-    zero_copy_concat
-        Whether what is concatenated lies in the result: all but graph inputs and outputs,
-        constants, what is joined twice and what lies in another concatenation already. Of two
-        concatenations that join a tensor the later one has it.
+    With ``in_place``, an element-wise operator may overwrite an input of its result's shape whose
+    buffer holds no other tensor; whether another operator still reads it depends on the order. With
+    ``zero_copy_concat``, inputs of a concatenation lie in its result, except graph inputs and
+    outputs, constants, inputs that occur twice, and those that lie in another concatenation; of two
+    concatenations of one tensor the later gets it.
     """
     home = _homes(graph) if zero_copy_concat else tuple(range(len(graph.tensors)))
-    # Of each tensor that has memory: what writes and reads it and all that lie in it.
+    # For each tensor with memory: writers and users of it and of all tensors that lie in it.
     writers, users, sharing = Counter[int](), Counter[int](), Counter(home)
     for tensor, where in enumerate(home):
         maker = graph.producer[tensor]
@@ -115,10 +105,10 @@ def buffers_of(graph: OpGraph, *, in_place: bool, zero_copy_concat: bool) -> Buf
 
 
 def _homes(graph: OpGraph) -> tuple[int, ...]:
-    """For each tensor the one in whose memory it lies, which may be itself."""
+    """Return, for each tensor, the tensor in whose memory it lies (often itself)."""
     home = list(range(len(graph.tensors)))
     outside = {*graph.inputs, *graph.outputs}
-    # What is concatenated again comes after the concatenation that reads it.
+    # In reverse order, so that an outer concatenation gets a tensor before an inner one.
     for op in reversed(graph.operators):
         if op.kind != "concat":
             continue

@@ -1,4 +1,4 @@
-"""Memory schedulers side by side on one graph."""
+"""Run several memory schedulers on one graph and compare their results."""
 
 from __future__ import annotations
 
@@ -18,19 +18,7 @@ from tvm_ios.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class ScheduledMemory:
-    """The order that one scheduler finds, and the memory that it takes.
-
-    Attributes
-    ----------
-    name
-        The name of the scheduler, in :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
-    ordered
-        The order, with its peak and its bound.
-    footprints
-        Its memory over time.
-    arena
-        Its tensors in one block of memory.
-    """
+    """The order that the scheduler ``name`` found, its footprints and its arena."""
 
     name: str
     ordered: MemoryOrder
@@ -46,22 +34,9 @@ def compare_schedulers(
     progress: Progress | None = None,
     options: SchedulerOptions = DEFAULT,
 ) -> tuple[ScheduledMemory, ...]:
-    """Run memory schedulers on a graph.
+    """Run the named memory schedulers on a graph, each for ``time_limit`` seconds.
 
-    Parameters
-    ----------
-    graph
-        A graph of operators or units.
-    counting
-        The same for all.
-    names
-        The names of the schedulers.
-    time_limit
-        Seconds of each.
-    progress
-        Called after each.
-    options
-        What each scheduler reads of them is its own.
+    Call ``progress`` after each.
     """
     problem = memory_problem(graph, counting)
     rows: list[ScheduledMemory] = []
@@ -75,5 +50,5 @@ def compare_schedulers(
 
 
 def best_of(rows: Sequence[ScheduledMemory]) -> ScheduledMemory:
-    """The row of the smallest arena; of equals that of the smallest peak, then a proven one."""
+    """Return the row with the smallest arena; ties go to the smaller peak, then to a proven one."""
     return min(rows, key=lambda row: (row.arena.plan.nbytes, row.ordered.peak, -row.ordered.proven))

@@ -1,4 +1,4 @@
-"""Whether memory fits into a budget."""
+"""Check an arena against a memory budget."""
 
 from __future__ import annotations
 
@@ -8,23 +8,9 @@ from tvm_ios.program.arena.planner import PlannedMemory
 
 
 def require_fit(name: str, arena: PlannedMemory, bound: int, budget: int | None) -> None:
-    """Refuse an order that needs more than there is.
+    """Raise MemoryBudgetError if an arena exceeds a budget in bytes (None: no limit).
 
-    Parameters
-    ----------
-    name
-        The name of the model.
-    arena
-        The arena of the best order that was found.
-    bound
-        Bytes that no order is below.
-    budget
-        Bytes, or None for no limit.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If the arena is larger; it says by how much, and whether another order could fit.
+    The message says by how much, and, from the lower bound, whether another order could fit.
     """
     needed = arena.plan.nbytes
     if budget is None or needed <= budget:

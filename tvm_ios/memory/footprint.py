@@ -1,4 +1,4 @@
-"""What memory an order of operators needs: bytes while each one runs, and after it."""
+"""Bytes that an operator order needs while each operator runs, and after it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tvm_ios.memory.buffers import Buffers, buffers_of
 
 
 class OrderError(UserError):
-    """An order that is none of the graph, with one sentence that says why."""
+    """Raised for a sequence of operators that is not an order of the graph, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """Which bytes count. Orders are comparable only under the same counting.
+    """The way bytes are counted. Orders are comparable only under the same counting.
 
     Attributes
     ----------
     in_place
-        An element-wise operator writes its result over the first input of its shape that nothing
-        reads later (HMCOS's count).
+        An element-wise operator writes its result over the first input of its shape that no
+        operator reads later (HMCOS's count).
     zero_copy_concat
-        What is concatenated is written where the result wants it, so that the memory of the
-        whole result is taken from its first part on.
+        Inputs of a concatenation are written directly into its result, whose memory is taken
+        from the first input on.
     """
 
     in_place: bool = False
@@ -39,10 +39,10 @@ class Footprints:
     Attributes
     ----------
     stable
-        Bytes while each operator runs: all that is live then, its inputs and outputs included,
-        and its scratch.
+        Bytes while each operator runs: all live buffers, its inputs and outputs included, and
+        its scratch.
     transient
-        Bytes after each operator: of what is still needed.
+        Bytes after each operator: the buffers that are still needed.
     """
 
     stable: tuple[int, ...]
@@ -60,27 +60,12 @@ def footprints(
     counting: Counting | None = None,
     scratch: Mapping[int, int] | None = None,
 ) -> Footprints:
-    """Count the bytes of an order.
+    """Return the bytes of an order, step by step; raise OrderError if it is not the graph's.
 
     A tensor lives from its producer's step to its last consumer's; graph inputs live from the
     start, graph outputs to the end, and constants are not counted ("Memory-aware Scheduling for
-    Complex Wired Networks", Definition 2).
-
-    Parameters
-    ----------
-    graph
-        A graph of operators or units.
-    order
-        All operators, each after those that it reads from.
-    counting
-        Who shares memory; by default every tensor has memory of its own.
-    scratch
-        Bytes that an operator needs beside its tensors while it runs; none by default.
-
-    Raises
-    ------
-    OrderError
-        If the order is none of this graph.
+    Complex Wired Networks", Definition 2). ``scratch`` has the bytes that operators need beside
+    their tensors; by default there is none, and no tensors share memory.
     """
     counting = counting or Counting()
     check_order(graph.predecessors, order)
@@ -92,17 +77,7 @@ def footprints(
 
 
 def count(memory: Buffers, scratch: Sequence[int], order: Sequence[int]) -> Footprints:
-    """Footprints from lifetimes.
-
-    Parameters
-    ----------
-    memory
-        The buffers of the graph.
-    scratch
-        For each operator, bytes.
-    order
-        Trusted to be one of the graph.
-    """
+    """Compute footprints from the lifetimes of buffers; the order is not checked."""
     steps = len(order)
     at = {operator: step for step, operator in enumerate(order)}
     # Changes of what is live, at the step before whose operator they happen.
@@ -131,13 +106,7 @@ def count(memory: Buffers, scratch: Sequence[int], order: Sequence[int]) -> Foot
 
 
 def check_order(predecessors: Sequence[int], order: Sequence[int]) -> None:
-    """Refuse what is no order of a graph.
-
-    Raises
-    ------
-    OrderError
-        If an operator is missing, is there twice, or stands before one that it reads from.
-    """
+    """Raise OrderError if operators are missing or repeated, or stand before one they read from."""
     if sorted(order) != list(range(len(predecessors))):
         raise OrderError(
             f"an order of this graph has each of its {len(predecessors)} operators once, "

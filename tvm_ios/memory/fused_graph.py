@@ -1,4 +1,4 @@
-"""A problem whose nodes are sequences of operators that run one right after another."""
+"""A memory problem whose nodes are sequences of operators that run back to back."""
 
 from __future__ import annotations
 
@@ -15,21 +15,17 @@ from tvm_ios.memory.state_graph import StateGraph
 
 @dataclass(frozen=True)
 class FusedGraph(StateGraph):
-    """Operators in nodes, each with an order of its own.
+    """A memory problem's operators grouped into nodes, each a sequence that runs back to back.
 
-    What a node adds to the footprint depends on its context (does it free an input that others
-    read, too?), so it keeps its operators, and they are replayed once for every context.
+    The bytes that a node adds depend on its context (has another reader of its input run?), so its
+    operators are replayed once for every context. Nodes are in topological order, and each operator
+    is in one of them.
 
     Attributes
     ----------
-    problem
-        The problem of ordering the operators.
-    sequences
-        For each node its operators in order; nodes are in topological order, and each operator
-        is in one of them.
     waits
-        For each operator the bit set of those that must run before it without being read by it;
-        empty if there are none.
+        For each operator the bit set of those that must run before it although it does not read
+        them; empty if there are none.
     """
 
     problem: MemoryProblem
@@ -46,7 +42,7 @@ class FusedGraph(StateGraph):
 
     @cached_property
     def node_of(self) -> tuple[int, ...]:
-        """For each operator its node."""
+        """For each operator the number of its node."""
         node_of = [0] * len(self.problem)
         for node, sequence in enumerate(self.sequences):
             for operator in sequence:
@@ -62,7 +58,7 @@ class FusedGraph(StateGraph):
 
     @cached_property
     def buffers(self) -> tuple[TensorBuffer, ...]:
-        """What may be live between nodes, with nodes as writers and users."""
+        """Buffers that can be live between nodes, with nodes as writers and users."""
         buffers = (
             TensorBuffer(
                 b.nbytes,
@@ -77,12 +73,12 @@ class FusedGraph(StateGraph):
 
     @cached_property
     def touched(self) -> tuple[tuple[int, ...], ...]:
-        """For each node the buffers (of :attr:`buffers`) that it reads or writes."""
+        """For each node the numbers, in :attr:`buffers`, of those that it reads or writes."""
         return buffers_by_user(self.buffers, len(self))
 
     @cached_property
     def neighbours(self) -> tuple[int, ...]:
-        """For each node the bit set of nodes, itself too, that use a buffer that it uses."""
+        """For each node the bit set of nodes, itself included, that use one of its buffers."""
         problem = self.problem
         return tuple(
             self.nodes_of(
@@ -93,9 +89,9 @@ class FusedGraph(StateGraph):
 
     @cached_property
     def contexts(self) -> tuple[int, ...]:
-        """For each node the bit set of nodes on which depends what it adds to the footprint.
+        """For each node its context: the nodes on which the bytes that it adds depend.
 
-        They are parallel to it and use a buffer that it uses.
+        These are parallel to it and use one of its buffers. Bit sets.
         """
         return tuple(
             near & ~(1 << node | self.ancestors[node] | self.descendants[node])
@@ -107,7 +103,7 @@ class FusedGraph(StateGraph):
         return [{} for _ in self.sequences]
 
     def nodes_of(self, masks: Iterable[int]) -> int:
-        """The bit set of nodes that some bit sets of operators touch."""
+        """Return the bit set of nodes that contain an operator of some bit sets."""
         nodes = 0
         for mask in masks:
             for operator in bits(mask):
@@ -115,15 +111,15 @@ class FusedGraph(StateGraph):
         return nodes
 
     def live(self, state: int) -> int:
-        """The transient footprint, in bytes, of a set of executed nodes."""
+        """Return the transient footprint, in bytes, after a set of executed nodes."""
         return sum(b.nbytes for b in self.buffers if is_live(b, state))
 
     def peak_from(self, state: int, nodes: Sequence[int]) -> int:
-        """The largest stable footprint, in bytes, while some nodes run in order after others."""
+        """Return the largest stable footprint, in bytes, while nodes run in order from a state."""
         return self.live(state) + self.run(state, nodes)[1]
 
     def step(self, state: int, node: int) -> tuple[int, int]:
-        """Bytes after a node and while its operators run, replayed once for each context."""
+        """Return the bytes that a node changes; its operators are replayed once a context."""
         context = state & self.contexts[node]
         steps = self._steps[node]
         if context not in steps:
@@ -132,14 +128,9 @@ class FusedGraph(StateGraph):
         return steps[context]
 
     def inner_steps(self, state: int, node: int) -> list[tuple[int, int]]:
-        """The same for each operator of a node: bytes after and while it runs.
+        """Return, for each operator of a node, the bytes after it and while it runs.
 
-        Parameters
-        ----------
-        state
-            As for :meth:`step`; what the node depends on may be left out.
-        node
-            A node that is not among them.
+        Both are relative to the live bytes before the node. Ancestors may be left out of ``state``.
         """
         problem = self.problem
         done = 0
@@ -154,22 +145,12 @@ class FusedGraph(StateGraph):
         return steps
 
     def unfold(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """The operators of some nodes in order."""
+        """Return the operators of nodes in order."""
         return tuple(operator for node in nodes for operator in self.sequences[node])
 
 
 def operator_step(problem: MemoryProblem, state: int, operator: int) -> tuple[int, int]:
-    """What running one operator changes, as :meth:`FusedGraph.step`.
-
-    Parameters
-    ----------
-    problem
-        The problem that has the operator.
-    state
-        The operators executed before.
-    operator
-        An operator that is not among them.
-    """
+    """Return the bytes that running one operator changes: after it, and while it runs."""
     buffers, after = problem.memory.buffers, state | 1 << operator
     taken = freed = 0
     for number in problem.touched[operator]:
@@ -185,28 +166,16 @@ def operator_step(problem: MemoryProblem, state: int, operator: int) -> tuple[in
 
 
 def unfused(problem: MemoryProblem) -> FusedGraph:
-    """Every operator a node of its own, with its own number."""
+    """Return the graph in which every operator is a node of its own, with the same number."""
     return FusedGraph(problem, tuple((operator,) for operator in range(len(problem))))
 
 
 def fused(
     problem: MemoryProblem, sequences: Iterable[Sequence[int]], waits: tuple[int, ...] = ()
 ) -> FusedGraph:
-    """Number nodes topologically.
+    """Return the graph of some sequences, numbered topologically; each operator is in one.
 
-    Parameters
-    ----------
-    problem
-        The problem of ordering the operators.
-    sequences
-        Each operator in one of them; no two may wait for each other.
-    waits
-        As in :class:`FusedGraph`.
-
-    Raises
-    ------
-    ValueError
-        If nodes wait for each other.
+    Raise ValueError if two sequences wait for each other.
     """
     nodes = [tuple(sequence) for sequence in sequences]
     order = ordered_groups([mask_of(node) for node in nodes], _needs(problem, waits))
@@ -216,6 +185,6 @@ def fused(
 
 
 def _needs(problem: MemoryProblem, waits: tuple[int, ...]) -> Sequence[int]:
-    """For each operator the bit set of those that must run before it."""
+    """Return, for each operator, the bit set of those that must run before it."""
     before = problem.predecessors
     return [a | b for a, b in zip(before, waits, strict=True)] if waits else before

@@ -1,4 +1,4 @@
-"""The operators whose order memory schedulers choose."""
+"""Graphs of the operators whose order memory schedulers choose."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from tvm_ios.graph.units import form_units
 
 
 def with_biases(graph: OpGraph) -> OpGraph:
-    """The graph with every bias in the convolution or dense layer that it belongs to.
+    """Return the graph with each bias merged into its convolution or dense layer.
 
-    No kernel makes a tensor without its bias first, so these are one operator each; all others
-    stay alone. Members are numbers of operators in ``graph``.
+    No kernel makes the tensor without its bias, so these are one operator; all others stay alone.
+    Members are numbers of operators in ``graph``.
     """
     return form_units(graph, _anchors_with_biases)
 
 
 def with_activations(graph: OpGraph) -> OpGraph:
-    """The graph with biases, and with every activation in the operator that makes what it reads.
+    """Return the graph with biases and activations merged into the operators they follow.
 
-    Kernels of convolutions, dense layers and sums apply an activation to what they write, if
-    nothing else reads what is not activated. Members are numbers of operators in ``graph``.
+    Kernels of convolutions, dense layers and sums apply an activation to their result if no other
+    operator reads the result without it. Members are numbers of operators in ``graph``.
     """
     return form_units(graph, _anchors_with_activations)
 

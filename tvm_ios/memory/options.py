@@ -1,4 +1,4 @@
-"""How memory schedulers may be changed, to see what their parts are worth."""
+"""Options of memory schedulers, mostly for ablations."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Literal
 
 #: Where a depth-first search of reverse post-order begins.
 Direction = Literal["inputs", "outputs"]
-#: What solves integer programs.
+#: Solvers of integer programs.
 Solver = Literal["cp-sat", "scip"]
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerOptions:
-    """Each scheduler reads what is its own.
+    """Options of all memory schedulers; each scheduler ignores those of the others.
 
     Attributes
     ----------
     rpo_from
-        Where the search of reverse post-order begins, for all that start with it.
+        End of the graph where reverse post-order begins, for all that start with it.
     parts
-        How many parts fusion-ilp's partition has at most; None for as many as have some 40 nodes.
+        Largest number of parts of fusion-ilp's partition; None for one per some 40 nodes.
     solver
-        What solves the integer programs of fusion-ilp.
+        Solver of fusion-ilp's integer programs.
     pruning
         Whether fusion-ilp leaves out variables that the topology decides.
     fusion
@@ -39,5 +39,5 @@ class SchedulerOptions:
     memory_aware: bool = True
 
 
-#: As published.
+#: Default options: the schedulers as published.
 DEFAULT = SchedulerOptions()

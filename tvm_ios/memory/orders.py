@@ -1,4 +1,4 @@
-"""Orders that need no search, and what every scheduler returns."""
+"""Reverse post-order, and the result type of every memory scheduler."""
 
 from __future__ import annotations
 
@@ -13,22 +13,10 @@ from tvm_ios.memory.problem import MemoryProblem
 
 @dataclass(frozen=True, slots=True)
 class MemoryOrder:
-    """An order of operators, and how good it is.
+    """An operator order, its peak in bytes, and a lower bound of every order's peak.
 
-    Attributes
-    ----------
-    order
-        Operator numbers.
-    peak
-        Bytes of its largest stable footprint.
-    bound
-        Bytes that no order is below.
-    proven
-        Whether no order has a smaller peak.
-    seconds
-        How long the search took.
-    operators, fused_operators
-        How many nodes the graph has, and how many were left to order after fusion.
+    ``proven`` means that no order has a smaller peak; ``fused_operators`` is the number of nodes
+    left to order after fusion.
     """
 
     order: tuple[int, ...]
@@ -42,10 +30,7 @@ class MemoryOrder:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An order of nodes, its peak, and the bytes that no order is below.
-
-    It is the best one if both are equal.
-    """
+    """An order of nodes, its peak in bytes, and a lower bound; it is optimal if both are equal."""
 
     nodes: tuple[int, ...]
     peak: int
@@ -53,12 +38,11 @@ class Answer:
 
 
 def reverse_post_order(graph: Precedence, begin: Direction = "inputs") -> tuple[int, ...]:
-    """The order in which deep-learning compilers commonly run a graph, of operators or of nodes.
+    """Return the reverse post-order of operators or nodes, in which compilers commonly run a graph.
 
-    A depth-first search that starts at operators without predecessors and follows consumers, both
-    in the order of their numbers; an operator is left after all that read from it, and the order
-    of leaving is turned round. From the outputs the search follows what is read instead, and the
-    order of leaving is the order.
+    A depth-first search from nodes without predecessors follows consumers, both in the order of
+    their numbers; the order in which it leaves nodes is reversed. From the outputs the search
+    follows predecessors instead, and the order of leaving is the result.
     """
     if begin == "inputs":
         return tuple(reversed(_post_order(graph.predecessors, graph.successors)))
@@ -66,7 +50,7 @@ def reverse_post_order(graph: Precedence, begin: Direction = "inputs") -> tuple[
 
 
 def _post_order(behind: Sequence[int], ahead: Sequence[int]) -> list[int]:
-    """The order of leaving of a depth-first search from the nodes that have none behind them."""
+    """Return the post-order of a depth-first search from the nodes without any ``behind``."""
     left: list[int] = []
     seen = 0
     for root in range(len(behind)):
@@ -87,7 +71,7 @@ def _post_order(behind: Sequence[int], ahead: Sequence[int]) -> list[int]:
 
 
 def largest_need(problem: MemoryProblem) -> int:
-    """Bytes that some operator needs by itself: no order has a smaller peak."""
+    """Return the most bytes that one operator needs by itself: a lower bound of every peak."""
     buffers = problem.memory.buffers
     return max(
         (

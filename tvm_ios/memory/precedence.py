@@ -1,4 +1,4 @@
-"""What follows from the predecessors of nodes: bit sets of all that is after and before each."""
+"""Successors, ancestors and descendants of nodes as bit sets, from their predecessors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm_ios.graph.op_graph import bits, closures, successors_of
 
 
 class Precedence:
-    """Nodes numbered in topological order, of which some read from others."""
+    """Nodes numbered in topological order, some of which read from others."""
 
     #: For each node the bit set of those that it reads from: a field or a property of who inherits
     #: this, which is why the type is left open.
@@ -41,14 +41,9 @@ class Precedence:
 
 
 def ordered_groups(groups: Sequence[int], predecessors: Sequence[int]) -> list[int] | None:
-    """The places of groups of nodes in topological order; None if two wait for each other.
+    """Return the places of disjoint groups of nodes in topological order.
 
-    Parameters
-    ----------
-    groups
-        Bit sets of nodes, which share none.
-    predecessors
-        For each node the bit set of those that must run before it.
+    Return None if two groups wait for each other. Groups and predecessors are bit sets.
     """
     needs = [0] * len(groups)
     for place, group in enumerate(groups):

@@ -14,19 +14,10 @@ from tvm_ios.memory.precedence import Precedence
 
 @dataclass(frozen=True)
 class MemoryProblem(Precedence):
-    """Find the order of operators with the smallest peak.
+    """A graph reduced to precedence, buffers and scratch bytes, whose peak is to be minimised.
 
-    Operators are numbered in topological order. A *state* is the set of executed operators, which
-    holds with an operator all that it depends on (a down-set).
-
-    Attributes
-    ----------
-    predecessors
-        For each operator the bit set of those that it reads from.
-    memory
-        The buffers, with their writers and users as bit sets.
-    scratch
-        For each operator the bytes that it needs beside its tensors while it runs.
+    Operators are numbered in topological order. A *state* is the set of executed operators; with an
+    operator it contains all its ancestors (a down-set). Operator sets are bit sets.
     """
 
     predecessors: tuple[int, ...]
@@ -35,20 +26,20 @@ class MemoryProblem(Precedence):
 
     @cached_property
     def touched(self) -> tuple[tuple[int, ...], ...]:
-        """For each operator the buffers that it reads or writes."""
+        """For each operator the numbers of the buffers that it reads or writes."""
         return buffers_by_user(self.memory.buffers, len(self))
 
     def footprints(self, order: Sequence[int]) -> Footprints:
-        """The bytes of an order, step by step."""
+        """Return the bytes of an order, step by step."""
         return count(self.memory, self.scratch, order)
 
     def live(self, state: int) -> int:
-        """The transient footprint of a state: bytes still needed after it."""
+        """Return the transient footprint of a state: the bytes still needed after it."""
         return sum(b.nbytes for b in self.memory.buffers if is_live(b, state))
 
 
 def is_live(buffer: TensorBuffer, state: int) -> bool:
-    """Whether a buffer is taken between operators when a set of them has been executed."""
+    """Return whether a buffer is live after a set of operators has been executed."""
     begun = buffer.at_start or bool(buffer.writers & state)
     return begun and (buffer.at_end or bool(buffer.users & ~state))
 
@@ -58,16 +49,9 @@ def memory_problem(
     counting: Counting | None = None,
     scratch: Mapping[int, int] | None = None,
 ) -> MemoryProblem:
-    """What memory schedulers see of a graph.
+    """Return the memory problem of a graph of operators or units.
 
-    Parameters
-    ----------
-    graph
-        A graph of operators or units.
-    counting
-        Who shares memory; by default every tensor has memory of its own.
-    scratch
-        Bytes that an operator needs beside its tensors while it runs; none by default.
+    By default no tensors share memory and no operator needs scratch bytes.
     """
     counting = counting or Counting()
     return MemoryProblem(
@@ -78,15 +62,7 @@ def memory_problem(
 
 
 def part_of(problem: MemoryProblem, low: int, high: int) -> MemoryProblem:
-    """The problem of ordering the operators between two states alone.
-
-    Parameters
-    ----------
-    problem
-        The whole problem.
-    low, high
-        States, the first within the second. Operators of the part have their order, numbered anew.
-    """
+    """Return the problem of ordering only the operators between two states, renumbered."""
     inside = high & ~low
     members = tuple(bits(inside))
     place = {operator: number for number, operator in enumerate(members)}

@@ -17,19 +17,19 @@ from tvm_ios.memory.published.serenity import schedule_serenity
 
 
 class MemoryScheduler(Protocol):
-    """Finds an order of a problem within about so many seconds."""
+    """A function that finds an order of a problem within about ``time_limit`` seconds."""
 
     def __call__(
         self, problem: MemoryProblem, time_limit: float, options: SchedulerOptions = DEFAULT
     ) -> MemoryOrder:
-        """Find it."""
+        """Return the best order found."""
         ...
 
 
 def schedule_rpo(
     problem: MemoryProblem, time_limit: float, options: SchedulerOptions = DEFAULT
 ) -> MemoryOrder:
-    """Reverse post-order, which compilers commonly run; it needs no time limit."""
+    """Return the reverse post-order, which compilers commonly run; needs no time limit."""
     del time_limit
     begin = time.perf_counter()
     order = reverse_post_order(problem, options.rpo_from)
@@ -38,7 +38,7 @@ def schedule_rpo(
     return MemoryOrder(order, peak, bound, peak == bound, seconds, len(problem), len(problem))
 
 
-#: What they are called on the command line, in the order of tables.
+#: The schedulers by their names on the command line, in the order of tables.
 MEMORY_SCHEDULERS: Mapping[str, MemoryScheduler] = MappingProxyType(
     {
         "rpo": schedule_rpo,

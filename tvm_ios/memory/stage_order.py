@@ -1,4 +1,4 @@
-"""The order of a schedule's stages with the smallest peak."""
+"""The order of a schedule's stages with the smallest peak memory."""
 
 from __future__ import annotations
 
@@ -14,17 +14,10 @@ from tvm_ios.schedule.stage import Stage
 
 
 def stage_problem(graph: OpGraph, stages: Sequence[Stage]) -> tuple[MemoryProblem, tuple[int, ...]]:
-    """Stages as operators: what is to be ordered, and the place of each in ``stages``.
+    """Return the memory problem of stages as operators, and each operator's place in ``stages``.
 
-    Counted are the tensors between units, as in the arena of a program: inputs and outputs of the
-    graph are not. All that a stage's units make counts while it runs.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    stages
-        The stages, in which each unit stands once.
+    Only tensors between units count, as in the arena of a program: inputs and outputs of the graph
+    do not. All results of a stage's units count while it runs.
     """
     staged = form_units(graph, lambda _: [stage.units for stage in stages])
     place = {unit: number for number, stage in enumerate(stages) for unit in stage.units}
@@ -50,21 +43,10 @@ def order_stages(
     scheduler: str = "optimal",
     time_limit: float = 30.0,
 ) -> MemoryOrder:
-    """Find the order of stages with the smallest peak, as counted in :func:`stage_problem`.
+    """Return the order of stages with the smallest peak, as places in ``stages``.
 
-    Parameters
-    ----------
-    graph, stages
-        As in :func:`stage_problem`.
-    scheduler
-        One of :data:`tvm_ios.memory.schedulers.MEMORY_SCHEDULERS`.
-    time_limit
-        Seconds.
-
-    Returns
-    -------
-    MemoryOrder
-        An order of places in ``stages``. It is the order that they have if no better one is found.
+    Bytes are counted as in :func:`stage_problem`. Return the present order if no better one is
+    found.
     """
     problem, place = stage_problem(graph, stages)
     best = MEMORY_SCHEDULERS[scheduler](problem, time_limit)

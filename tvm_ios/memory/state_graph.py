@@ -1,4 +1,4 @@
-"""Nodes whose executed sets are states, and what running one more changes."""
+"""Base class of graphs that say how many bytes running one more node changes."""
 
 from __future__ import annotations
 
@@ -9,40 +9,22 @@ from tvm_ios.memory.precedence import Precedence
 
 
 class StateGraph(Precedence, ABC):
-    """A graph that says what running one more node changes in a state.
+    """A graph that says how many bytes running one more node changes in a state.
 
-    A *state* is a bit set of executed nodes that holds with a node all that it depends on.
+    A *state* is a bit set of executed nodes that contains, with a node, all its ancestors.
     """
 
     @abstractmethod
     def step(self, state: int, node: int) -> tuple[int, int]:
-        """What running a node changes.
+        """Return the bytes that running a node changes: ``(change, rise)``.
 
-        Parameters
-        ----------
-        state
-            The nodes executed before, which hold what the node depends on.
-        node
-            A node that is not among them.
-
-        Returns
-        -------
-        change, rise
-            Bytes of the transient footprint after the node, and of the largest stable footprint
-            while it runs, both above the transient footprint before it. The more has been
-            executed before, the smaller both are.
+        They are the transient footprint after the node and the largest stable footprint while it
+        runs, both above the transient footprint before it. The more nodes have been executed
+        before, the smaller both are.
         """
 
     def run(self, state: int, nodes: Sequence[int]) -> tuple[int, int]:
-        """What running some nodes in order changes, as :meth:`step`.
-
-        Parameters
-        ----------
-        state
-            The nodes executed before.
-        nodes
-            The nodes in the order in which they run.
-        """
+        """Return ``(change, rise)`` of running nodes in order from a state, as :meth:`step`."""
         change = largest = 0
         for node in nodes:
             more, rise = self.step(state, node)

@@ -36,7 +36,7 @@ _TOKENS = re.compile(r"[A-Za-z_]\w*|'[a-z]{1,3}[0-9]{1,6}'|[0-9]{1,12}|\*\*|[-+*
 _WORDS = {"Symbol", "Integer", "Rational", "Add", "Mul", "Max", "Min", "Mod", "PythonMod"} | {
     *("FloorDiv", "CleanDiv", "CeilDiv", "positive", "negative", "nonnegative"),
     *("integer", "real", "True", "False"),
-    # What a program asserts of extents that the data decide.
+    # Assertions of a program about extents that depend on the data.
     *("LessThan", "StrictLessThan", "GreaterThan", "StrictGreaterThan", "Equality", "Unequality"),
 }
 _CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")

@@ -415,7 +415,7 @@ def _places(
     side: str | None = None,
     sorter: Any = None,
 ) -> Any:
-    """How many boundaries lie before each number."""
+    """Return the number of boundaries that lie before each element (``searchsorted``)."""
     import torch
 
     if sorter is not None:

@@ -189,7 +189,7 @@ def _name_values(exported: Any, results: Mapping[str, Any]) -> None:
             graph.outputs[place] = cast.outputs[0]
             cast.outputs[0].shape, cast.outputs[0].dtype = value.shape, right
         elif value.is_initializer() and value.uses():
-            # What is returned is none of the constants that kernels hold.
+            # A constant that is returned must not be one that kernels hold.
             copy = ir.Value(name=name, type=value.type, shape=value.shape)
             copy.const_value = value.const_value
             graph.initializers.add(copy)

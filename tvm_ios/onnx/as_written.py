@@ -1,6 +1,6 @@
-"""A model as its user wrote it, with what is known besides: its shapes, and that weights stay.
+"""A model as its user wrote it, but with static input shapes and with weights as constants.
 
-Others' runtimes run it, so that each rewrites it as it likes.
+Other packages' runtimes run this model, so that each applies its own optimisations.
 """
 
 from __future__ import annotations
@@ -22,19 +22,11 @@ _onnx: Any = onnx
 
 
 def with_static_inputs(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
-    """A model whose inputs are static and no weights.
+    """Return the model with static input shapes and with no weights among its inputs.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto``; it is not changed, and returned where it is so already.
-    shapes
-        The shapes of inputs with dynamic dimensions, by name.
-
-    Raises
-    ------
-    InputShapeError
-        As :func:`tvm_ios.onnx.rewrites.fix_inputs.fix_inputs`.
+    ``shapes`` gives the shapes of inputs with dynamic dimensions, by name. The model is not
+    changed, and returned itself if nothing is to do. Raises InputShapeError as
+    :func:`tvm_ios.onnx.rewrites.fix_inputs.fix_inputs`.
     """
     free = free_inputs(model)
     if len(free) == len(model.graph.input) and all(map(_is_static, free)):
@@ -49,20 +41,10 @@ def with_static_inputs(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
 
 
 def beginning_as_written(model: Any, head: Any) -> Any:
-    """What of a model computes the outputs of its beginning.
+    """Return the part of a model, as written, that computes the outputs of its beginning.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto`` of static inputs; it is not changed.
-    head
-        Its beginning with constants folded and quantised operators in floats.
-
-    Returns
-    -------
-    onnx.ModelProto
-        Operators of ``model``; or ``head``, where a rewrite gave one of the outputs another name or
-        type.
+    ``head`` is that beginning after simplification. It is returned itself if simplification renamed
+    one of its outputs or changed its type. ``model`` has static inputs and is not changed.
     """
     types = {value.name: _type(value) for value in _with_types(model)}
     if any(types.get(value.name) != _type(value) for value in head.graph.output):

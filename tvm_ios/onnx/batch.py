@@ -1,4 +1,4 @@
-"""Another batch size for an ONNX model of fixed shapes."""
+"""Change the batch size of an ONNX model of fixed shapes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from tvm_ios.errors import UserError
 
 
 class BatchError(UserError):
-    """A model whose batch cannot be changed: one sentence that says where."""
+    """The error that a model's batch cannot be changed; its text is one sentence that says why."""
 
 
 def with_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
-    """A model whose inputs have another leading extent; the given one is not changed.
+    """Return a copy of a model whose inputs have another leading extent.
 
-    Targets of reshapes that begin with the old batch begin with the new one.
-
-    Raises
-    ------
-    BatchError
-        If the inputs have different leading extents, or an operator does not fit the new one.
+    Constant targets of reshapes that begin with the old batch begin with the new one. Raises
+    BatchError if the inputs have different leading extents, or an operator does not fit the new
+    one.
     """
     changed = onnx.ModelProto()
     changed.CopyFrom(model)

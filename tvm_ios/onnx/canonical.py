@@ -1,4 +1,4 @@
-"""What an ONNX node becomes, and how its handlers read attributes and shapes."""
+"""The canonical form of an ONNX node, and helpers to read a node's attributes and shapes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Attrs = Mapping[str, AttrValue]
 
 @dataclass(frozen=True, slots=True)
 class Canonical:
-    """One canonical operator; ``inputs`` are the ONNX values that it reads."""
+    """A canonical operator. ``inputs`` are the ONNX values that it reads."""
 
     kind: str
     inputs: Sequence[Any]
@@ -26,7 +26,7 @@ Handler = Callable[[Any, int], Canonical | list[Canonical] | None]
 
 
 def integers(node: Any, position: int, name: str) -> tuple[int, ...] | None:
-    """Integers that newer opsets read as an input and older ones as an attribute."""
+    """Return integers that newer opsets read as an input and older as an attribute, or None."""
     if len(node.inputs) > position and node.inputs[position] is not None:
         array = constant(node.inputs[position])
         return None if array is None else tuple(array.reshape(-1).tolist())
@@ -35,13 +35,7 @@ def integers(node: Any, position: int, name: str) -> tuple[int, ...] | None:
 
 
 def static_shape(value: Any) -> tuple[int, ...]:
-    """The extents of a value.
-
-    Raises
-    ------
-    GraphError
-        If they depend on the data.
-    """
+    """Return the extents of a value, or raise GraphError if they are not static."""
     if value.shape is None or any(not isinstance(extent, int) for extent in value.shape):
         raise GraphError(
             f"the shape of {value.name!r} depends on the data; export the model with fixed shapes"

@@ -1,4 +1,4 @@
-"""The beginning of an ONNX model, with what the rest reads as its outputs."""
+"""Cut off the beginning of an ONNX model, whose outputs are the values that the rest reads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import onnx
 
 from tvm_ios.onnx.inputs import free_inputs
 
-#: What these make are numbers as soon as shapes are static.
+#: Operators whose results are constant as soon as shapes are static.
 _SHAPES = ("Shape", "Size")
 
 
 def computed_operators(model: Any) -> list[int]:
-    """The places of the operators of a model whose outputs depend on its inputs' values."""
+    """Return the positions of the operators whose results depend on the inputs' values."""
     varies = {value.name for value in free_inputs(model)}
     places: list[int] = []
     for place, node in enumerate(model.graph.node):
@@ -25,23 +25,11 @@ def computed_operators(model: Any) -> list[int]:
 
 
 def cut_after(model: Any, place: int, shapes: Mapping[str, Sequence[int]]) -> Any:
-    """A model of the operators up to one.
+    """Return a model of the operators up to and including position ``place``, with static inputs.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto`` whose operators stand in an order in which they can run; it is not
-        changed.
-    place
-        The place of the last operator to keep.
-    shapes
-        The shape of each input.
-
-    Returns
-    -------
-    onnx.ModelProto
-        Its outputs depend on the inputs' values, and the rest of the model or its outputs read
-        them. All its inputs are static, and it may have such as nothing reads.
+    The operators must stand in topological order. ``shapes`` has the shape of each input. The
+    outputs are the kept values that depend on the inputs' values and that the rest of the model
+    reads or returns. Inputs that nothing reads stay.
     """
     nodes = model.graph.node
     kept, rest = nodes[: place + 1], nodes[place + 1 :]
@@ -69,7 +57,7 @@ def cut_after(model: Any, place: int, shapes: Mapping[str, Sequence[int]]) -> An
 
 
 def names_read(node: Any) -> set[str]:
-    """The values that an operator reads, also those that only graphs inside it read."""
+    """Return the names of the values that an operator and the graphs inside it read."""
     names: set[str] = {name for name in node.input if name}
     for graph in _graphs(node):
         read = {value.name for value in graph.output}.union(*map(names_read, graph.node))

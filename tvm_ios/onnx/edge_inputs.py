@@ -1,8 +1,8 @@
-"""Inputs at which operators go wrong: NaN, infinities, equal numbers, masked rows, last indices.
+"""Inputs for which kernels often go wrong: NaN, infinities, ties, masked rows, last indices.
 
-Each input is followed through operators that move or choose its values and compute nothing of
-them. Past others rounding would break ties, and infinities make NaN of everything; NaN itself is
-followed through all that computes each element alone.
+Each input is followed through operators that move or select its values without arithmetic. Behind
+other operators rounding would break ties, and infinities would turn everything into NaN. NaN itself
+is followed through all element-wise operators.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvm_ios.onnx.inputs import free_inputs
 #: The library's own types are incomplete.
 _numpy: Any = np
 
-#: Of these operators the outputs hold values of the first input, or of all.
+#: Operators whose outputs hold values of the first input, or of all inputs.
 MOVE_FIRST = {
     *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Expand"),
     *("Tile", "Identity"),
@@ -34,13 +34,13 @@ _CHOOSE_FIRST = {
     *("ReduceMax", "ReduceMin"),
 }
 _CHOOSE_ALL = {"Max", "Min"}
-#: Of these the outputs are others, whatever the values are.
+#: Operators whose outputs hold indices or truth values, not values of the inputs.
 _TELL = {
     *("ArgMax", "ArgMin", "IsInf", "IsNaN", "Equal", "Greater", "GreaterOrEqual", "Less"),
     "LessOrEqual",
 }
 _SOFTMAX = {"Softmax", "LogSoftmax"}
-#: Of these each element is computed of one element of each input, and NaN of NaN.
+#: Operators that compute each element from one element of each input, and NaN from NaN.
 ELEMENT_WISE = {
     *("Abs", "Add", "Ceil", "Clip", "Div", "Erf", "Exp", "Floor", "Identity", "LeakyRelu", "Log"),
     *("Max", "Mean", "Min", "Mul", "Neg", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign"),
@@ -56,7 +56,7 @@ _CARELESS = {
     *(*MOVE_FIRST, *_MOVE_ALL, "Gather", "GatherElements", "GatherND", "Pad", "DepthToSpace"),
     *("SpaceToDepth", "Neg", "Abs", "Where", "Add"),
 }
-#: What ONNX leaves open of NaN.
+#: Operators for which ONNX leaves the treatment of NaN open.
 _UNDEFINED_OF_NAN = {
     *("ArgMax", "ArgMin", "Clip", "GlobalMaxPool", "Max", "MaxPool", "Min", "ReduceMax"),
     *("ReduceMin", "TopK"),
@@ -70,23 +70,12 @@ _INTEGERS = {
 def edge_inputs(
     model: Any, inputs: Mapping[str, Array], *, infinities: bool
 ) -> dict[str, Array] | None:
-    """Other inputs of a model, at the edges of what its operators are defined for.
+    """Return inputs at the edges of what the model's operators are defined for, or None.
 
-    What ONNX leaves open is not drawn: infinities that are cast to integers, indices out of range.
-
-    Parameters
-    ----------
-    model
-        A simplified ``onnx.ModelProto``.
-    inputs
-        Random inputs of its program; those of which no operator has an edge stay.
-    infinities
-        Whether reductions of infinities alone are drawn.
-
-    Returns
-    -------
-    dict, or None
-        The inputs by the same names; None if all stay.
+    Inputs for which no operator has such an edge stay as they are; None if all do. Cases that ONNX
+    leaves undefined are left out: infinities cast to integers, indices out of range.  ``inputs``
+    are random inputs of the simplified ``model``. ``infinities`` tells whether rows that hold only
+    infinities may be drawn for reductions.
     """
     graph = _Graph(model)
     generator = np.random.default_rng(1)
@@ -111,7 +100,7 @@ def edge_inputs(
 
 
 class _Graph:
-    """Who reads what."""
+    """The readers and shapes of a model's values, by name."""
 
     def __init__(self, model: Any) -> None:
         self.opset = max((o.version for o in model.opset_import if not o.domain), default=0)
@@ -133,7 +122,7 @@ class _Graph:
             self.shapes.setdefault(value.name, [d.dim_value for d in dims])
 
     def after(self, names: Iterable[str]) -> list[Any]:
-        """All operators that some values reach."""
+        """Return all operators that depend on any of the named values."""
         waiting, seen = [*names], set(names)
         nodes: list[Any] = []
         while waiting:
@@ -147,7 +136,11 @@ class _Graph:
 
 @dataclass
 class _Uses:
-    """What becomes of a floating-point input; nothing may be drawn of what is computed with."""
+    """The uses of a floating-point input by a model's operators.
+
+    ``known`` is false if any of them does arithmetic with it; then no edge values are drawn.
+    ``cares`` tells whether any has an edge case.
+    """
 
     known: bool = True
     cares: bool = False
@@ -171,7 +164,7 @@ def _uses(graph: _Graph, name: str) -> _Uses:
             uses.cares |= kind not in _CARELESS
             new: list[str] = []
             if (kind in MOVE_FIRST | _CHOOSE_FIRST and first) or kind in _MOVE_ALL | _CHOOSE_ALL:
-                # Which of equal ones a pooling or an unsorted TopK points at is open.
+                # The indices of a pooling or an unsorted TopK are undefined for ties.
                 outputs = 2 if kind == "TopK" and _attribute(node, "sorted", 1) else 1
                 new = list(node.output[:1])
                 uses.known &= kind not in ("TopK", "MaxPool") or len(node.output) <= outputs
@@ -198,7 +191,7 @@ def _uses(graph: _Graph, name: str) -> _Uses:
 
 
 def _floats(uses: _Uses, array: Array, generator: Any, infinities: bool) -> Array | None:
-    """Halves between -2 and 2, many of them equal, and infinities; or a mask of a softmax."""
+    """Return halves from -2 to 2 with ties and infinities, or a softmax's mask, or None."""
     if not uses.known or not uses.cares or (uses.added and not uses.softmax):
         return None
     if uses.softmax:
@@ -217,7 +210,10 @@ def _floats(uses: _Uses, array: Array, generator: Any, infinities: bool) -> Arra
 
 
 def _specials(graph: _Graph, name: str) -> tuple[float, ...]:
-    """NaN and infinities, if an operator looks at them and all that they reach passes them on."""
+    """Return NaN and infinities if some reader tests for them and all others pass them on.
+
+    Return () otherwise, and only NaN if a clip without both bounds is on the way.
+    """
     told = {n for node in graph.after(graph.tests) for n in node.output} | graph.tests
     waiting, reached = [name], {name}
     looked, nodes, bounded = False, list[Any](), True
@@ -227,7 +223,7 @@ def _specials(graph: _Graph, name: str) -> tuple[float, ...]:
             kind, new = node.op_type, list(node.output[:1])
             moved = kind in MOVE_FIRST and value not in node.input[1:]
             if kind == "Where" and value != node.input[0]:
-                # Where a test decides, NaN may be what is left out.
+                # Where a test of the input selects, NaN may not be selected.
                 new = [] if node.input[0] in told else new
             elif kind in LOOK_AT_NAN - ELEMENT_WISE:
                 new = []
@@ -245,7 +241,7 @@ def _specials(graph: _Graph, name: str) -> tuple[float, ...]:
 
 
 def _with_specials(array: Array, specials: tuple[float, ...], generator: Any) -> Array:
-    """A copy with each of some numbers in a few places, and the first in the first one."""
+    """Return a copy with each special number in a few places, and the first one at index 0."""
     drawn = array.copy()
     flat = drawn.reshape(-1)
     chance: Array = generator.random(flat.size)
@@ -256,7 +252,10 @@ def _with_specials(array: Array, specials: tuple[float, ...], generator: Any) ->
 
 
 def _masked(array: Array, generator: Any, whole_row: bool) -> Array:
-    """A copy that is minus infinity in places, of two neighbours in one, or in all of a row."""
+    """Return a copy with minus infinity at random places, never at two neighbours.
+
+    With ``whole_row``, the first of several rows is minus infinity throughout.
+    """
     drawn = array.copy()
     places: Array = _numpy.indices(array.shape).sum(axis=0)
     drawn[(places % 2 == 1) & (generator.random(array.shape) < 0.5)] = -np.inf
@@ -267,12 +266,15 @@ def _masked(array: Array, generator: Any, whole_row: bool) -> Array:
 
 
 def _rows(array: Array) -> Array:
-    """A view of a contiguous array as rows."""
+    """Return a view of a contiguous array as a matrix of rows along its last axis."""
     return array.reshape(-1, array.shape[-1] if array.ndim else 1)
 
 
 def _extents(graph: _Graph, name: str) -> tuple[int, bool] | None:
-    """The smallest extent that an input is an index of, and whether it may count from the end."""
+    """Return the smallest extent that the input indexes, and whether indices may be negative.
+
+    Return None if the input is used for anything but indices.
+    """
     extents: list[int] = []
     waiting, carried = [name], {name}
     while waiting:
@@ -307,7 +309,7 @@ def _indices(limits: tuple[int, bool] | None, array: Array, generator: Any) -> A
 
 
 def _mask(graph: _Graph, name: str, array: Array) -> Array | None:
-    """The first row hides all and the last one nothing, or the other way round."""
+    """Return a mask with one row of false and one of true, or None if that could yield NaN."""
     after = graph.after([name])
     softmax = [node for node in after if node.op_type in _SOFTMAX]
     again = graph.after(name for node in softmax for name in node.output)
@@ -321,7 +323,7 @@ def _mask(graph: _Graph, name: str, array: Array) -> Array | None:
 
 
 def _nan_is_defined(nodes: Iterable[Any]) -> bool:
-    """Whether all of these operators pass NaN on, which an empty row may be."""
+    """Return whether none of these operators is undefined for NaN, the softmax of a masked row."""
     return not any(
         node.op_type in _UNDEFINED_OF_NAN
         or (node.op_type == "Cast" and _attribute(node, "to", 0) in _INTEGERS)

@@ -1,4 +1,4 @@
-"""Small edits of an onnx_ir graph and questions about nodes, which simplification steps share."""
+"""Small edits of an onnx_ir graph and queries about nodes, shared by simplification steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 def bypass(graph: Any, node: Any, source: Any) -> bool:
     """Let all readers of a node's only output read another value, and remove the node.
 
-    Returns False, with nothing done, if the graph's interface needs the node.
+    Return False and change nothing if both values are named by the graph's interface.
     """
     target = node.outputs[0]
     needed = source.is_graph_input() or source.is_graph_output() or source.is_initializer()
@@ -30,7 +30,7 @@ def bypass(graph: Any, node: Any, source: Any) -> bool:
 
 
 def redirect(graph: Any, target: Any, source: Any) -> None:
-    """Let all readers of a value, and the model's outputs, read what a node makes instead."""
+    """Let readers of a value, including the graph's outputs, read another node's value."""
     if target.is_graph_output():
         source.name, target.name = target.name, None
         graph.outputs[list(graph.outputs).index(target)] = source
@@ -38,7 +38,7 @@ def redirect(graph: Any, target: Any, source: Any) -> None:
 
 
 def is_of_onnx(node: Any) -> bool:
-    """Whether a node, of ``onnx_ir`` or of a file, is one of ONNX's own operators."""
+    """Return whether a node, of ``onnx_ir`` or of a file, is one of ONNX's own operators."""
     return node.domain in ("", "ai.onnx")
 
 
@@ -48,9 +48,9 @@ def opset_of(model: Any) -> int:
 
 
 def node_text(node: Any) -> str:
-    """What a sentence calls a node, of ``onnx_ir`` or of a file.
+    """Return how messages call a node: operator type, name if it has one, and first output.
 
-    That is its operator, its name if it has one, and what it makes.
+    The node may be of ``onnx_ir`` or of a file.
     """
     name = f"node {node.name!r}, " if node.name else ""
     names = (v.name for v in node.outputs) if isinstance(node, ir.Node) else iter(node.output)
@@ -58,12 +58,9 @@ def node_text(node: Any) -> str:
 
 
 def constant(value: Any) -> Array | None:
-    """The array that a value always has, or None.
+    """Return the array of a constant value, or None if the value is not constant.
 
-    Raises
-    ------
-    GraphError
-        If its data do not fit its type and shape.
+    Raises GraphError if the data do not fit the type and shape.
     """
     if value is None or value.const_value is None or value.is_graph_input():
         return None
@@ -74,7 +71,7 @@ def constant(value: Any) -> Array | None:
 
 
 def new_constant(graph: Any, name: str, array: Array) -> Any:
-    """Add an initializer, under a name that is still free."""
+    """Add an initializer and return its value. A number is appended to a name in use."""
     free, number = name, 0
     while free in graph.initializers:
         number += 1
@@ -88,7 +85,7 @@ def new_constant(graph: Any, name: str, array: Array) -> Any:
 
 
 def free_weights_from_inputs(graph: Any) -> None:
-    """Old files list weights among the inputs, which would make them variable."""
+    """Remove weights from the graph's inputs, among which old files list them."""
     inputs = [value for value in graph.inputs if value.name not in graph.initializers]
     if len(inputs) != len(graph.inputs):
         graph.inputs[:] = inputs
@@ -103,5 +100,5 @@ def drop_unused_initializers(graph: Any) -> None:
 
 @cache
 def warn_once(sentence: str) -> None:
-    """Log a sentence as a warning, however often a model is read."""
+    """Log a warning. Repetitions of the same sentence are dropped."""
     _log.warning(sentence)

@@ -17,7 +17,7 @@ from tvm_ios.onnx.cut import graphs_inside
 
 #: The domain of ONNX Runtime's convolutions in packs of channels.
 NCHWC_DOMAIN = "com.microsoft.nchwc"
-#: What one protobuf message can hold, and with it TVM's importer.
+#: Most bytes of a protobuf message, and so of a model for TVM's importer.
 LARGEST = (1 << 31) - 1
 
 #: The library's own types are incomplete.

@@ -21,19 +21,11 @@ from tvm_ios.onnx.simplify import simplify
 
 
 def graph_from_onnx(model: Any, *, already_simplified: bool = False) -> OpGraph:
-    """The operator graph of an ONNX model, in the kinds of :mod:`tvm_ios.graph.operators`.
+    """Return the operator graph of a model, in the kinds of :mod:`tvm_ios.graph.operators`.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto``.
-    already_simplified
-        The model comes from :func:`tvm_ios.onnx.simplify.simplify`.
-
-    Raises
-    ------
-    InputShapeError, GraphError
-        If a shape is not static, a data type is unknown, or an operator holds a graph of its own.
+    The model is simplified first unless ``already_simplified``. Raises GraphError or
+    InputShapeError if a shape is not static, a data type is unknown, or an operator holds a graph
+    of its own.
     """
     if not already_simplified:
         model = simplify(model)
@@ -62,11 +54,11 @@ class _Reader:
     names: dict[str, int] = field(default_factory=dict[str, int])
 
     def data(self, value: Any) -> int:
-        """Number a value that something makes."""
+        """Number a value that is an input or a result, and return its number."""
         return self._new(value, static_shape(value), False)
 
     def number(self, value: Any) -> int:
-        """The tensor of a value that is read; a constant is numbered when it is first read."""
+        """Return the number of a value that is read. Constants are numbered when first read."""
         if value not in self.numbers:
             if constant(value) is None:
                 raise GraphError(f"value {value.name!r} is read but nothing produces it")
@@ -74,7 +66,7 @@ class _Reader:
         return self.numbers[value]
 
     def read(self, node: Any) -> None:
-        """Append the operators that a node stands for."""
+        """Append the canonical operators of a node."""
         for attribute in node.attributes.values():
             if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
                 raise GraphError(

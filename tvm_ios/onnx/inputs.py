@@ -6,6 +6,6 @@ from typing import Any
 
 
 def free_inputs(model: Any) -> list[Any]:
-    """The inputs of a model that are no weights, as old files list them too."""
+    """Return the inputs of a model that are not weights (old files list weights as inputs too)."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in weights]

@@ -1,4 +1,4 @@
-"""Several ONNX models as one, whose graph is the disjoint union of theirs."""
+"""Join several ONNX models into one, whose graph is the disjoint union of theirs."""
 
 from __future__ import annotations
 
@@ -25,26 +25,13 @@ _WEIGHTS_ARE_NO_INPUTS = 4
 
 
 def join(models: Mapping[str, Any]) -> Any:
-    """One model that computes what several do, each by itself.
+    """Return one model that computes the outputs of several independent models.
 
-    All names of a model begin with its own (``squeezenet.conv1``), except inputs and outputs whose
-    name no other model's input or output has.
-
-    Parameters
-    ----------
-    models
-        ``onnx.ModelProto`` by name; they are not changed.
-
-    Returns
-    -------
-    onnx.ModelProto
-        Of the newest opset and IR of the models; inputs and outputs in the order of the models.
-
-    Raises
-    ------
-    ModelError
-        If a model cannot become one of the newest opset, operators of another domain have
-        different versions, or all together are too large.
+    Names get their model's name as a prefix (``squeezenet.conv1``), except inputs and outputs whose
+    name is unique among the models. The result has the newest opset and IR version of the models;
+    inputs and outputs are in the order of the models, which are not changed. Raises ModelError if a
+    model cannot be converted to the newest opset, operators of another domain have different
+    versions, or the result is larger than 2 GiB.
     """
     opset = max(map(_opset, models.values()))
     modern = {name: _of_opset(name, model, opset) for name, model in models.items()}
@@ -88,7 +75,7 @@ def _opset(model: Any) -> int:
 
 
 def _of_opset(name: str, model: Any, opset: int) -> Any:
-    """The model without functions of its own, whose names others may have, in an opset."""
+    """Return the model with its local functions inlined, converted to an opset."""
     if model.functions:
         model = _inliner.inline_local_functions(model)
     if _opset(model) == opset:
@@ -105,7 +92,7 @@ def _of_opset(name: str, model: Any, opset: int) -> Any:
 
 
 def _names_of_one_model(models: Mapping[str, Any]) -> frozenset[str]:
-    """The inputs and outputs that keep their names."""
+    """Return the names of inputs and outputs that occur in one model only, which stay."""
     count = Counter(name for model in models.values() for name in {v.name for v in _ports(model)})
     prefixes = tuple(f"{name}." for name in models)
     return frozenset(n for n, number in count.items() if number == 1 and not n.startswith(prefixes))
@@ -117,18 +104,9 @@ def _ports(model: Any) -> Iterator[Any]:
 
 
 def _rename(graph: Any, prefix: str, kept: frozenset[str], outer: Mapping[str, str]) -> None:
-    """Give all names of a graph, and of those inside its nodes, a prefix.
+    """Prefix all names in a graph and in the graphs inside its nodes, in place.
 
-    Parameters
-    ----------
-    graph
-        An ``onnx.GraphProto``, changed in place.
-    prefix
-        What names begin with.
-    kept
-        Inputs and outputs of the model, which keep theirs.
-    outer
-        The new names of what the graphs around this one have.
+    The names in ``kept`` stay. ``outer`` maps old to new names of the surrounding graphs.
     """
     keep = kept if not outer else frozenset[str]()
     own = [v.name for v in (*graph.input, *graph.output, *graph.value_info, *graph.initializer)]
@@ -140,7 +118,7 @@ def _rename(graph: Any, prefix: str, kept: frozenset[str], outer: Mapping[str, s
     for tensor in graph.sparse_initializer:
         tensor.values.name = names[tensor.values.name]
     for value in (*graph.input, *graph.output, *graph.value_info):
-        # Of the same symbol two models may have different numbers.
+        # Two models may use the same symbol for different extents.
         for extent in value.type.tensor_type.shape.dim:
             if extent.dim_param:
                 extent.dim_param = prefix + extent.dim_param
@@ -148,7 +126,7 @@ def _rename(graph: Any, prefix: str, kept: frozenset[str], outer: Mapping[str, s
     taken = {node.name for node in graph.node}
     for node in graph.node:
         while not node.name:
-            # Otherwise what it becomes part of would not say whose it is.
+            # Otherwise the name of its unit would not tell the model.
             name = f"{node.op_type}_{numbers[node.op_type]}"
             numbers[node.op_type] += 1
             node.name = "" if name in taken else name

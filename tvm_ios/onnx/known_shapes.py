@@ -1,4 +1,4 @@
-"""Extents of inputs that a model leaves open, and that follow from its weights or are a batch."""
+"""Open extents of inputs that follow from the model's weights, or that are the batch."""
 
 from __future__ import annotations
 
@@ -14,19 +14,10 @@ from tvm_ios.onnx.weights_want import extents_of_weights
 def known_shapes(
     name: str, model: Any, shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, Sequence[int]]:
-    """Return the given shapes, and those of other inputs that are known without being given.
+    """Return the given shapes, and shapes of other inputs that follow from the model.
 
-    An extent that weights multiply is theirs; a batch that is all that is open then is one, which
-    is logged as a warning.
-
-    Parameters
-    ----------
-    name
-        The model's name, for the warning.
-    model
-        An ``onnx.ModelProto``.
-    shapes
-        The shapes that were given, by the inputs' names.
+    An open extent that a weight multiplies is the weight's. If then only the batch is open, it is
+    taken as 1, and a warning with the model's ``name`` is logged.
     """
     declared = {value.name: _extents(value) for value in free_inputs(model)}
     known: dict[str, Sequence[int]] = dict(shapes)

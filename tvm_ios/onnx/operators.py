@@ -1,4 +1,4 @@
-"""What each ONNX operator is in the canonical kinds of :mod:`tvm_ios.graph.operators`."""
+"""Translate ONNX nodes into the canonical operator kinds of :mod:`tvm_ios.graph.operators`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _SAME_NAME = {
 
 
 def canonical(node: Any, opset: int) -> list[Canonical]:
-    """The canonical operators of a simplified node, in order.
+    """Return the canonical operators of a simplified node, in order.
 
-    Each but the first reads the result of the one before it, in front of its own ``inputs``.
+    Each but the first reads the result of its predecessor as its first input, then its ``inputs``.
     """
     if is_of_onnx(node):
         if node.op_type in _SAME_NAME:
@@ -79,7 +79,7 @@ def _matmul(node: Any, _: int) -> Canonical:
 
 
 def _add(node: Any, _: int) -> Canonical:
-    """A constant for each channel (of images), or for each column (of anything else), is a bias."""
+    """Translate an ``Add``: with a constant per channel (images) or column it is a ``bias_add``."""
     for value, row in (tuple(node.inputs), tuple(reversed(node.inputs))):
         array = constant(row)
         if array is not None and is_bias(static_shape(value), array.shape):
@@ -94,7 +94,7 @@ def _representable(node: Any) -> dict[str, float]:
 
 
 def _extreme(node: Any, _: int) -> Canonical | None:
-    """A maximum or minimum of a tensor and a number is a clip."""
+    """Translate a maximum or minimum of a tensor and a constant number into a clip."""
     inputs = tuple(node.inputs)
     for data, bound in (inputs, inputs[::-1]) if len(inputs) == 2 else ():
         number = constant(bound)
@@ -140,7 +140,7 @@ def _reduce_mean(node: Any, _: int) -> Canonical | None:
 
 
 def _reduce_extreme(kind: str) -> Handler:
-    """The largest or smallest number, as readers of TVM's IR have it."""
+    """Return a handler of ``ReduceMax`` or ``ReduceMin``, with attributes as in TVM's IR."""
 
     def read(node: Any, _: int) -> Canonical | None:
         axes = integers(node, 1, "axes")

@@ -1,4 +1,4 @@
-"""Shapes and types of all values of a model of ``onnx_ir``, by ONNX's own inference."""
+"""Infer shapes and types of all values of an ``onnx_ir`` model by ONNX's own inference."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _log = logging.getLogger(__name__)
 
 
 def infer_shapes(model: Any) -> None:
-    """Give values the shapes and types that ONNX infers, as far as it does.
+    """Give values the shapes and types that ONNX infers.
 
-    Inference reads a copy without the weights that no shape depends on: only lists of integers and
-    a few numbers say how large something is.
+    Inference reads a copy without weights that cannot determine shapes: only lists of integers and
+    small tensors do.
     """
     graph = model.graph
     inputs, initializers = list(graph.inputs), list(graph.initializers.values())
@@ -47,14 +47,9 @@ def infer_shapes(model: Any) -> None:
 
 
 def inference_error(node: Any, opset: int) -> str:
-    """Return why ONNX infers no shape of an operator that reads static shapes; empty if it may.
+    """Return why ONNX refuses to infer an operator of static inputs; empty if it does not.
 
-    Parameters
-    ----------
-    node
-        Of ``onnx_ir``; operators that hold graphs are not looked into.
-    opset
-        The opset of the model.
+    The node is of ``onnx_ir``. Operators that hold graphs are not examined.
     """
     read = [value for value in node.inputs if value is not None]
     holds_graphs = any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values())

@@ -1,4 +1,4 @@
-"""What happens to ONNX models, in order: folded, static, one operator one meaning.
+"""Simplify ONNX models: static shapes, folded constants, one spelling per operation.
 
 Before these steps a model was read (:mod:`tvm_ios.onnx.file`) and given its batch
 (:mod:`tvm_ios.onnx.batch`); after them it is scheduled, or refused (:mod:`tvm_ios.onnx.supported`).
@@ -83,27 +83,13 @@ _NO_LIMIT = 1 << 40
 
 
 def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:
-    """Simplify a model by all :func:`steps`, without changing what it computes.
+    """Return the model simplified by all :func:`steps`, which computes the same.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto``; it is not changed.
-    shapes
-        The shapes of inputs with dynamic dimensions, by name.
-
-    Returns
-    -------
-    onnx.ModelProto
-        All weights are initializers and no initializer is an input; equal operators stay separate.
-
-    Raises
-    ------
-    InputShapeError
-        If an input has a dynamic dimension, or the shapes are not those of its inputs.
-    GraphError
-        If a ``Resize`` is one that would be read wrongly, a recurrent layer cannot be unrolled, or
-        the model is damaged.
+    The ``onnx.ModelProto`` is not changed. ``shapes`` gives the shapes of inputs with dynamic
+    dimensions. In the result all weights are initializers and no initializer is an input; equal
+    operators stay separate. Raises InputShapeError if a shape is missing or does not fit;
+    GraphError if a ``Resize`` would be read wrongly, a recurrent layer cannot be unrolled, or the
+    model is damaged.
     """
     with _own_errors():
         work = _folded(model, shapes or {})
@@ -117,20 +103,11 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
 def before_tail(
     model: Any, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> tuple[Any, Tail] | None:
-    """Cut off the end of a model whose shapes depend on the data.
+    """Cut off the end of a model whose shapes depend on the data; None if there is none.
 
-    Parameters are those of :func:`simplify`, errors too.
-
-    Returns
-    -------
-    onnx.ModelProto, Tail, or None
-        What is before the end, static and with constants folded, but not simplified yet, and the
-        end; None if there is no such end.
-
-    Raises
-    ------
-    GraphError
-        Also if there would be nothing, or less than half of the work, before it.
+    Return the part before it, static and with constants folded but not simplified, and the tail.
+    Arguments and errors are those of :func:`simplify`; also raises GraphError if less than half of
+    the work comes before the tail.
     """
     with _own_errors():
         work = _folded(model, shapes or {})
@@ -145,7 +122,7 @@ def before_tail(
 
 @contextmanager
 def _own_errors() -> Generator[None, None, None]:
-    """Say in our words what the libraries raise about a damaged model, whatever that is."""
+    """Raise GraphError for whatever the libraries raise about a damaged model."""
     try:
         yield
     except UserError:
@@ -159,7 +136,7 @@ def _own_errors() -> Generator[None, None, None]:
 
 
 def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
-    """A model of ``onnx_ir`` with static inputs, without functions and known control flow."""
+    """Return a folded ``onnx_ir`` model of static inputs, without functions and control flow."""
     # Newer opsets' resizes and slices, and operators that ONNX defines by others written out.
     model = write_group_norms_out(with_wanted_opset(modernise(normalised(model))))
     work: Any = ir.serde.deserialize_model(write_functions_out(model))
@@ -190,10 +167,9 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
 
 
 def _unroll(model: Any) -> bool:
-    """Write control flow and sequences out, as far as constants and shapes say what is in them.
+    """Replace control flow and sequences of known content; return whether there were any.
 
-    Returns whether there were any. What is inside them can be known when what is around is
-    written out and folded.
+    It iterates, for inner constructs may become known when outer ones are written out and folded.
     """
     lift_constants = passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)
     unrolled = False
@@ -216,7 +192,7 @@ def _unroll(model: Any) -> bool:
 
 
 def steps() -> tuple[ModelStep, ...]:
-    """What is done to a model whose constants are folded, in order."""
+    """Return the steps that simplify a model whose constants are folded, in order."""
     return (
         # One operator one meaning: what TVM misreads, recurrent layers as cells, sums of products.
         _each(write_plainly, unroll_recurrent, expand_einsum),
@@ -228,7 +204,7 @@ def steps() -> tuple[ModelStep, ...]:
         _name_all,
         # Operators that pass their input on.
         _each(remove_if_nothing),
-        # Of images alone, where there is one axis.
+        # 1-D convolutions and pools as those of images of one row.
         one_row_images,
         # Other spellings of operators that have kernels.
         _each(
@@ -245,7 +221,7 @@ def steps() -> tuple[ModelStep, ...]:
         _on_graph(matmul_bias_to_gemm),
         # Batch norms and other arithmetic of channels inside convolutions, also through a Concat.
         _on_graph(fold_affine),
-        # What nothing reads.
+        # Operators and constants that nothing reads.
         passes.RemoveUnusedNodesPass(),
         _name_all,
         _on_graph(drop_unused_initializers),
@@ -255,7 +231,7 @@ def steps() -> tuple[ModelStep, ...]:
 
 
 def _infer_outputs_anew(model: Any) -> None:
-    """Forget what was said of outputs for inputs of other shapes, where their shapes follow."""
+    """Replace the outputs' declared shapes, which may be of other inputs, by inferred ones."""
     declared = [(value, value.shape) for value in model.graph.outputs if value.producer()]
     for value, _ in declared:
         value.shape = None
@@ -270,7 +246,7 @@ def _on_graph(edit: Callable[[Any], object]) -> ModelStep:
 
 
 def _each(*node_steps: NodeStep) -> ModelStep:
-    """All of them on one operator after another, of those that are there at first."""
+    """Apply every rewrite to each operator of the original list, in order."""
 
     def step(model: Any) -> None:
         for node in list(model.graph):
@@ -294,12 +270,12 @@ def _fold_constants(model: Any) -> None:
             output_size_limit=_NO_LIMIT,
             should_fold=_is_worth_folding,
         )
-        # What reads these may be a constant, too.
+        # Readers of the folded parts may be foldable, too.
         unfolded = split_constants(model.graph, _opset(model))
 
 
 def _fold_empty(model: Any) -> None:
-    """What has no elements, of which more is known whenever something was folded."""
+    """Replace tensors without elements and fold constants, until nothing changes."""
     while make_empty_constant(model.graph):
         _each(drop_empty)(model)
         _fold_constants(model)
@@ -332,6 +308,6 @@ def _fuse_pads(model: Any) -> None:
 
 
 def _fuse_layer_norms(model: Any) -> None:
-    """Layer norms that are spelled out are one operator, which needs a newer opset."""
+    """Fuse layer norms that are spelled out, and state the opset that has the operator."""
     if _opset(model) >= 13 and fuse_layer_norms(model.graph):
         model.opset_imports[""] = max(_opset(model), LAYER_NORM_OPSET)

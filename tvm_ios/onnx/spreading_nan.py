@@ -1,6 +1,6 @@
-"""Inputs with NaN that reaches all that reads it, through convolutions and dense layers too.
+"""Inputs with NaN that spreads through convolutions and dense layers to all that reads it.
 
-Where one of them ends, an operator that drops NaN makes a number of it, which all others pass on.
+An operator that drops NaN turns it into a number, which all others pass on.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from onnx import TensorProto
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edge_inputs import ELEMENT_WISE, LOOK_AT_NAN, MOVE_FIRST
 
-#: Of these any NaN that is read makes NaN of several elements.
+#: Operators that spread one NaN to several elements.
 _SPREAD = {
     *("AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "Gemm", "GlobalAveragePool"),
     *("GroupNormalization", "InstanceNormalization", "LayerNormalization", "LogSoftmax", "MatMul"),
     *("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare", "Softmax"),
 }
-#: Of the largest of several ONNX Runtime makes NaN or drops it; then nothing is compared.
+#: Extremes for which ONNX Runtime either keeps or drops NaN, so that nothing can be compared.
 _LARGEST = {"GlobalMaxPool", "MaxPool", "ReduceMax", "ReduceMin"}
 _ALONE = {
     *("Celu", "DepthToSpace", "Elu", "Gelu", "HardSigmoid", "HardSwish", "Mish", "PRelu", "Pad"),
@@ -32,19 +32,10 @@ _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorP
 
 
 def spreading_nan(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
-    """Return inputs with NaN in two places, where only operators that pass it on read these.
+    """Return inputs with NaN in two places each, where all readers pass NaN on.
 
-    Parameters
-    ----------
-    model
-        A simplified ``onnx.ModelProto``.
-    inputs
-        Random inputs of its program.
-
-    Returns
-    -------
-    dict, or None
-        None if no operator that may drop NaN comes after one that spreads it.
+    ``inputs`` are random inputs of the simplified model's program. Return None if no operator that
+    may drop NaN comes after one that spreads it.
     """
     drawn = dict(inputs)
     for name, array in inputs.items():
@@ -56,7 +47,7 @@ def spreading_nan(model: Any, inputs: Mapping[str, Array]) -> dict[str, Array] |
 
 
 def _reaches(graph: Any, name: str) -> bool:
-    """Whether NaN of an input comes to where it may be dropped, and nowhere decides anything."""
+    """Return whether NaN of an input reaches an operator that may drop it, and decides nothing."""
     reached, spread, found = {name}, set[str](), False
     for node in graph.node:
         read = reached.intersection(node.input)

@@ -1,4 +1,4 @@
-"""What a simplified ONNX model must not hold, whatever reads it next."""
+"""Refuse simplified ONNX models with operators or types that cannot be compiled."""
 
 from __future__ import annotations
 
@@ -16,20 +16,7 @@ _UNCONVERTIBLE = (TensorProto.FLOAT8E5M2, TensorProto.FLOAT4E2M1)
 
 
 def require_tensors(name: str, model: Any) -> None:
-    """Refuse inputs and outputs that are no tensors of numbers.
-
-    Parameters
-    ----------
-    name
-        The model's name, for the message.
-    model
-        An ``onnx.ModelProto`` as it is written.
-
-    Raises
-    ------
-    GraphError
-        Naming the first of them.
-    """
+    """Require that a model's inputs and outputs are tensors of numbers, or raise GraphError."""
     for what, values in (("input", model.graph.input), ("output", model.graph.output)):
         for value in values:
             kind = value.type.WhichOneof("value")
@@ -46,19 +33,10 @@ def require_tensors(name: str, model: Any) -> None:
 
 
 def require_supported(name: str, model: Any) -> None:
-    """Refuse control flow, random numbers, shapes that only the data tell, and certain types.
+    """Require that a simplified model can be scheduled, or raise GraphError.
 
-    Parameters
-    ----------
-    name
-        The model's name, for the message.
-    model
-        A simplified ``onnx.ModelProto``; what could be folded away is gone.
-
-    Raises
-    ------
-    GraphError
-        Naming the operator, its node, and what to do.
+    It must have no control flow, no random numbers, no shapes that depend on data, and no types
+    that TVM cannot convert. The error names the operator, its node and a remedy.
     """
     graph = model.graph
     values = {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
@@ -97,7 +75,7 @@ def require_supported(name: str, model: Any) -> None:
 
 
 def _is_static(value: Any) -> bool:
-    """Whether a value is a tensor whose dimensions are all numbers."""
+    """Return whether a value is a tensor whose dimensions are all numbers."""
     if value is None or not value.type.HasField("tensor_type"):
         return False
     tensor = value.type.tensor_type

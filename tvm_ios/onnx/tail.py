@@ -61,7 +61,7 @@ class Tail:
 
     @property
     def sentence(self) -> str:
-        """A sentence for users: which operators run where, and why."""
+        """Return a sentence for users that says which operators run after the program, and why."""
         nodes: Sequence[Any] = self.model.graph.node
         name = f" ({nodes[0].name})" if nodes[0].name else ""
         which = (

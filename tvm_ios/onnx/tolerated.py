@@ -1,4 +1,4 @@
-"""Forms that runtimes tolerate, as the one that all other modules read."""
+"""Bring forms of models that runtimes tolerate to the one that all other modules read."""
 
 from __future__ import annotations
 
@@ -23,19 +23,11 @@ _COUNT_OUTPUTS = frozenset(
 
 
 def normalised(model: Any) -> Any:
-    """Return the model with its operators in order, dense weights, and only outputs with names.
+    """Return the model with operators in topological order, dense weights and named outputs.
 
-    Models of opset 6 and older become ones of opset 7.
-
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto``; it is not changed, and returned where it is so already.
-
-    Raises
-    ------
-    GraphError
-        If operators read each other in a circle, or an old operator has no form in opset 7.
+    Models of opset 6 and older become ones of opset 7. The ``onnx.ModelProto`` is not changed, and
+    returned itself if it is normal. Raises GraphError if the graph has a cycle, or an old operator
+    has no form in opset 7.
     """
     graphs = [model.graph, *graphs_inside(model.graph)]
     if not is_legacy(model) and not any(map(_is_irregular, graphs)):
@@ -76,7 +68,7 @@ def _is_sorted(graph: Any) -> bool:
 
 
 def _sort(graph: Any) -> None:
-    """Let each operator stand after those that it reads, else where it stood."""
+    """Move each operator behind those that it depends on, and keep the order otherwise."""
     if _is_sorted(graph):
         return
     makers = {name: node for node in graph.node for name in node.output if name}
@@ -103,7 +95,7 @@ def _sort(graph: Any) -> None:
 
 
 def _drop_unnamed_outputs(graph: Any) -> None:
-    """Remove the outputs that a model does not want: those at the end that have no name."""
+    """Remove trailing outputs without a name, and operators that have no others."""
     kept = [node for node in graph.node if any(node.output)]
     for node in kept:
         if node.op_type in _COUNT_OUTPUTS:
@@ -117,7 +109,7 @@ def _drop_unnamed_outputs(graph: Any) -> None:
 
 
 def _make_dense(graph: Any) -> None:
-    """Write sparse weights, of the graph and of constants, as the tensors that they stand for."""
+    """Convert sparse initializers and constants to dense tensors."""
     graph.initializer.extend(map(_dense, graph.sparse_initializer))
     del graph.sparse_initializer[:]
     for node in graph.node:

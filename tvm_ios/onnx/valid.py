@@ -1,4 +1,4 @@
-"""Refuses models that no runtime takes; ``onnx.checker`` refuses more than those."""
+"""Refuse models that no runtime takes; ``onnx.checker`` refuses more than those."""
 
 from __future__ import annotations
 
@@ -21,17 +21,9 @@ _UNCHECKED = "unchecked"
 
 
 def require_valid(model: Any) -> None:
-    """Refuse a model whose operators or weights are not as ONNX defines them.
+    """Require that operators and weights are as ONNX defines them, or raise GraphError.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto`` whose operators stand in order; it is not changed.
-
-    Raises
-    ------
-    GraphError
-        With the first fault, in a clause.
+    The operators must stand in order. The error is a clause with the first fault.
     """
     graph = model.graph
     known = {value.name for value in (*graph.input, *graph.initializer)}
@@ -57,7 +49,7 @@ def _require_made(node: Any, known: Iterable[str]) -> None:
 
 
 def _as_checked(model: Any) -> Any:
-    """A copy without weights, in which nothing is missing that runtimes do without."""
+    """Return a copy without weights, with all that ``onnx.checker`` needs and runtimes do not."""
     copy: Any = _onnx.ModelProto(ir_version=model.ir_version)
     copy.opset_import.extend(model.opset_import)
     copy.opset_import.append(_onnx.helper.make_opsetid(_UNCHECKED, 1))

@@ -1,4 +1,4 @@
-"""Extents that the weights of operators want of what they read."""
+"""Extents of data that the weights of its readers determine."""
 
 from __future__ import annotations
 
@@ -34,17 +34,9 @@ _WANTS: Mapping[str, tuple[int, _Want]] = {
 
 
 def extents_of_weights(model: Any) -> dict[str, dict[int, int]]:
-    """Return which axes of inputs must have which extent, since weights multiply them.
+    """Return the extents, by input and axis, that follow from weights multiplying the inputs.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto``.
-
-    Returns
-    -------
-    dict of dict of int
-        By the inputs' names and axes; of inputs that such an operator reads, at once.
+    Only operators that read an input directly are considered.
     """
     weights = {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
     ranks = {
@@ -63,17 +55,9 @@ def extents_of_weights(model: Any) -> dict[str, dict[int, int]]:
 
 
 def require_fitting(graph: Any) -> None:
-    """Refuse operators that read what their weights do not fit.
+    """Require that data fit the weights they are multiplied by, or raise GraphError.
 
-    Parameters
-    ----------
-    graph
-        A graph of ``onnx_ir``; shapes that are not known are not looked at.
-
-    Raises
-    ------
-    GraphError
-        Naming the operator, what it reads, and the extent that its weights want.
+    Unknown shapes are not checked. The error names the operator, the data, and the wanted extent.
     """
     for node in graph:
         if node.op_type not in _WANTS or not is_of_onnx(node):
@@ -96,7 +80,7 @@ def require_fitting(graph: Any) -> None:
 def _wanted(
     kind: str, weight: Sequence[int] | None, states: Mapping[str, Any], rank: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the axis and its extent, where weights of so many axes say one."""
+    """Yield the axis and the extent of it that weights determine, if they determine one."""
     least, want = _WANTS[kind]
     if weight is not None and len(weight) >= least:
         axis, extent = want(weight, states)

@@ -1,4 +1,4 @@
-"""Convolutions, poolings and resizes of ONNX in the canonical kinds."""
+"""Translate convolutions, pools and resizes of ONNX into the canonical kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes of units on rows, with as much of their names as fits."""
+"""Draw units as boxes on rows, with as much of their names as fits."""
 
 from __future__ import annotations
 
@@ -13,20 +13,9 @@ _LINE = 9.0
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What is drawn of a unit: milliseconds from left to right, rows from below.
+    """A rectangle that stands for a unit: milliseconds from left to right, rows from the top.
 
-    Attributes
-    ----------
-    name
-        What it is called.
-    colour
-        What it is filled with.
-    left, right
-        Where it begins and ends.
-    first_row, last_row
-        The rows that it covers.
-    hatch
-        Lines over it; empty for none.
+    ``hatch`` is a Matplotlib hatch pattern, or empty.
     """
 
     name: str
@@ -39,20 +28,10 @@ class Box:
 
 
 def draw_boxes(ax: Any, boxes: list[Box], rows: int, row_name: str, width: float) -> None:
-    """Draw boxes as wide as the time that they take, and name the rows.
+    """Draw boxes as wide as the time that they take, and label the rows.
 
-    Parameters
-    ----------
-    ax
-        Matplotlib axes.
-    boxes
-        What to draw.
-    rows
-        How many there are.
-    row_name
-        What one is, such as ``lane``.
-    width
-        The end of the axis, in milliseconds.
+    ``row_name`` is the label's word, such as ``lane``. ``width`` is the end of the axis in
+    milliseconds.
     """
     ax.set_xlim(0, width or 1)
     ax.set_ylim(rows - 0.4, -0.6)
@@ -74,7 +53,7 @@ def draw_boxes(ax: Any, boxes: list[Box], rows: int, row_name: str, width: float
 
 
 def _label(ax: Any, box: Box, across: float, height: float) -> None:
-    """The last part of a name: upright in a narrow box, shortened, or left out."""
+    """Write the last part of a name into a box: upright if narrow, shortened, or not at all."""
     name = box.name.rpartition("/")[2]
     level = across >= _LETTER * min(len(name), _FEWEST + 2)
     if not level and across < _LINE:

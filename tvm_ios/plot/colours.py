@@ -23,16 +23,9 @@ COLOURS: Mapping[Family, str] = MappingProxyType(
 
 
 def add_legend(ax: Any, families: Iterable[Family], more: Mapping[str, str] | None = None) -> None:
-    """Name the families that were drawn, below the picture; of several axes all together.
+    """Name the families that were drawn below the figure, together with those of its other axes.
 
-    Parameters
-    ----------
-    ax
-        Matplotlib axes.
-    families
-        Those that were drawn.
-    more
-        What hatches mean, by the hatch.
+    ``more`` gives the meaning of each hatch.
     """
     from matplotlib.patches import Patch
 

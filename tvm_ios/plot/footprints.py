@@ -1,4 +1,4 @@
-"""The memory of orders over time."""
+"""Draw the memory that orders of execution take over time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,10 @@ from tvm_ios.plot.pictures import axes
 def plot_footprints(
     curves: Mapping[str, Sequence[int]], *, budget: int | None = None, ax: Any = None
 ) -> Any:
-    """Draw the memory of orders of one graph over time.
+    """Draw the memory of several orders of a graph over time.
 
-    Parameters
-    ----------
-    curves
-        For each order its name and its stable footprints, in bytes.
-    budget
-        Bytes that there are, drawn as a line.
-    ax
-        Matplotlib axes to draw into; a new figure otherwise.
+    ``curves`` has each order's stable footprints in bytes, by name. ``budget``, in bytes, is drawn
+    as a line. Without ``ax`` a new figure is made.
     """
     ax = axes(ax, (12, 3.2))
     for number, (name, footprints) in enumerate(curves.items()):

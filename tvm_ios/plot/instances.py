@@ -1,4 +1,4 @@
-"""Instances of sub-graphs on their lanes."""
+"""Draw instances of sub-graphs on their lanes."""
 
 from __future__ import annotations
 
@@ -26,34 +26,12 @@ def plot_instances(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw when each instance runs on its lane; the number before the point is its sub-graph.
+    """Draw when each instance, labelled ``subgraph.part``, runs on its lane.
 
-    An instance begins when its lane has done what comes before it in the order, and when the
-    instances that it reads from have ended.
-
-    Parameters
-    ----------
-    plan
-        The instances in their order, and their lanes.
-    sources
-        For each instance those that it reads from.
-    seconds
-        For each sub-graph what one of its instances takes on one lane.
-    lanes
-        How many lanes there are.
-    title
-        What stands above.
-    ax
-        Matplotlib axes to draw into; a new figure otherwise.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    UserError
-        If matplotlib is not installed.
+    An instance begins when its lane has finished the earlier ones of the order and the instances
+    that it reads from (``sources``) have ended. ``seconds`` has for each sub-graph the time of one
+    instance on one lane. Without ``ax`` a new figure is made. Raises UserError if Matplotlib is not
+    installed.
     """
     ax = axes(ax, (13, 1.5 + 0.55 * lanes))
     clocks, ends = [0.0] * lanes, dict[Part, float]()

@@ -1,4 +1,4 @@
-"""Axes to draw into, and the files of pictures."""
+"""Axes to draw into, and the picture files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,10 @@ from tvm_ios.files.atomic import require_writable, write_atomically
 
 
 def require_picture(path: Path) -> None:
-    """Find out before long work whether a picture can be drawn and written here.
+    """Require that a picture can be drawn and written to a path, before long work.
 
-    Raises
-    ------
-    UserError
-        If it has another name than pictures have, or matplotlib is not installed.
-    OSError
-        If it could not be written.
+    Raises UserError if the name does not end in .svg or .png, or Matplotlib is not installed, and
+    OSError if the file cannot be written.
     """
     if path.suffix not in (".svg", ".png"):
         raise UserError(f"{path} cannot be drawn: its name must end in .svg or .png")
@@ -28,7 +24,7 @@ def require_picture(path: Path) -> None:
 
 
 def save_picture(ax: Any, path: Path) -> None:
-    """Write the figure of some axes, whole or not at all."""
+    """Write the figure of some axes to a file, atomically."""
     drawn = io.BytesIO()
     # Text stays text: it can be found, and takes less room than outlines of letters. Names of
     # clips are drawn by a salt, so that equal pictures are equal files.
@@ -43,12 +39,9 @@ def save_picture(ax: Any, path: Path) -> None:
 
 
 def axes(ax: Any, size: tuple[float, float]) -> Any:
-    """The axes that were given, or those of a new figure of a size in inches.
+    """Return the given axes, or those of a new figure of a size in inches.
 
-    Raises
-    ------
-    UserError
-        If matplotlib is not installed.
+    Raises UserError if Matplotlib is not installed.
     """
     if ax is not None:
         return ax
@@ -56,7 +49,7 @@ def axes(ax: Any, size: tuple[float, float]) -> Any:
 
 
 def pyplot() -> Any:
-    """Matplotlib's ``pyplot``; raises as :func:`axes`."""
+    """Return Matplotlib's ``pyplot``; raises as :func:`axes`."""
     try:
         from matplotlib import pyplot
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Runs: what every lane did, launch by launch."""
+"""Draw runs: what every lane did, launch by launch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_ios.plot.pictures import axes
 
 
 class LaunchSpan(Protocol):
-    """When a launch ran, in seconds since the run began."""
+    """The lane of a launch, and when it ran in seconds since the run began."""
 
     @property
     def lane(self) -> int: ...  # noqa: D102
@@ -23,7 +23,7 @@ class LaunchSpan(Protocol):
 
 
 class UnitLaunchSpan(LaunchSpan, Protocol):
-    """And for which unit of the program."""
+    """A launch that also knows its unit of the program."""
 
     @property
     def unit(self) -> int: ...  # noqa: D102
@@ -37,20 +37,11 @@ def plot_profile(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw what every lane did in one run; what stays white is idle.
+    """Draw what every lane did in one run; idle time stays white.
 
-    Parameters
-    ----------
-    spans
-        What ``Session.profile`` returned. Let the session run before, so that it is warm.
-    names
-        For each span the unit it worked for.
-    kinds
-        For each span the kind of the unit's operator, which gives it its colour.
-    title
-        What stands above.
-    ax
-        Matplotlib axes to draw into; a new figure otherwise.
+    ``spans`` is the result of ``Session.profile`` of a warm session. ``names`` and ``kinds`` have
+    the unit and its operator's kind, which decides the colour, of each span. Without ``ax`` a new
+    figure is made.
     """
     lanes = 1 + max((span.lane for span in spans), default=0)
     ax = axes(ax, (13, 1.5 + 0.55 * lanes))
@@ -76,20 +67,11 @@ def plot_run(
     title: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw one run of a program, with the numbers of its blocks where they begin.
+    """Draw one run of a program, with the number of each block where it begins.
 
-    Parameters
-    ----------
-    steps
-        :attr:`tvm_ios.explain.timeline.Timeline.steps`.
-    names, kinds
-        For each unit of the program its name, and the kind of its operator.
-    blocks
-        The units of each block.
-    title
-        What stands above.
-    ax
-        Matplotlib axes to draw into; a new figure otherwise.
+    ``steps`` is :attr:`tvm_ios.explain.timeline.Timeline.steps`. ``names`` and ``kinds`` are those
+    of the program's units; ``blocks`` has the units of each block. Without ``ax`` a new figure is
+    made.
     """
     ax = plot_profile(
         steps,

@@ -1,4 +1,4 @@
-"""Schedules in time, and rPrograms on their lanes."""
+"""Draw schedules over time, and rPrograms on their lanes."""
 
 from __future__ import annotations
 
@@ -29,32 +29,12 @@ def plot_schedule(
     last: int | None = None,
     ax: Any = None,
 ) -> Any:
-    """Draw the units of a schedule on their lanes or streams, as wide as the time that they take.
+    """Draw the units of a schedule on lanes or streams, as wide as their time; idle stays white.
 
-    What stays white is idle.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    schedule
-        A schedule of it.
-    model
-        The costs that it was found by: those of a described device simulate when units run
-        (:func:`tvm_ios.costs.stage_spans.schedule_spans`).
-    first, last
-        The stages to draw, as in a slice.
-    ax
-        Matplotlib axes to draw into; a new figure otherwise.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    UserError
-        If matplotlib is not installed.
+    ``model`` is the cost model that it was found by; that of a described device simulates when
+    units run (:func:`tvm_ios.costs.stage_spans.schedule_spans`). ``first`` and ``last`` select
+    stages as in a slice. Without ``ax`` a new figure is made. Raises UserError if Matplotlib is not
+    installed.
     """
     laid_out = schedule_spans(graph, schedule, model)
     stages = range(len(schedule.stages))[first:last]
@@ -95,16 +75,9 @@ def plot_schedule(
 
 
 def plot_placement(graph: OpGraph, *programs: RProgram, ax: Any = None) -> Any:
-    """Draw what every lane does in the simulation of rPrograms; numbers are rTasks.
+    """Draw the simulation of rPrograms, one after another, on lanes, with numbers of rTasks.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    programs
-        rPrograms with their placements, which run one after another.
-    ax
-        Matplotlib axes to draw into; a new figure otherwise.
+    Without ``ax`` a new figure is made.
     """
     lanes = len(programs[0].clocks)
     ax = axes(ax, (13, 1.5 + 0.55 * min(lanes, 12)))

@@ -1,1 +1,1 @@
-"""The scheduling policies, one in each file, and what several of them share."""
+"""The scheduling policies, one in each file, and code that several of them share."""

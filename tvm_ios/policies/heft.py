@@ -84,7 +84,7 @@ def upward_ranks(
 
 
 def _earliest(slots: Sequence[Slot], ready: float, seconds: float) -> float:
-    """Return when a task can begin: in the first gap that is long enough, else after all slots."""
+    """Return the earliest second at which a task can begin: in a long enough gap, or at the end."""
     free = ready
     for slot in slots:
         if free + seconds <= slot.begin:

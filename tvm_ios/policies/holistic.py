@@ -69,7 +69,7 @@ HOLISTIC = Policy(
 
 
 def _why_not(request: Request, found: Found) -> str:
-    """Return why a schedule is not worth mixing, or an empty string if it may be.
+    """Return the reason why a schedule is not worth mixing, or an empty string if it may be.
 
     If the limits allow no gap, only schedules that their policy itself declines are left out.
     """

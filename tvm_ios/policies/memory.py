@@ -98,7 +98,7 @@ def _first_built(programs: Programs, splits: Sequence[MemorySplit], own: bool) -
 
 
 def _front(request: Request) -> tuple[FrontPoint, ...]:
-    """Return the order of least memory as the only trade, for the time of splits is not known."""
+    """Return only the order of least memory: the time of a split is unknown until it is built."""
     schedule = find(replace(request, limits=replace(request.limits, memory_budget=None))).schedule
     return (FrontPoint(schedule, stages_peak(request.problem.units, schedule.stages)),)
 

@@ -1,4 +1,4 @@
-"""A guard for limited searches: no result is slower than greedy or a smaller search's result."""
+"""A guard for limited searches: their result must not be slower than greedy or a smaller search."""
 
 from __future__ import annotations
 

@@ -32,7 +32,10 @@ def most_to_gain(request: Request) -> float | None:
 
 
 def too_little(request: Request) -> str:
-    """Return why concurrent units are not worth a search; empty if they may be or no gap is set."""
+    """Return the reason why concurrent units are not worth a search; empty if they may be.
+
+    It is empty, too, if no gap is set.
+    """
     gap = request.limits.budget.gap
     gain = most_to_gain(request) if gap else None
     if gain is None or gain > gap:
@@ -47,10 +50,10 @@ def why_no_program(
     least: float,
     progress: Progress = silent,
 ) -> str:
-    """Return why a schedule is not worth a program; empty if it may be, or if that is not known.
+    """Return the reason why a schedule is not worth a program; empty if it may be, or if unknown.
 
-    It is not if its program is the sequential one, or gains at most ``least``, a part of the
-    sequential time.
+    A program is not worth building if it is the sequential one, or gains at most ``least``, a part
+    of the sequential time.
     """
     measuring, graph = costs.measuring, problem.units
     if schedule.instances is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: The entry points of other packages' policies.
 GROUP = "tvm_ios.policies"
 
-#: Where each policy of ours is: it is imported when it is asked for.
+#: The module of each built-in policy, imported when it is asked for.
 OURS = {
     "sequential": "sequential:SEQUENTIAL",
     "greedy": "greedy:GREEDY",

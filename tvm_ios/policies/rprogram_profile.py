@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from tvm_ios.ios.lazy import Budget
 from tvm_ios.rammer.rprogram import RProgram, simulate
 
-#: Called with how many rPrograms were measured.
+#: Called with the number of rPrograms measured.
 Report = Callable[[int], None]
 
 

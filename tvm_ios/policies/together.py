@@ -60,7 +60,7 @@ def find(request: Request) -> Found:
 
 
 class _Prices:
-    """The seconds of stages, of which few are measured. Some are known from the start."""
+    """The seconds of stages, few of them measured; those of some are given at the start."""
 
     def __init__(self, request: Request, stages: Stages, latencies: Sequence[float]) -> None:
         self._begin = time.perf_counter()
@@ -88,7 +88,7 @@ class _Prices:
         return sum(self.seconds[stage] for stage in stages)
 
     def ask(self, stages: Iterable[Stage]) -> None:
-        """Find out the seconds of stages that are not known, and remember them."""
+        """Ask for the seconds of stages that are not known yet, and remember them."""
         unknown = list(dict.fromkeys(stage for stage in stages if stage not in self.seconds))
         if self.measuring is not None:
             asked = self.measuring.latencies(self.graph, unknown)

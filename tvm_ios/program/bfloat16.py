@@ -9,7 +9,7 @@ import numpy as np
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 
-#: What schedules call the form whose weights are rounded to it; a precision is called so too.
+#: The name in schedules of the form with weights rounded to bfloat16, and of the precision.
 FORM = "bfloat16"
 
 

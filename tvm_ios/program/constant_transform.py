@@ -1,4 +1,4 @@
-"""How a constant of the model is transformed for a kernel: plain data, applied at build time."""
+"""Transforms that prepare a model's constants for kernels: plain data, applied at build time."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ from tvm_ios.program.regions import regions_of
 
 
 class RaceError(UserError):
-    """Two launches that need an order have none; the message names them and the buffer."""
+    """Raised when two launches that need an order have none; names them and the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Access:
     lane: int
-    #: How many launches its lane has finished when this one has.
+    #: Number of launches that its lane has finished when this one has.
     finished: int
     #: For each lane the launches that have surely finished when this one begins.
     finished_before: tuple[int, ...]
@@ -82,7 +82,7 @@ def ordered_launches(
     lanes = program.lanes
     position = [0] * len(lanes)
     finished_launches = [[0] * len(lanes) for _ in lanes]
-    #: For each lane what was known when its k-th launch had finished.
+    #: For each lane the vector clock when its k-th launch has finished.
     history: list[list[tuple[int, ...]]] = [[(0,) * len(lanes)] for _ in lanes]
     moved = True
     while moved:

@@ -20,7 +20,7 @@ class Place:
     end: int
 
 
-#: For each tensor that lies in another one, where; no tensor there lies in yet another.
+#: The place of each tensor that lies in another one, which lies in no other itself.
 Places = Mapping[int, Place]
 
 

@@ -33,9 +33,9 @@ class LaneWriter:
     def __init__(self, lanes: int) -> None:
         self._items: list[list[Launch | Wait]] = [[] for _ in range(lanes)]
         self._clocks = [[0] * lanes for _ in range(lanes)]
-        #: For each lane what is known when its first k launches have finished.
+        #: For each lane the vector clock when its first k launches have finished.
         self._history: list[list[tuple[int, ...]]] = [[(0,) * lanes] for _ in range(lanes)]
-        #: For each region the last phase that wrote it, as launches finished a lane.
+        #: For each region the last phase that wrote it, as finished launches of each lane.
         self._writers: dict[int, dict[int, int]] = {}
         #: For each region its readers since then.
         self._readers: dict[int, dict[int, int]] = {}
@@ -67,7 +67,7 @@ class LaneWriter:
         for region in reads:
             _raise_to(self._readers.setdefault(region, {}), finished)
         for region in writes:
-            # Whoever waits for this phase has waited for the earlier ones too.
+            # A launch that waits for this phase has waited for the earlier ones too.
             self._writers[region] = dict(finished)
             self._readers[region] = {}
 

@@ -51,41 +51,23 @@ def lower(
     constant_name: ConstantName | None = None,
     parts: Mapping[int, Part] = NO_PARTS,
 ) -> Program:
-    """Compile a schedule to a program.
+    """Compile a schedule of a graph of units to a program.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    schedule
-        Stages over it.
-    code
-        For each unit its code. The code's parameters are the unit's distinct data inputs in
-        the unit's order, then any number of constants, then its outputs.
-    merged
-        For each merge stage of several units its code: the distinct data inputs that the units
-        do not compute, in the order of first use, constants, and then the outputs of all units,
-        unit by unit. A co-scheduled stage may have such code too, one kernel that does what its
-        placement says; the placement is then not looked at.
-    lanes
-        How many lanes the program has.
-    unit_latency
-        Measured latencies. Teams are then sized by them, and a unit that is fastest on fewer
-        lanes than its team has takes only these. Without them teams are sized by the units'
-        FLOPs and bytes.
-    barriers
-        Put a barrier of all lanes between stages.
-    constant_name
-        Names constants; equal names share a buffer. Default: ``unit name/parameter index``.
-    parts
-        The place of each tensor that lies in another one's memory, by numbers of tensors.
+    ``code`` has the code of each unit: its parameters are the unit's distinct data inputs in the
+    unit's order, then any number of constants, then its outputs. ``merged`` has that of each merge
+    stage of several units: the distinct data inputs that the units do not compute, in the order of
+    first use, constants, and then the outputs of all units, unit by unit. A co-scheduled stage may
+    have such code too, one kernel that follows its placement; the placement is then not read.
 
-    Raises
-    ------
-    ScheduleError
-        If the schedule does not fit the graph.
-    LoweringError
-        If the code does not fit the schedule.
+    With measured ``unit_latency``, teams of lanes are sized by it, and a unit that is fastest on
+    fewer lanes than its team has takes only these; else teams are sized by the units' FLOPs and
+    bytes. ``barriers`` puts a barrier of all lanes between stages. ``constant_name`` names
+    constants, of which those of equal names share a buffer (default: ``unit name/parameter
+    index``). ``parts`` has the place of each tensor that lies in another tensor's memory, by tensor
+    number.
+
+    Raise ScheduleError if the schedule does not fit the graph, LoweringError if the code does not
+    fit the schedule.
     """
     schedule.validate(graph)
     return lower_stages(
@@ -158,19 +140,19 @@ def recorded_latency(
     say how the groups of some stage are to share the lanes.
     """
     complete = {unit: seconds for unit, seconds in recorded.items() if len(seconds) >= lanes}
-    # As many groups as lanes have one each, whatever they take.
+    # As many groups as lanes have one lane each, whatever their times.
     shared = (stage for stage in stages if len(stage.groups) not in (1, lanes))
     if not complete or any(unit not in complete for stage in shared for unit in stage.units):
         return None
 
     def latency(unit: int, count: int) -> float:
-        # What was merged has a stage of its own, on all lanes: nobody measured it on fewer.
+        # Merged units have a stage of their own, on all lanes: they were not timed on fewer.
         return complete[unit][count - 1] if unit in complete else 1 / count
 
     return latency
 
 
-#: Units that one code computes, and the code.
+#: Units that one code computes together, and the code.
 _Work = tuple[tuple[int, ...], UnitCode]
 _OfGroup = TypeVar("_OfGroup")
 
@@ -223,7 +205,7 @@ def group_teams(
 
 
 def team_width(units: tuple[int, ...], team: int, unit_latency: UnitLatency | None) -> int:
-    """Return how many lanes of its team a unit takes: the fewest on which it is fastest."""
+    """Return the number of lanes of its team that a unit takes: the fewest that are fastest."""
     unit, *others = units
     if unit_latency is None or others:
         return team

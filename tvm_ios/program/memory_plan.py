@@ -66,7 +66,7 @@ def planned_buffers(program: Program) -> tuple[int, ...]:
 
 
 def pieces(program: Program, plan: MemoryPlan) -> tuple[dict[int, range], tuple[int, ...]]:
-    """Cut the arena wherever a buffer begins or ends.
+    """Cut the arena at the borders of all buffers.
 
     Return the range of pieces of each planned buffer, and the bytes of each piece.
     """

@@ -15,7 +15,7 @@ from functools import cached_property
 from tvm_ios.graph.op_graph import bits, closures, mask_of
 from tvm_ios.program.program import Buffer, KernelUse
 
-#: For each lane how many of its steps must be finished.
+#: For each lane the number of its steps that must be finished.
 StepCounts = Mapping[int, int]
 
 
@@ -30,15 +30,11 @@ class RTasks:
 
 @dataclass(frozen=True, slots=True)
 class ROperator:
-    """A phase of a unit with its buffers: rTasks that are independent of each other.
+    """A phase of a unit with its buffers, as rTasks that are independent of each other.
 
-    Attributes
-    ----------
-    kernel, buffers, unit
-        As of a :class:`tvm_ios.program.program.Launch`.
-    waits
-        Operators that must be complete before any of its rTasks begins, in ascending order, without
-        those that these have waited for themselves.
+    ``kernel``, ``buffers`` and ``unit`` are as of a :class:`tvm_ios.program.program.Launch`.
+    ``waits`` are the operators that must be complete before any of its rTasks begins, in ascending
+    order, without those that these have waited for themselves.
     """
 
     kernel: int
@@ -108,7 +104,7 @@ class PersistentProgram:
 
     @property
     def independent(self) -> bool:
-        """Whether no operator waits for another."""
+        """True if no operator waits for another."""
         return not any(operator.waits for operator in self.operators)
 
     def steps_of(self, operators: Collection[int]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Units whose rTasks a placement puts on lanes: the check of the placement, and the launches."""
+"""Check a placement of units' rTasks on lanes, and emit its launches."""
 
 from __future__ import annotations
 

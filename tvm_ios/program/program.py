@@ -22,7 +22,7 @@ LINE = ALIGNMENT // 4
 
 
 class ProgramError(UserError):
-    """A program cannot run; the message names the first fault in one sentence."""
+    """Raised for a program that cannot run; the message names the first fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,14 @@ class UnitCode:
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:
-    """How a kernel may be launched; anything else reads or writes memory that is not its own.
+    """The launches that a kernel allows; any other accesses memory that is not its own.
 
     Attributes
     ----------
     tiles
         Tile ranges lie in ``[0, tiles)``.
     arguments
-        How many buffers it takes.
+        The number of buffers that it takes.
     writes
         Positions of those that it may write.
     """

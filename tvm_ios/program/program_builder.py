@@ -25,12 +25,12 @@ from tvm_ios.program.regions import regions_of
 
 NO_PARTS: Mapping[int, Part] = MappingProxyType({})
 
-#: Names the constant buffer of a parameter: the units that share the code, the parameter.
+#: Names a parameter's constant buffer, from the units that share the code and the parameter.
 ConstantName = Callable[[tuple[int, ...], int], str]
 
 
 class LoweringError(UserError):
-    """A schedule and code do not fit together; the message names the first fault."""
+    """Raised when a schedule and code do not fit together; names the first fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class ProgramBuilder:
         if use is not None:
             if (use.tiles, use.arguments) != (call.tiles, len(call.arguments)):
                 raise LoweringError(f"two units launch kernel {call.symbol!r} differently")
-            # What is some unit's input is not written, whatever it is to other units.
+            # An argument that is an input of any of the units is not written.
             written = written & set(use.writes)
         self._uses[call.symbol] = KernelUse(call.tiles, len(call.arguments), tuple(sorted(written)))
 
@@ -172,7 +172,7 @@ class ProgramBuilder:
                 types.setdefault(tensor, (BufferType(logical.shape, logical.dtype), graph.name))
         for tensor in [t for t in types if t in self._parts]:
             types.setdefault(self._parts[tensor].of, types[tensor])
-        # What lies in a tensor that nobody computes as a whole makes it an output.
+        # A tensor of which only parts are computed is an output too.
         wholes = {self._parts[t].of for t in produced if t in self._parts}
         produced |= dict.fromkeys(t for t in wholes if t in types)
         roles = {t: self._role(t, produced, done) for t in types}

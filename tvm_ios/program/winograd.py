@@ -22,7 +22,7 @@ from tvm_ios.files.array_files import Array
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
-#: Before the rows of a tile the name of a form.
+#: The prefix of a form's name, before the rows of a tile.
 FORM = "winograd-"
 
 #: Points by the size of a tile, after 0 in pairs of opposite signs, which share half of the

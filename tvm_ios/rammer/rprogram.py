@@ -28,7 +28,7 @@ class RProgram:
     kernels
         For each unit the rKernel that computes it.
     placement
-        Where the rTasks run.
+        The lanes on which the rTasks run.
     clocks
         For each lane the simulated second at which it has executed its rTasks.
     ends
@@ -91,7 +91,7 @@ def simulate(programs: Sequence[RProgram]) -> tuple[float, ...]:
 def simulated_spans(
     predecessors: Sequence[int], program: RProgram
 ) -> tuple[tuple[Share, float, float], ...]:
-    """Return when each share of an rProgram's placement begins and ends, simulated, in seconds.
+    """Return the simulated begin and end, in seconds, of each share of an rProgram's placement.
 
     ``predecessors`` holds for each unit of the graph the bit set of those that it reads from.
     """
@@ -115,12 +115,12 @@ def simulated_spans(
 def select_lanes(
     clocks: Sequence[float], ready: float, tasks: int, seconds: float
 ) -> tuple[int, ...]:
-    """Return how many of a phase's rTasks each lane gets (SelectvEU).
+    """Return the number of a phase's rTasks that each lane gets (SelectvEU).
 
     One after another they go to the lane that can begin them earliest; of several, to the one that
     idles least before, then to the first. The ``k``-th that a lane gets begins ``k`` times
-    ``seconds`` after the lane can begin at all. ``clocks`` say when lanes are free, ``ready`` when
-    the rTasks may begin, and ``seconds`` how long each takes.
+    ``seconds`` after the lane can begin at all. ``clocks`` are the times at which lanes become
+    free, ``ready`` is when the rTasks may begin, and ``seconds`` the time of each.
     """
     starts = [max(clock, ready) for clock in clocks]
     counts = _certain(starts, tasks, seconds)
@@ -137,7 +137,7 @@ def select_lanes(
 
 
 def _certain(starts: Sequence[float], tasks: int, seconds: float) -> list[int]:
-    """Return how many rTasks each lane gets whatever breaks ties: all but about two a lane.
+    """Return the rTasks that each lane gets however ties are broken: all but about two a lane.
 
     Were rTasks divisible, all lanes would end at one level. Fewer than all rTasks begin one
     ``seconds`` below it, so none of these waits for another choice; one less a lane is safe from

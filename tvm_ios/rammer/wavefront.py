@@ -18,7 +18,7 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import waves
 
-#: Returns the rKernels of a unit, at least one; the first is what the unit has in other stages.
+#: Returns the rKernels of a unit, at least one; the first is the one in other stages.
 RKernels = Callable[[int], tuple[RKernel, ...]]
 #: Returns the seconds of rPrograms to compare, all measured or all simulated.
 Profile = Callable[[Sequence[RProgram]], Sequence[float]]

@@ -1,8 +1,8 @@
-"""A page that shows an executable: one file of HTML that needs no network.
+"""A self-contained HTML page that shows an executable.
 
-- document: what a page shows, as plain data; runs and schedules become it
-- inside_kernels: rTasks of persistent kernels on their vEUs, where a GPU runs them
+- document: the page's content as plain data, made of runs and schedules
+- inside_kernels: rTasks of persistent kernels on the vEUs of a GPU
 - page: the document and the files below in one page, by the template page.html
-- page.css and the scripts in scripts/, which say at their heads what they do
+- page.css and the scripts in scripts/, described in comments at their heads
 - vendor/: d3 and dagre as their authors released them, with their licences and checksums
 """

@@ -1,9 +1,9 @@
-"""What a page shows, as plain data.
+"""The content of a report page, as plain data.
 
-A document has ``units`` with their stage, group and block, ``edges`` between them, ``runs`` (when
-units ran on which rows, what waited for what, and the bytes in use), ``blocks`` with their bounds
-and advice, ``policies`` with what each came to, and ``facts`` of the machine and the model. Times
-are milliseconds.
+A document has ``units`` with their stage, group and block, ``edges`` between them, ``runs`` (the
+spans of units on rows, waits between launches, and the bytes in use), ``blocks`` with their bounds
+and advice, ``policies`` with their results, and ``facts`` of the machine and the model. Times are
+milliseconds.
 """
 
 from __future__ import annotations
@@ -26,18 +26,9 @@ _DECIMALS = 5
 
 
 def run_document(title: str, work: Work, run: Timeline, row: str) -> dict[str, Any]:
-    """A run that was measured, or that a device timed launch by launch.
+    """Return the document of a measured run, or of one that a device timed launch by launch.
 
-    Parameters
-    ----------
-    title
-        What was run.
-    work
-        The program's tasks.
-    run
-        When its launches ran.
-    row
-        What a lane is there: a lane, or a stream.
+    ``row`` names a row of it: a lane, or a stream.
     """
     number = {(step.lane, step.place): place for place, step in enumerate(run.steps)}
     return {
@@ -57,7 +48,7 @@ def run_document(title: str, work: Work, run: Timeline, row: str) -> dict[str, A
 
 
 def staged_document(title: str, spans: ScheduleSpans) -> dict[str, Any]:
-    """A schedule laid out by what is known of its stages and units, where no run was seen."""
+    """Return the document of a schedule laid out by its stages, where no run was measured."""
     return {
         "title": f"{title} ({spans.basis.value})",
         "ms": milliseconds(spans.ends[-1]) if spans.ends else 0.0,
@@ -80,21 +71,10 @@ def graph_document(
     blocks: Sequence[Iterable[int]],
     of_schedule: Mapping[str, Sequence[int]],
 ) -> dict[str, Any]:
-    """Units with their place in the schedule, and the tensors between them.
+    """Return the units with their place in the schedule, and the tensors between them.
 
-    Parameters
-    ----------
-    graph
-        The units as they run.
-    kinds
-        For each the kind of its operator.
-    stages
-        The stages of the schedule.
-    blocks
-        The units of each block.
-    of_schedule
-        For each unit, by name, the units of the schedule that it computes: several where they are
-        merged, none where it stands in no stage.
+    ``of_schedule`` has, by name of a unit, the schedule's units that it computes: several if they
+    are merged, none if it stands in no stage.
     """
     place = {
         unit: (number, stage.strategy.value, group_number)
@@ -128,7 +108,10 @@ def graph_document(
 
 
 def policy_document(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a page says of a policy, of a row of an executable's notes or of a bundle's results."""
+    """Return a policy's latency, ratio, stages and error from a row of notes or results.
+
+    The row is of an executable's notes, or of a bundle's results.
+    """
     ms = row["latency_ms"] if "latency_ms" in row else row["latency"] * 1e3
     return {
         "policy": str(row["policy"]),
@@ -140,7 +123,7 @@ def policy_document(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def target_name(text: str) -> str:
-    """What people call a target, which is JSON in some versions of TVM."""
+    """Return the usual name of a target, whose text is JSON in some versions of TVM."""
     try:
         target = json.loads(text)
         return " ".join(str(target[key]) for key in ("kind", "mcpu", "arch") if target.get(key))
@@ -154,5 +137,5 @@ def _tensor(graph: OpGraph, number: int) -> str:
 
 
 def milliseconds(seconds: float) -> float:
-    """To 10 ns, which is what a page shows at most."""
+    """Return milliseconds rounded to 10 ns, the page's resolution."""
     return round(seconds * 1e3, _DECIMALS)

@@ -1,4 +1,4 @@
-"""What happens inside of persistent kernels on a GPU: rTasks on the vEUs where they were placed."""
+"""The rTasks of persistent kernels on the vEUs of a GPU where they were placed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,11 @@ from tvm_ios.schedule.schedule import Schedule
 def inside_kernels(
     saved: Mapping[str, Any], units: Sequence[str], run: Timeline
 ) -> list[dict[str, Any]]:
-    """The vEUs of a run's persistent kernels; empty if it has none.
+    """Return the spans of rTasks on vEUs in a run's persistent kernels; empty if it has none.
 
-    Nobody sees when an rTask runs: as the placement was found, it is simulated, and stretched to
-    the launch of its kernel.
-
-    Parameters
-    ----------
-    saved
-        The schedule, as executables have it.
-    units
-        The names of the program's units.
-    run
-        When they ran.
+    The times of rTasks are not measured: their placement is simulated again, and stretched to the
+    kernel's launch. ``saved`` is the executable's schedule, ``units`` the names of the program's
+    units.
     """
     schedule = Schedule.from_json(saved)
     names: list[str] = saved["units"]
@@ -73,7 +65,7 @@ def inside_kernels(
 
 
 def _joined(spans: Sequence[UnitSpan]) -> list[UnitSpan]:
-    """What runs alike on neighbouring rows as one span of all of them."""
+    """Merge spans of the same units and times on neighbouring rows."""
     joined: list[UnitSpan] = []
     for span in sorted(spans, key=lambda s: (s.units, s.begin, s.end, s.first_row)):
         last = joined[-1] if joined else None

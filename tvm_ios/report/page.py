@@ -1,4 +1,4 @@
-"""One page of HTML from documents, with all that it needs in it."""
+"""Render documents into one HTML page that contains everything it needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm_ios.errors import UserError
 
-#: In the order in which they need each other.
+#: In the order of their dependences.
 _SCRIPTS = (
     *("format.js", "state.js", "colours.js", "layout.js"),
     *("graph.js", "timeline.js", "arena.js", "blocks.js", "units.js", "policies.js"),
@@ -21,19 +21,10 @@ _VENDOR = ("d3.min.js", "dagre.min.js")
 
 
 def render(documents: Sequence[Mapping[str, Any]], title: str) -> str:
-    """The page of one executable, or of two side by side.
+    """Return the page of one executable, or of two side by side.
 
-    Parameters
-    ----------
-    documents
-        What :func:`tvm_ios.api.documents.page.page_document` gives.
-    title
-        The page's title.
-
-    Raises
-    ------
-    UserError
-        If jinja2 is not installed, or a library in the package is not as it was released.
+    Documents are those of :func:`tvm_ios.api.documents.page.page_document`. Raise UserError if
+    jinja2 is not installed, or a vendored library was changed.
     """
     # Where programs only run it need not be installed.
     try:
@@ -55,7 +46,7 @@ def render(documents: Sequence[Mapping[str, Any]], title: str) -> str:
 
 
 def _embedded(data: Any) -> str:
-    """JSON that no parser of HTML takes for the end of its element."""
+    """Return JSON that can stand in an HTML element: ``<`` and line separators are escaped."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

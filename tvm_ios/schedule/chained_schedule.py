@@ -1,4 +1,4 @@
-"""Which units of a schedule may be chains, and the schedule with some of them."""
+"""Find the units of a schedule that may form chains, and add chains to a schedule."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def candidates(graph: OpGraph, stages: Sequence[Stage]) -> Iterator[tuple[int, int, int]]:
-    """Pairs of units that may be a chain, each after the number of the stage of its second one.
+    """Yield pairs of units that may be a chain, after the stage number of the second one.
 
-    They are in a group, or in stages of one group with none but such between them. As nothing but
-    the second one reads what the first one makes, whatever is between them may run before both.
+    Both are in one group, or in successive stages of one group each. Only the second reads the
+    first's results, so whatever is between them can run before both.
     """
     run: set[int] = set()
     for number, stage in enumerate(stages):
@@ -40,16 +40,10 @@ def candidates(graph: OpGraph, stages: Sequence[Stage]) -> Iterator[tuple[int, i
 def possible_chains(
     graph: OpGraph, stages: Sequence[Stage], kernels: Callable[[Chain], int]
 ) -> Iterator[tuple[int, Chain]]:
-    """Chains of which a kernel computes what several units do, each after its last one's stage.
+    """Yield chains that a kernel can compute, each after the stage number of its last unit.
 
-    They are pairs, and those with a unit before them that needs no kernel of its own.
-
-    Parameters
-    ----------
-    graph, stages
-        As of :func:`candidates`.
-    kernels
-        Of how many kernels a chain is; 0 if none of them computes what several units do.
+    These are pairs, and longer chains that need no more kernels. ``kernels`` returns the number of
+    kernels of a chain, 0 if no kernel computes several of its units.
     """
     pairs = list(candidates(graph, stages))
     before: dict[int, list[int]] = {}
@@ -65,18 +59,11 @@ def possible_chains(
 
 
 def with_chains(schedule: Schedule, chains: Iterable[Chain], seconds: float = 0.0) -> Schedule:
-    """The schedule with chains; stages of one group that share one become one stage.
+    """Return the schedule with chains, whose units run where the chain's last one did.
 
-    Units of a chain run where its last one did.
-
-    Parameters
-    ----------
-    schedule
-        A valid schedule without chains.
-    chains
-        Of pairs that :func:`candidates` gives, which may follow on one another.
-    seconds
-        What all of them together are expected to gain; taken off the stages in equal shares.
+    Stages of one group that share a chain become one stage. The schedule is valid and has no
+    chains; ``chains`` consist of pairs from :func:`candidates`. ``seconds``, the expected gain of
+    all chains, is deducted from the stages in proportion to their latencies.
     """
     chains = tuple(sorted(chains))
     stage_of = {
@@ -115,7 +102,7 @@ def with_chains(schedule: Schedule, chains: Iterable[Chain], seconds: float = 0.
 
 
 def _together(stage: Stage, chain_of: Mapping[int, Chain]) -> Stage:
-    """A stage, in whose groups the units of a chain follow one another."""
+    """Return a stage with the units of each chain next to each other in their group."""
     if not any(unit in chain_of for unit in stage.units):
         return stage
 
@@ -129,9 +116,9 @@ def _together(stage: Stage, chain_of: Mapping[int, Chain]) -> Stage:
 
 
 def best_disjoint(gains: Mapping[Chain, float]) -> list[Chain]:
-    """Of chains those without common units whose gains are most in sum.
+    """Return the chains without common units that have the largest total gain.
 
-    Units are numbered in topological order, and hand on to one unit at most.
+    Units are numbered in topological order, and each is followed by at most one unit in chains.
     """
     ending: dict[int, list[Chain]] = {}
     feeding: dict[int, set[int]] = {}

@@ -1,7 +1,6 @@
-"""Chains: units of a group that one code computes, tile by tile, one after another.
+"""Chains: units of a group that one kernel computes together, tile by tile.
 
-What a unit of a chain hands to the next one is read by that one alone, and never in memory as a
-whole.
+A unit's result is read only by the next unit of its chain, and never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ Chain = tuple[int, ...]
 
 
 def hands_on(graph: OpGraph, first: int, second: int) -> bool:
-    """Whether all that a unit makes is read by one other unit alone, and is no output."""
+    """Return whether only one other unit reads a unit's results, none of which is an output."""
     outputs = graph.operators[first].outputs
     readers = {reader for tensor in outputs for reader in graph.consumers[tensor]}
     return readers == {second} and not any(tensor in graph.outputs for tensor in outputs)
 
 
 def fault_of(graph: OpGraph, stages: Sequence[Stage], chains: Sequence[Chain]) -> str | None:
-    """The first rule that chains violate, in one sentence; None if there is none."""
+    """Return the first rule that chains violate, in one sentence, or None."""
     groups = {
         unit: group
         for stage in stages
@@ -59,5 +58,5 @@ def fault_of(graph: OpGraph, stages: Sequence[Stage], chains: Sequence[Chain]) -
 
 
 def from_json(data: Any) -> tuple[Chain, ...]:
-    """What a schedule's file has as ``chains``."""
+    """Return the chains from the ``chains`` entry of a schedule file."""
     return tuple(map(naturals, data))

@@ -1,4 +1,4 @@
-"""Which units of a schedule a unit of its program computes, by name."""
+"""Map the names of a program's units to the units of its schedule."""
 
 from __future__ import annotations
 
@@ -9,17 +9,11 @@ from tvm_ios.schedule.stage import Strategy
 
 
 def computed_units(schedule: Schedule, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """For each name that a unit of a program may have, the units of the schedule that it computes.
+    """Return for each possible name of a program's unit the units of the schedule it computes.
 
-    Units of a merged stage are one operator, and on GPUs those of a co-scheduled stage one kernel;
-    both are called by the names of all, and so are chains.
-
-    Parameters
-    ----------
-    schedule
-        Whose units they are.
-    names
-        Of each unit of the schedule.
+    ``names`` are those of the schedule's units. The units of a merged stage are one operator, those
+    of a co-scheduled stage one kernel on GPUs; both, and chains, are called by their units' names
+    joined by ``+``.
     """
     computed: dict[str, tuple[int, ...]] = {name: (unit,) for unit, name in enumerate(names)}
     for stage in schedule.stages:

@@ -1,4 +1,4 @@
-"""What a schedule file keeps of its graph, to say where another graph differs."""
+"""The description of a graph in a schedule file, and where another graph differs from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONSTANT = "a constant"
 
 
 def describe(graph: OpGraph) -> dict[str, Any]:
-    """A graph of units as plain data, with all that its fingerprint depends on."""
+    """Return a graph of units as plain data, with all that its fingerprint depends on."""
     makers = {t: f"input {place}" for place, t in enumerate(graph.inputs)}
     units: list[dict[str, Any]] = []
     for number, op in enumerate(graph.operators):
@@ -36,12 +36,12 @@ def describe(graph: OpGraph) -> dict[str, Any]:
         "units": units,
         "outputs": [makers.get(t, _CONSTANT) for t in graph.outputs],
     }
-    # What a reader gets: lists for tuples.
+    # As read from a file, with lists in place of tuples.
     return json.loads(json.dumps(described))
 
 
 def has_contraction(unit: Mapping[str, Any]) -> bool:
-    """Whether a described unit sums products over channels with weights, which can be tuned."""
+    """Return whether a described unit contracts channels with weights, so that it can be tuned."""
     kinds = set(str(unit["kind"]).split("+"))
     if kinds & (ANCHORS - {"conv2d"}):
         return True
@@ -54,7 +54,7 @@ def has_contraction(unit: Mapping[str, Any]) -> bool:
 
 
 def filter_extents(unit: Mapping[str, Any]) -> tuple[int, ...]:
-    """Rows and columns of the filters of a described unit's convolution; of several the largest."""
+    """Return the (rows, columns) of a described convolution's filters, the largest of several."""
     if "kernel" in unit:
         return tuple(unit["kernel"])
     members, _ = unit["body"]
@@ -67,13 +67,13 @@ def filter_extents(unit: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _shape(unit: Mapping[str, Any], place: int) -> tuple[int, ...]:
-    """The shape of one of a described unit's inputs, of a type such as ``float32[4, 8, 3, 3]``."""
+    """Return the shape of a described unit's input, of a type as ``float32[4, 8, 3, 3]``."""
     text = unit["input types"][place]
     return tuple(json.loads(text[text.index("[") :]))
 
 
 def predecessors(described: Mapping[str, Any]) -> list[int]:
-    """For each unit of a described graph the bit set of those that it reads from."""
+    """Return for each unit of a described graph the bit set of units that it reads from."""
     return [
         sum(1 << n for n in {int(read.split()[1]) for read in unit["reads"] if read[:5] == "unit "})
         for unit in described["units"]
@@ -81,18 +81,15 @@ def predecessors(described: Mapping[str, Any]) -> list[int]:
 
 
 def kinds(described: Mapping[str, Any]) -> list[str]:
-    """The kinds of the units of a described graph."""
+    """Return the kinds of the units of a described graph."""
     return [str(unit["kind"]) for unit in described.get("units", ())]
 
 
 def first_difference(described: Mapping[str, Any], graph: OpGraph) -> str | None:
-    """Where a graph first differs from what :func:`describe` made of another.
+    """Return where a graph first differs from a description of another, or None.
 
-    Returns
-    -------
-    str or None
-        E.g. ``"unit 3 ('conv_5') has strides [1, 1], there [2, 2]"``; None if the description
-        is missing or tells no difference.
+    For example ``"unit 3 ('conv_5') has strides [1, 1], there [2, 2]"``. None also if the
+    description is missing.
     """
     ours = describe(graph)
     if described.get("inputs", ours["inputs"]) != ours["inputs"]:

@@ -1,4 +1,4 @@
-"""Which units of a schedule run as instances, split how, in which order and on which lanes."""
+"""The plan of instances: units that run in parts, with their split, order and lanes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,11 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 @dataclass(frozen=True, slots=True)
 class SplitSubGraph:
-    """A coarse sub-graph that runs in parts, its instances.
+    """A sub-graph whose outputs are computed in parts, its instances.
 
-    Attributes
-    ----------
-    units
-        The units of the sub-graph, by number, ascending.
-    factor
-        Into how many parts its outputs are split: equal ones, but the last may have fewer rows.
-    axes
-        For each tensor that others read, or that is an output of the model, the axis that is
-        split; unit by unit.
+    ``factor`` is the number of parts; they are equal, but the last may have fewer rows. ``axes``
+    has the split axis of each tensor that units outside read or that is a model output, in the
+    order of :func:`subgraph_outputs`.
     """
 
     units: tuple[int, ...]
@@ -32,20 +26,15 @@ class SplitSubGraph:
 
     @property
     def of_batch(self) -> bool:
-        """Whether its parts are images of a batch: the same computation, in the same kernels."""
+        """Whether the parts are images of a batch, which share kernels."""
         return not any(self.axes)
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedInstance:
-    """One part of a sub-graph, and where it runs.
+    """A part of a sub-graph, and the lane that runs it.
 
-    Attributes
-    ----------
-    subgraph, part
-        The number of the sub-graph, and that of the part.
-    lane
-        The lane that runs the whole instance; None where all lanes share it, stage by stage.
+    ``lane`` is None if all lanes share the instance, stage by stage.
     """
 
     subgraph: int
@@ -55,18 +44,11 @@ class PlacedInstance:
 
 @dataclass(frozen=True, slots=True)
 class InstancePlan:
-    """What a schedule runs in instances: GraphTurbo's splits, order and placement.
+    """The instances of a schedule: GraphTurbo's splits, order and placement.
 
-    The stages of a schedule whose units are in sub-graphs say in what order, and how, an instance
-    runs its copies of them. Stages of sub-graphs that follow each other are a *region*; its
-    instances run where it stands, in their order.
-
-    Attributes
-    ----------
-    subgraphs
-        Each after those that it reads from.
-    order
-        All instances. A lane runs its own ones in this order.
+    The stages that hold a sub-graph's units define how each of its instances runs them. A maximal
+    run of such stages is a *region*, where its instances run in the plan's order. ``subgraphs`` are
+    in topological order. ``order`` has all instances; each lane runs its own in this order.
     """
 
     subgraphs: tuple[SplitSubGraph, ...]
@@ -74,11 +56,11 @@ class InstancePlan:
 
     @property
     def lanes(self) -> int:
-        """How many lanes it takes."""
+        """Number of lanes that the plan uses."""
         return max((p.lane + 1 for p in self.order if p.lane is not None), default=1)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the plan as plain data."""
         return {
             "subgraphs": [
                 {"units": s.units, "factor": s.factor, "axes": s.axes} for s in self.subgraphs
@@ -90,10 +72,7 @@ class InstancePlan:
     def from_json(data: Mapping[str, Any]) -> InstancePlan:
         """Read what :meth:`to_json` wrote.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If it is something else.
+        Raises KeyError, TypeError or ValueError for other data.
         """
         return InstancePlan(
             tuple(
@@ -108,7 +87,7 @@ class InstancePlan:
 
 
 def regions(plan: InstancePlan, stages: Sequence[Stage]) -> list[list[int]]:
-    """Runs of stages, by number: each a stage without instances, or a region."""
+    """Return runs of stage numbers: single stages without instances, and regions."""
     owned = {unit for subgraph in plan.subgraphs for unit in subgraph.units}
     runs: list[list[int]] = []
     inside = False
@@ -122,7 +101,7 @@ def regions(plan: InstancePlan, stages: Sequence[Stage]) -> list[list[int]]:
 
 
 def subgraph_outputs(graph: OpGraph, units: Sequence[int]) -> tuple[int, ...]:
-    """The tensors that some units make for others, or as outputs of the model; unit by unit."""
+    """Return the tensors of these units that others read or that are model outputs, by unit."""
     inside = mask_of(units)
     return tuple(
         tensor
@@ -138,19 +117,10 @@ def fault_of(
     kernels: Mapping[int, str],
     plan: InstancePlan,
 ) -> str | None:
-    """The first rule that a plan violates, or None.
+    """Return the first rule that a plan violates, or None.
 
-    Whether instances run after those that they read from is known only to who knows the units'
-    operators.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    stages, kernels
-        What a schedule of it has, right so far.
-    plan
-        The plan to be checked.
+    ``stages`` and ``kernels`` are those of a schedule, and valid. Whether instances run after those
+    that they read from is checked elsewhere, since it depends on the units' operators.
     """
     owner: dict[int, int] = {}
     for number, subgraph in enumerate(plan.subgraphs):

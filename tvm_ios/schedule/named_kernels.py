@@ -1,4 +1,4 @@
-"""The rKernels that a schedule names for its units."""
+"""The rKernels that a schedule names for some of its units."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def fault_of(graph: OpGraph, stages: Sequence[Stage], kernels: Mapping[int, str]) -> str | None:
-    """The first rule that the names of kernels violate, in one sentence; None if there is none."""
+    """Return the first rule that the names of kernels violate, in one sentence, or None."""
     for unit, kernel in kernels.items():
         if not 0 <= unit < len(graph):
             return f"the schedule names a kernel of unit {unit}, which does not exist"
@@ -32,7 +32,7 @@ def fault_of(graph: OpGraph, stages: Sequence[Stage], kernels: Mapping[int, str]
 
 
 def from_json(data: Any) -> dict[int, str]:
-    """What a schedule's file has as ``kernels``."""
+    """Return the kernel names by unit from the ``kernels`` entry of a schedule file."""
     if not isinstance(data, dict):
         raise TypeError("'kernels'")
     kernels = {int(unit): name for unit, name in cast(dict[str, Any], data).items()}
@@ -43,10 +43,10 @@ def from_json(data: Any) -> dict[int, str]:
 
 
 def units_by_kernel(kernels: Mapping[int, str]) -> dict[str, int]:
-    """How many units run each rKernel that a schedule names."""
+    """Return the number of units for each rKernel that a schedule names."""
     return dict(sorted(Counter(kernels.values()).items()))
 
 
 def kernels_text(units: Mapping[str, int]) -> str:
-    """The same for people: ``bfloat16 in 2 units, winograd-4 in 1 unit``."""
+    """Return the numbers of units as text: ``bfloat16 in 2 units, winograd-4 in 1 unit``."""
     return ", ".join(f"{name} in {n} unit{'s' if n > 1 else ''}" for name, n in units.items())

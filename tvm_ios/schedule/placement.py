@@ -1,7 +1,7 @@
-"""Placements: which rTasks of a co-scheduled stage run on which lane, in which order (plain data).
+"""Placements: the order and lanes of the rTasks of a co-scheduled stage (plain data).
 
-A unit's phase is a homogeneous rOperator and a tile of it an rTask (Rammer, section 3.1); a lane
-is Rammer's vEU. What an rTask waits for is not written down: it follows from the data.
+A phase of a unit is a homogeneous rOperator, a tile of it an rTask (Rammer, section 3.1); a lane is
+Rammer's vEU. Dependencies of rTasks are not stored, since they follow from the data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm_ios.graph.op_graph import OpGraph
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The rTasks ``[begin, end)`` of a phase of a unit on a lane: so many calls of Append."""
+    """The rTasks ``[begin, end)`` of a unit's phase on a lane: that many calls of Append."""
 
     unit: int
     phase: int
@@ -29,25 +29,11 @@ Placement = tuple[Share, ...]
 
 
 def fault_of(graph: OpGraph, units: Sequence[int], placement: Placement) -> str | None:
-    """The first rule that a placement of some units violates; None if there is none.
+    """Return the first rule that a placement violates, as the end of a sentence, or None.
 
-    The shares of a phase stand together and hold every rTask from the first on once; the phases
-    of a unit follow each other; units begin in their order, and only when all phases of those
-    that they read from have been appended.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    units
-        Those of a stage, in the order of Append. One of no code has no share.
-    placement
-        Where their rTasks run.
-
-    Returns
-    -------
-    str or None
-        The end of a sentence that begins with the stage.
+    The shares of a phase are adjacent and cover its rTasks from 0 on exactly once; phases of a unit
+    are in order; units begin in the order of ``units``, after all phases of those that they read
+    from. ``units`` are those of the stage in the order of Append; units without code have no share.
     """
     place = {unit: number for number, unit in enumerate(units)}
     ranges: dict[tuple[int, int], list[tuple[int, int]]] = {}

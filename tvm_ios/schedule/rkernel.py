@@ -1,4 +1,4 @@
-"""rKernels: the ways to compute a unit in rTasks (Rammer, section 3.1; plain data)."""
+"""rKernels: alternative ways to compute a unit in rTasks (Rammer, section 3.1; plain data)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ _MARGIN = 0.02
 
 @dataclass(frozen=True, slots=True)
 class RKernel:
-    """One way to compute a unit: phases that run one after another, each of equal rTasks.
+    """A way to compute a unit: phases that run one after another, each of equal rTasks.
 
-    Attributes
-    ----------
-    name
-        Unlike that of the unit's other rKernels.
-    tasks
-        For each phase its rTasks; they are independent of each other.
-    task_seconds
-        For each phase the seconds of one rTask on one lane.
-    seconds
-        The latency of the whole unit, alone on all lanes.
+    ``name`` is unique among the unit's rKernels. ``tasks`` has the number of independent rTasks of
+    each phase, ``task_seconds`` the seconds of one on one lane. ``seconds`` is the latency of the
+    whole unit, alone on all lanes.
     """
 
     name: str
@@ -32,26 +25,26 @@ class RKernel:
 
     @property
     def work(self) -> float:
-        """Seconds of all rTasks one after another: what efficiency means."""
+        """Total seconds of all rTasks, by which efficiency is compared."""
         return sum(n * each for n, each in zip(self.tasks, self.task_seconds, strict=True))
 
 
 def fastest(kernels: tuple[RKernel, ...]) -> RKernel:
-    """The one that takes least time alone on all lanes."""
+    """Return the rKernel with the least latency alone on all lanes."""
     return _least(kernels, lambda kernel: kernel.seconds)
 
 
 def most_efficient(kernels: tuple[RKernel, ...]) -> RKernel:
-    """The one of least work: the seconds of an rTask times rTasks.
+    """Return the rKernel of least work: rTasks times the seconds of one.
 
-    Rammer's paper multiplies the kernel's own run time, which counts the waves of a kernel of more
-    rTasks than lanes twice: then it prefers few large rTasks that are more work.
+    Rammer's paper multiplies by the kernel's own run time instead, which counts the waves of a
+    kernel with more rTasks than lanes twice, and so prefers few large rTasks of more work.
     ``tests/rammer/test_kernel_choice.py`` has a wave that this makes slower.
     """
     return _least(kernels, lambda kernel: kernel.work)
 
 
 def _least(kernels: tuple[RKernel, ...], cost: Callable[[RKernel], float]) -> RKernel:
-    """The best, but the usual one (the first) unless another is better by more than noise."""
+    """Return the cheapest rKernel, or the usual (first) one if the best is within noise of it."""
     usual, best = kernels[0], min(kernels, key=cost)
     return best if cost(best) < cost(usual) * (1 - _MARGIN) else usual

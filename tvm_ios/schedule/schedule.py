@@ -1,4 +1,4 @@
-"""A schedule: which units run together, how, and in what order (plain, frozen data)."""
+"""A schedule: stages of units in order, and how they run (plain, frozen data)."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tvm_ios.schedule.placement import Placement, Share, fault_of
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.stage import fault_of as fault_of_stage
 
-#: Of a schedule over units of instances: the schedule of the model that these are made of.
+#: Key of a schedule over units of instances: the schedule of the original model.
 UNROLLED_FROM = "unrolled_from"
-#: And of each of its units the instance, the unit there, and whether it keeps pieces for others.
+#: Key beside it: for each unit its instance, original unit, and whether it keeps pieces for others.
 ORIGINS = "origins"
 
 
 class ScheduleError(UserError):
-    """A schedule that does not fit, with the first rule it violates."""
+    """The error that a schedule does not fit or cannot be read, with the first violated rule."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Stages over a graph of units, with what is needed to tell whether they fit.
+    """Stages over a graph of units, with data to check that they fit the graph.
 
     Attributes
     ----------
@@ -45,28 +45,28 @@ class Schedule:
     stages
         The stages in the order of execution; each unit stands in exactly one.
     policy
-        Who made it, e.g. ``"ios-both"``.
+        The policy that made it, e.g. ``"ios-both"``.
     device
-        What it was made for, e.g. ``"x86-64-v4, 2 lanes"``.
+        The device that it was made for, e.g. ``"x86-64-v4, 2 lanes"``.
     batch
-        The batch size it was made for.
+        The batch size that it was made for.
     latencies
-        Expected seconds a stage, or empty.
+        Expected seconds of each stage, or empty.
     kernels
-        For each unit that does not run in its usual way the name of its
-        :class:`~tvm_ios.schedule.rkernel.RKernel`; merged units have one together, named for each.
+        The name of the :class:`~tvm_ios.schedule.rkernel.RKernel` of each unit that does not run in
+        its usual way. Merged units share one, which is named for each.
     placements
-        For the number of each co-scheduled stage, and no other, where its rTasks run.
+        The lanes of the rTasks of each co-scheduled stage, by the stage's number.
     unit_latencies
-        For units that were measured the seconds alone on 1, 2, ... lanes: the lanes of a stage are
-        divided among its groups by these. Without them FLOPs and bytes decide.
+        For measured units the seconds alone on 1, 2, ... lanes, by which the lanes of a stage are
+        divided among its groups. Without them FLOPs and bytes decide.
     instances
-        Which units run as instances of sub-graphs, or None.
+        The units that run as instances of sub-graphs, or None.
     chains
-        Units that one code computes (:mod:`tvm_ios.schedule.chains`); none where there are
-        instances.
+        Units that one kernel computes together (:mod:`tvm_ios.schedule.chains`); none where there
+        are instances.
     described
-        The graph by :func:`tvm_ios.schedule.first_difference.describe`, of a schedule from a
+        The graph by :func:`tvm_ios.schedule.first_difference.describe`, if the schedule is from a
         file.
     """
 
@@ -87,17 +87,17 @@ class Schedule:
 
     @property
     def latency(self) -> float:
-        """Expected seconds, the sum over the stages."""
+        """Expected seconds of all stages."""
         return sum(self.latencies)
 
     @property
     def content(self) -> Schedule:
-        """What the program depends on, whatever fields a schedule may gain."""
+        """The schedule without policy, device, batch and latencies: what a program depends on."""
         return replace(self, policy="", device="", batch=0, latencies=())
 
     @property
     def of_stages_alone(self) -> Schedule:
-        """The same stages, but no kernels are chosen, no rTasks placed and no units chained.
+        """Return the same stages without chosen kernels, placed rTasks and chains.
 
         Co-scheduled units run one after another, each on all lanes.
         """
@@ -108,7 +108,7 @@ class Schedule:
         return replace(self, stages=stages, kernels={}, placements={}, chains=())
 
     def validate(self, graph: OpGraph) -> None:
-        """Check this schedule against a graph of units.
+        """Require that this schedule fits a graph of units.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class Schedule:
             raise ScheduleError(f"stage {position} {fault}")
 
     def to_json(self, graph: OpGraph) -> dict[str, Any]:
-        """Plain data with unit numbers; the units' names, kinds and FLOPs are for people."""
+        """Return plain data with unit numbers. Names, kinds and FLOPs are for human readers."""
         data: dict[str, Any] = {
             "format": "tvm-ios schedule",
             "version": 1,
@@ -244,14 +244,14 @@ class Schedule:
             raise ScheduleError(f"the schedule file lacks or misstates {error}") from error
 
     def save(self, path: Path, graph: OpGraph) -> None:
-        """Write JSON, to a temporary name first."""
+        """Write the schedule as JSON, atomically."""
         write_atomically(path, json.dumps(self.to_json(graph), indent=1).encode())
 
     @staticmethod
     def load(path: Path | str) -> Schedule:
-        """Read a file that :meth:`save` wrote, or that of an executable.
+        """Read a schedule from a file that :meth:`save` wrote, or from an executable's file.
 
-        What ran in instances is read as the schedule of the model that they were made of.
+        The schedule of an unrolled model with instances is read as that of the original model.
 
         Raises
         ------
@@ -266,7 +266,7 @@ class Schedule:
 
     @staticmethod
     def from_text(text: bytes | str, name: str = "text") -> Schedule:
-        """Read what :meth:`load` reads from a file; ``name`` is for the error."""
+        """Read a schedule from the text of a file; ``name`` is used in errors."""
         try:
             data = json_object(text)
         except JsonError as error:

@@ -9,7 +9,7 @@ from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 
 
 class Strategy(StrEnum):
-    """How the units of a stage run (IOS, section 3.1)."""
+    """The way in which the units of a stage run (IOS, section 3.1)."""
 
     #: Groups side by side; the units of a group one after another.
     CONCURRENT = "concurrent"
@@ -28,12 +28,12 @@ class Stage:
     Attributes
     ----------
     strategy
-        How they run.
+        How the units run.
     groups
-        Unit numbers, each group in topological order. A merge stage has one unit a group, a
+        Unit numbers, each group in topological order. A merge stage has one unit per group, a
         co-scheduled one a single group of all its units in the order of Append.
     order
-        Of a stage of streams all its units in the order of their launches; else empty.
+        All units of a stage of streams in the order of their launches; else empty.
     """
 
     strategy: Strategy
@@ -42,7 +42,7 @@ class Stage:
 
     @property
     def units(self) -> tuple[int, ...]:
-        """All units: group by group, those of streams in the order of their launches."""
+        """All units, group by group; those of a stage of streams in the order of their launches."""
         return self.order or tuple(unit for group in self.groups for unit in group)
 
     @property
@@ -52,26 +52,15 @@ class Stage:
 
 
 def sequential_stages(graph: OpGraph) -> tuple[Stage, ...]:
-    """One unit a stage, in the graph's own order: what every schedule is compared with."""
+    """Return stages of one unit each in the graph's order, the baseline of all schedules."""
     return tuple(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(len(graph)))
 
 
 def fault_of(graph: OpGraph, position: int, stage: Stage, done: int) -> str | None:
-    """The first rule that a stage violates; None if there is none.
+    """Return the first rule that a stage violates, in one sentence, or None.
 
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    position, stage
-        The stage, and its place in the schedule.
-    done
-        The bit set of the units of earlier stages.
-
-    Returns
-    -------
-    str or None
-        One sentence.
+    ``position`` is the stage's place in the schedule; ``done`` is the bit set of units of earlier
+    stages.
     """
     where = f"stage {position}"
     if not stage.groups or not all(stage.groups):
@@ -79,7 +68,7 @@ def fault_of(graph: OpGraph, position: int, stage: Stage, done: int) -> str | No
     streams = stage.strategy is Strategy.STREAMS
     if fault := _fault_of_order(where, stage):
         return fault
-    # What is launched in turn on streams is one group to the others: they may read from each other.
+    # The units of a stage of streams count as one group, since they may read from each other.
     group_of: dict[int, int] = {}
     for number, group in enumerate((stage.order,) if streams else stage.groups):
         for unit in group:
@@ -103,7 +92,11 @@ def fault_of(graph: OpGraph, position: int, stage: Stage, done: int) -> str | No
 
 
 def _fault_of_order(where: str, stage: Stage) -> str | None:
-    """Whether a stage of streams launches each unit once, those of a stream in their order."""
+    """Return the fault of a stage's launch order, or None.
+
+    Each unit of a stage of streams is launched once, those of a stream in the stream's order; other
+    stages have no launch order.
+    """
     if stage.strategy is not Strategy.STREAMS:
         return f"{where} has an order of launches but no streams" if stage.order else None
     place = {unit: number for number, unit in enumerate(stage.order)}

@@ -1,4 +1,4 @@
-"""The order in which stages run, where their costs do not decide it."""
+"""Order stages where their costs do not decide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def schedule_of_blocks(
     *,
     keep_order: bool,
 ) -> Schedule:
-    """The schedule of all blocks' stages, in graph order unless the order was searched for."""
+    """Return the schedule of all blocks' stages, in graph order unless ``keep_order``.
+
+    ``keep_order`` is for an order that was itself searched for.
+    """
     if not keep_order:
         stages, latencies = in_graph_order(graph, stages, latencies)
     return Schedule(
@@ -32,24 +35,10 @@ def schedule_of_blocks(
 def in_graph_order(
     graph: OpGraph, stages: Sequence[Stage], latencies: Sequence[float]
 ) -> tuple[tuple[Stage, ...], tuple[float, ...]]:
-    """Run each stage as early as its first unit stands in the graph, if its inputs allow it.
+    """Return the stages, and their latencies, sorted by first unit as far as dependencies allow.
 
-    A search that adds the latencies of stages is indifferent between orders; caches are not.
-    Unrolled recurrent networks have all steps of a layer in a row, which read the same weights.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    stages
-        The stages in an order that can run.
-    latencies
-        The seconds of each stage.
-
-    Returns
-    -------
-    tuple
-        Stages and latencies in the new order.
+    A search that adds latencies of stages is indifferent to their order, but caches are not: the
+    steps of a layer in an unrolled recurrent network read the same weights.
     """
     stage_of = {unit: place for place, stage in enumerate(stages) for unit in stage.units}
     needs = [

@@ -1,4 +1,4 @@
-"""Stages of streams: which unit is launched when, on which stream, and waits for which others."""
+"""Stages of streams: the launch order of units, their streams, and the events they wait for."""
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def stage_of_streams(order: Iterable[int], stream_of: Mapping[int, int]) -> Stage:
-    """A stage of streams.
-
-    Parameters
-    ----------
-    order
-        Units in the order of their launches, each after those that it reads from.
-    stream_of
-        For each of them its stream.
-    """
+    """Return a stage of streams from the topological launch order and each unit's stream."""
     launched = tuple(order)
     streams: dict[int, list[int]] = {}
     for unit in launched:
@@ -27,17 +19,10 @@ def stage_of_streams(order: Iterable[int], stream_of: Mapping[int, int]) -> Stag
 
 
 def synchronisations(graph: OpGraph, stage: Stage) -> dict[int, tuple[int, ...]]:
-    """For each unit of a stage of streams the units of other streams that it has to wait for.
+    """Return for each unit of a stage of streams the units of other streams that it waits for.
 
-    What it waits for already by way of another unit, or of the one before it on its stream, is
-    left out, so no fewer waits will do.
-
-    Parameters
-    ----------
-    graph
-        The graph of units.
-    stage
-        A valid one.
+    The sets are minimal: waits implied by another wait, or by the unit before it on its stream, are
+    left out.
     """
     before = {unit: earlier for group in stage.groups for earlier, unit in pairwise(group)}
     inside = mask_of(stage.units)

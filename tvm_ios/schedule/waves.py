@@ -9,19 +9,10 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 
 def waves(predecessors: Sequence[int], units: Iterable[int]) -> tuple[tuple[int, ...], ...]:
-    """The fringes of a breadth-first walk over some units.
+    """Return the units by depth: each is in the first wave after all those that it reads from.
 
-    Parameters
-    ----------
-    predecessors
-        For each unit the bit set of the units it reads from, in topological order.
-    units
-        Any of them; edges from others do not count.
-
-    Returns
-    -------
-    tuple of tuple of int
-        A unit stands in the first wave after those that it reads from, in ascending order.
+    ``predecessors`` has for each unit the bit set of units that it reads from. Edges from units
+    outside ``units`` do not count. Units of a wave ascend.
     """
     ordered = sorted(units)
     inside = mask_of(ordered)
@@ -40,16 +31,9 @@ def waves(predecessors: Sequence[int], units: Iterable[int]) -> tuple[tuple[int,
 def stage_of(
     strategy: Strategy, groups: tuple[tuple[int, ...], ...], predecessors: Sequence[int]
 ) -> Stage:
-    """The stage that an ending becomes: co-scheduled, its units in the order of Append.
+    """Return the stage of an ending with these groups; a co-scheduled one is ordered by waves.
 
-    Parameters
-    ----------
-    strategy
-        One that is legal for the ending.
-    groups
-        The groups of the ending.
-    predecessors
-        As for :func:`waves`.
+    ``predecessors`` is as for :func:`waves`.
     """
     if strategy is not Strategy.CO_SCHEDULE:
         return Stage(strategy, groups)

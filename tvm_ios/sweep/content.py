@@ -30,13 +30,13 @@ from tvm_ios.sweep.tasks import (
     is_measured,
 )
 
-#: Raised when equal content would give another result.
+#: To be increased when equal content would give another result.
 _VERSION = 1
-#: What of a task's content says where the tracker listens.
+#: The key, in a task's content, of the tracker's address.
 TRACKER = "tracker"
-#: How many models, with their batch and shapes, a worker keeps for its next tasks.
+#: Number of models, with their batch and shapes, that a worker keeps for its next tasks.
 MODELS_KEPT = 4
-#: What of a task's content says which graph it is about.
+#: The keys, in a task's content, that determine its graph.
 _GRAPH = ("model", "batch", "shapes")
 
 
@@ -206,7 +206,7 @@ def _model_files(path: Path) -> _Named:
     """Describe a model's file, together with the files beside it that hold its weights."""
     beside: dict[str, Path] = {}
     if path.suffix == ".onnx":
-        # What is wrong with a file the task says, and the others go on.
+        # An invalid file makes its own task fail later, not the whole sweep.
         with suppress(ModelError):
             beside = {name: path.parent / name for name in weight_files(path)}
     folder = path.parent.resolve()

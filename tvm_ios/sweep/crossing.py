@@ -16,7 +16,7 @@ from tvm_ios.schedule.schedule import Schedule, ScheduleError
 from tvm_ios.schedule.stage import Strategy
 from tvm_ios.search import Search
 
-#: What of a described unit is the same with other extents.
+#: The keys of a described unit that do not depend on extents.
 _WIRING = ("kind", "reads")
 
 
@@ -24,7 +24,7 @@ def crossed(data: Mapping[str, Any], search: Search) -> Schedule:
     """Price the stages of a schedule for the same network with another batch, shape or device.
 
     ``data`` is a schedule as JSON, ``search`` has the problem and the costs to price it for.
-    Latencies and kernels are dropped, and rTasks of co-scheduled stages are placed anew. Raise
+    Latencies and kernels are dropped, and rTasks of co-scheduled stages are placed again. Raise
     ScheduleError if the graph is wired otherwise, or the schedule runs sub-graphs in instances;
     SearchError if it places rTasks and the costs have none.
     """

@@ -75,7 +75,7 @@ def _fits(exclusion: Mapping[str, tuple[Any, ...]], task: SearchTask | MemoryTas
 
 
 def _equal(wanted: Any, value: Any) -> bool:
-    """Whether a value is the wanted one; names may be patterns."""
+    """Return whether a value is the wanted one; names may be patterns."""
     if isinstance(wanted, str):
         return fnmatchcase(value, wanted)
     return wanted == value

@@ -28,7 +28,7 @@ class FinishedTasks:
         try:
             data = json_object(self._path(job).read_bytes())
         except (FileNotFoundError, JsonError):
-            # What is damaged, by others, is done again.
+            # A task with a damaged file is done again.
             return None
         return data if _FORMAT.items() <= data.items() and "result" in data else None
 

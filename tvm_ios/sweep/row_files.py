@@ -49,7 +49,7 @@ def _parquet(rows: Sequence[dict[str, Any]]) -> bytes:
     arrow: Any = importlib.import_module("pyarrow")
     parquet: Any = importlib.import_module("pyarrow.parquet")
     stream = io.BytesIO()
-    # Of columns without values the type cannot be seen, and files of sweeps are to be joined.
+    # Explicit types, also of empty columns, so that files of several sweeps can be joined.
     schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in COLUMNS.items()])
     parquet.write_table(arrow.Table.from_pylist(list(rows), schema), stream)
     return stream.getvalue()

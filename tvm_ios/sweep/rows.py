@@ -17,7 +17,7 @@ _RESULTS = {
     **dict.fromkeys(("peak_kib", "bound_kib", "arena_kib"), "float64"),
     "proof": "bool",
 }
-#: The columns of rows, and their types: of tasks, results, and how they were come by.
+#: The columns of rows, and their types: of tasks, results, and their provenance.
 COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("kind", "model"), "string"),
     "batch": "int64",

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from runtime_ext.fleet.choice import FleetChoice
     from tvm_ios.graph.op_graph import OpGraph
 
-#: What a crossing's costs are asked for does not depend on how a search is pruned.
+#: For crossings, whose costs do not depend on the pruning of a search.
 _PRUNING = (3, 8)
-#: Seconds in which servers are free that the task before had.
+#: Seconds to wait for servers that the task before has just released.
 _PATIENCE = 5.0
 
 

@@ -28,7 +28,7 @@ from tvm_ios.sweep.toml_values import (
     text,
 )
 
-#: By what schedules can be crossed: each is then evaluated under all other values of it.
+#: The kinds of crossings: each schedule is then evaluated under all other values of the kind.
 CROSSINGS = ("batches", "shapes", "devices")
 
 _MODEL_KEYS = ("model", "batches", "shapes")
@@ -42,7 +42,7 @@ _KEYS = (
     *("models", "batches", "shapes", "devices", "policies", "pruning"),
     *("crossings", "memory", "exclude", *_LIMITS),
 )
-#: What an exclusion names, and of which key's values.
+#: The keys of an exclusion.
 EXCLUDED = ("model", "batch", "device", "policy", "pruning", "memory")
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]

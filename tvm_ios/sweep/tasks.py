@@ -7,7 +7,7 @@ from typing import Any
 
 #: The device that is the machine on which measured tasks run.
 HERE = "here"
-#: What the name of a device begins with whose measurements are made by a tracker's servers.
+#: The prefix of the names of devices whose measurements a tracker's servers make.
 FLEET = "fleet:"
 
 

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SweepError(UserError):
-    """A sweep that cannot be done as it is written; names the key and the value."""
+    """Raised for a sweep that cannot be done as written; names the key and the value."""
 
 
 def table(value: Any, key: str, allowed: Collection[str]) -> Mapping[str, Any]:

@@ -22,28 +22,19 @@ __all__ = ["MEMORY_NETWORKS", "Description", "build", "describe", "names"]
 
 
 def names() -> tuple[str, ...]:
-    """The networks of the zoo."""
+    """Return the names of the zoo's networks."""
     return tuple(NETWORKS)
 
 
 def describe(name: str) -> Description:
-    """What the network is.
-
-    Raises
-    ------
-    KeyError
-        If the zoo has no such network.
-    """
+    """Return the description of a network; raise KeyError if the zoo has no such network."""
     return _entry(name)[1]
 
 
 def build(name: str, seed: int = 0) -> Any:
     """Build a network as an ``onnx.ModelProto``; the same seed gives the same bytes.
 
-    Raises
-    ------
-    KeyError
-        If the zoo has no such network.
+    Raises KeyError if the zoo has no such network.
     """
     return _entry(name)[0](seed)
 

@@ -1,4 +1,4 @@
-"""What networks there are: a line for each."""
+"""The networks of the zoo: one entry each."""
 
 from __future__ import annotations
 

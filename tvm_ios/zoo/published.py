@@ -1,4 +1,4 @@
-"""What publications count in the networks of the zoo, and how near the zoo's are."""
+"""Published counts for networks of the zoo, and tolerances for the zoo's own counts."""
 
 from __future__ import annotations
 
@@ -12,23 +12,11 @@ Quantity = Literal["parameters", "multiply-adds", "units", "convolutions", "prod
 
 @dataclass(frozen=True, slots=True)
 class PublishedCount:
-    """A number of a publication.
+    """A published number about a network of the zoo.
 
-    Attributes
-    ----------
-    network
-        Its name in the zoo.
-    quantity
-        What is counted.
-    value
-        As published.
-    within
-        How far the zoo's may be from it, as a part of it: 0 where the exact number is known, half
-        of the last digit where it was rounded; more where ``note`` says why.
-    source
-        The publication, and its table or section.
-    note
-        Why the numbers are not equal.
+    ``within`` is the tolerated relative difference: 0 where the exact number is known, half of the
+    last digit where it was rounded, more where ``note`` says why. ``source`` is the publication and
+    its table or section.
     """
 
     network: str

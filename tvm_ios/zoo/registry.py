@@ -1,4 +1,4 @@
-"""How the zoo knows its networks without building them."""
+"""The registry of the zoo's networks, which describes them without building them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a zoo network is.
+    """A description of a zoo network.
 
-    Attributes
-    ----------
-    name
-        How people ask for it.
-    summary
-        One line: the network and where its topology is from.
-    input_shapes
-        Extents of each input by name, in order; images are NCHW.
-    units, blocks
-        Of its graph of units under the default rules, and those that this graph is cut into:
-        written down, so that listing the networks builds none.
+    ``summary`` is one line: the network and where its topology is from. ``input_shapes`` are by
+    name, in order; images are NCHW. ``units`` and ``blocks`` count those of its graph under the
+    default rules; they are written down so that listing the networks builds none.
     """
 
     name: str
@@ -44,11 +36,11 @@ def enter(
     sizes: tuple[int, int],
     summary: str,
 ) -> None:
-    """Enter a network, which the function ``build_NAME`` of a file of the zoo makes for a seed.
+    """Register a network that ``build_NAME`` of a file of the zoo builds for a seed.
 
     A number for ``shapes`` stands for one square image of that size, ``"input"``; ``sizes`` are
-    units and blocks. The file is imported when the network is built, because importing all of
-    them takes half a second.
+    units and blocks. The file is imported when the network is built, because importing all of them
+    takes half a second.
     """
     if isinstance(shapes, int):
         shapes = {"input": (1, 3, shapes, shapes)}

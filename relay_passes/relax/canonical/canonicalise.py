@@ -30,15 +30,11 @@ from runtime_ext.module_copies import with_functions
 
 
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with ``main`` ready for :func:`relay_passes.relax.extract.extract`.
+    """Return the module with ``main`` ready for :func:`relay_passes.relax.extract.extract`.
 
-    Equal operators are kept apart: published counts of NASNet have its two equal pools. Functions
-    that ``main`` calls are put into it, also those that were fused.
-
-    Raises
-    ------
-    DialectError
-        If there is no ``main``, or it has control flow or dynamic shapes.
+    Equal operators are not merged: published counts of NASNet include its two equal pools.
+    Functions that ``main`` calls are inlined, fused ones too. Raise DialectError if there is no
+    ``main``, or it has control flow or dynamic shapes.
     """
     if not any(v.name_hint == "main" for v in module.get_global_vars()):
         raise DialectError("the module has no function 'main' to schedule")
@@ -68,7 +64,7 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _with_calls_inlined(module: tvm.IRModule) -> tvm.IRModule:
-    """``main`` with what it calls in it, but for what another code generator compiles."""
+    """Inline the functions that ``main`` calls, except those for another code generator."""
     main = module.get_global_var("main")
     others = {
         variable: function
@@ -87,10 +83,10 @@ def _with_calls_inlined(module: tvm.IRModule) -> tvm.IRModule:
 
 @tvm.transform.module_pass(opt_level=0, name="RemoveDropout")
 class RemoveDropout:
-    """Inference keeps all activations; DecomposeOpsForInference leaves dropout in place."""
+    """A pass that replaces dropout by its input, as DecomposeOpsForInference does not."""
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Remove; see :class:`tvm.transform.Pass`."""
+        """Return the module without dropout; called by :class:`tvm.transform.Pass`."""
         inputs: dict[Any, Any] = {}
 
         def emit(

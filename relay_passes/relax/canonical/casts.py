@@ -1,4 +1,4 @@
-"""Casts to a shape that a value has anyway, and modules that are too far on their way."""
+"""Remove casts to a shape that is known anyway; refuse modules that are lowered too far."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from relay_passes.relax.expressions import operator_name
 from runtime_ext.allocated import empty_constant, is_allocation
 from runtime_ext.module_copies import with_main
 
-#: Where operators stand that TVM puts into a module on its way to the virtual machine.
+#: Prefixes of operators that TVM inserts when it lowers a module for the virtual machine.
 _LOWERED = ("relax.vm.", "relax.memory.", "relax.builtin.", "relax.null_value")
 
 
 def without_casts(module: tvm.IRModule) -> tvm.IRModule:
-    """The module without casts (``match_cast``) in ``main`` to a shape that is known.
+    """Remove casts (``match_cast``) to a known shape from ``main``.
 
-    Raises
-    ------
-    DialectError
-        If another cast is there, or the module is lowered for the virtual machine.
+    Raise DialectError for any other cast, or if the module is lowered for the virtual machine.
     """
     main = module["main"]
     if not isinstance(main.body, relax.SeqExpr):
@@ -58,7 +55,7 @@ def _plain(binding: relax.Binding) -> relax.Binding:
 
 
 def _described(kind: Any) -> tuple[tuple[int, ...], str] | None:
-    """The static shape and the type of a tensor."""
+    """Return the shape and type of a tensor, or None if its shape is not static."""
     extents = kind.shape if isinstance(kind, relax.TensorType) else None
     if extents is None or not all(isinstance(extent, tvm.tirx.IntImm) for extent in extents):
         return None

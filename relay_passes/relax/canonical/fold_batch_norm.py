@@ -1,4 +1,4 @@
-"""Batch norms folded into the convolutions before them."""
+"""A pass that folds batch norms into the convolutions before them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tvm_ios.files.array_files import Array
 
 @tvm.transform.module_pass(opt_level=0, name="FoldBatchNorm")
 class FoldBatchNorm:
-    """Fold batch norms into the convolutions before them.
+    """A pass that folds batch norms into the convolutions before them.
 
-    Unlike TVM's FoldBatchnormToConv2D it folds at once in NumPy, through a bias, and through a
-    concatenation of convolutions (NASNet's path adjustment).
+    Unlike TVM's FoldBatchnormToConv2D it computes the weights at once in NumPy, and folds through a
+    bias and through a concatenation of convolutions (NASNet's path adjustment).
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Fold; see :class:`tvm.transform.Pass`."""
+        """Return the module with batch norms folded; called by :class:`tvm.transform.Pass`."""
         defined = {b.var: b.value for b in bindings_of(mod["main"])}
         uses = uses_of(mod["main"])
         folded: dict[Any, Any] = {}
@@ -52,7 +52,10 @@ class FoldBatchNorm:
 
 
 def _affine(call: relax.Call, new: dict[Any, Any]) -> tuple[Array, Array] | None:
-    """Scale and shift of a batch norm over channels (axis 1) of known statistics."""
+    """Return the scale and shift of a batch norm over axis 1 of 4-D data.
+
+    Return None if its statistics are not constant; raise DialectError in training mode.
+    """
     if call.attrs.training:
         raise DialectError(
             "a batch norm is in training mode: build the module with training=False, or run "
@@ -79,7 +82,10 @@ def _scale(
     uses: Counter[Any],
     new: dict[Any, Any],
 ) -> Any:
-    """``data * scale + shift`` with the factors inside the convolutions; None if there are none."""
+    """Emit ``data * scale + shift``, folded into the convolutions that make ``data``.
+
+    Return None if something else makes it, or something else reads them.
+    """
     value = defined.get(data)
     name = operator_name(value)
     if value is None or uses[data] != 1:

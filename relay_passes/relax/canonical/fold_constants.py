@@ -1,9 +1,8 @@
 """Constant folding in NumPy, for the arithmetic that importers and batch norms leave behind.
 
-That of static shapes is part of it: ``shape_of`` is a constant then.
-
-TVM's own ``FoldConstant`` compiles and runs a kernel for every fold, 16 s for ResNet-50; the
-operators here cover what remains of real models, and anything else is left to TVM's pass.
+``shape_of`` a static shape is folded as well. TVM's own ``FoldConstant`` compiles and runs a kernel
+for every fold, 16 s for ResNet-50; the operators here cover what remains of real models, and
+anything else is left to TVM's pass.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
 
 @tvm.transform.module_pass(opt_level=0, name="FoldSmallConstants")
 class FoldSmallConstants:
-    """Evaluate operators of constants in ``main`` without compiling anything."""
+    """A pass that evaluates operators of constants in ``main`` with NumPy."""
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Fold; see :class:`tvm.transform.Pass`."""
+        """Return the module with constants folded; called by :class:`tvm.transform.Pass`."""
         return rebuild(mod, "main", _emit)
 
 
@@ -115,7 +114,7 @@ _CREATING: dict[str, Callable[[Any, tuple[int, ...], str], Array | None]] = {
 
 
 def _moved(name: str, data: Array, value: Any, binding: relax.VarBinding) -> Array | None:
-    """What an operator that moves elements, or changes their type, makes of a constant."""
+    """Return a constant after an operator that moves or casts elements, or None for others."""
     match name:
         case "relax.reshape" | "relax.expand_dims" | "relax.squeeze":
             return data.reshape(static_shape(binding.var))
@@ -130,7 +129,7 @@ def _moved(name: str, data: Array, value: Any, binding: relax.VarBinding) -> Arr
             rows, axis = constant_value(value.args[1]), value.attrs.axis
             if rows is None or axis is None:
                 return None
-            # What is out of bounds is TVM's to decide.
+            # The result of out-of-bounds indices is left to TVM.
             extent = data.shape[int(axis)]
             lowest = -extent if str(value.attrs.mode) == "wrap" else 0
             inside = np.all((rows >= lowest) & (rows < extent))

@@ -1,4 +1,4 @@
-"""Tensors without elements, which are constants, as in :mod:`tvm_ios.onnx.rewrites.empty`."""
+"""A pass that makes tensors without elements constants, as :mod:`tvm_ios.onnx.rewrites.empty`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relay_passes.relax.expressions import (
     substitute,
 )
 
-#: What is made of nothing; of integers and truth values only zero and one are.
+#: The value of each reduction of no elements; for integers and Booleans only 0 and 1 are used.
 _IDENTITIES = {
     "relax.matmul": 0.0,
     "relax.max": -math.inf,
@@ -33,10 +33,13 @@ _IDENTITIES = {
 
 @tvm.transform.module_pass(opt_level=0, name="FoldEmpty")
 class FoldEmpty:
-    """Let constants be read in the place of what has no elements in ``main``."""
+    """A pass that replaces tensors without elements in ``main`` by constants.
+
+    Results that depend on such tensors alone (a sum, say) become constants as well.
+    """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Fold; see :class:`tvm.transform.Pass`."""
+        """Return the module with empty tensors folded; called by :class:`tvm.transform.Pass`."""
         main = mod["main"]
         variables = (*main.params, *(binding.var for binding in bindings_of(main)))
         return rebuild(mod, "main", _emit) if any(map(_is_empty, variables)) else mod

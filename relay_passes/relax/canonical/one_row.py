@@ -1,4 +1,4 @@
-"""Convolutions and pools along one axis, as :mod:`tvm_ios.onnx.rewrites.one_row` has them."""
+"""A pass that makes 1-D convolutions and pools 2-D; see :mod:`tvm_ios.onnx.rewrites.one_row`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from relay_passes.relax.expressions import (
     substitute,
 )
 
-#: The operators of images, by those along one axis.
+#: The 2-D operator for each 1-D one.
 _WINDOWS: Mapping[str, Callable[..., Any]] = {
     "relax.nn.conv1d": relax.op.nn.conv2d,
     "relax.nn.conv1d_transpose": relax.op.nn.conv2d_transpose,
     "relax.nn.max_pool1d": relax.op.nn.max_pool2d,
     "relax.nn.avg_pool1d": relax.op.nn.avg_pool2d,
 }
-#: What one attribute of a window is along the row, by the axis that is new; others stay.
+#: Attributes of a window with a value for each axis, and that of the new axis.
 _ALONG_ROWS = {"strides": 1, "dilation": 1, "pool_size": 1, "output_padding": 0}
 _STAY = ("groups", "ceil_mode", "count_include_pad")
 _OF_ONE = frozenset(
@@ -45,15 +45,15 @@ _NORM = "relax.nn.batch_norm"
 
 @tvm.transform.module_pass(opt_level=0, name="OneRowImages")
 class OneRowImages:
-    """Give data (N, C, W) of convolutions and pools a second axis of one row.
+    """A pass that turns 1-D convolutions and pools into 2-D ones on images of one row.
 
-    It stays through what is element-wise, batch norms and concatenations, so that between
-    convolutions there is no change of shape.
+    Element-wise operators, batch norms and concatenations between them work on the images (N, C, 1,
+    W) too, so that no change of shape is left between convolutions.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Widen; see :class:`tvm.transform.Pass`."""
-        #: By a value (N, C, W), or the tuple of a batch norm, the same as (N, C, 1, W).
+        """Return the module with 2-D images of one row; called by :class:`tvm.transform.Pass`."""
+        #: The image (N, C, 1, W) of each value (N, C, W), or of the tuple of a batch norm.
         images: dict[Any, Any] = {}
 
         def emit(
@@ -85,7 +85,7 @@ class OneRowImages:
 
 
 def _is_plain(call: Any) -> bool:
-    """Whether data and weights lie as usual, and the weights are known."""
+    """Return whether data and weights have the default layouts, and the weights are constant."""
     attributes = call.attrs
     if "conv1d" not in call.op.name:
         return str(attributes.layout) == str(attributes.out_layout) == "NCW"
@@ -118,7 +118,7 @@ def _with_data(call: Any, image: Any) -> Any:
 
 
 def _widened(value: Any, images: Mapping[Any, Any]) -> Any:
-    """What is element-wise, or a concatenation, of images alone; None if it is not that."""
+    """Return an element-wise operator or concatenation of images, written on them; else None."""
     name = operator_name(value)
     if name in _OF_ONE and value.args[0] in images:
         return _with_data(value, images[value.args[0]])
@@ -135,7 +135,7 @@ def _widened(value: Any, images: Mapping[Any, Any]) -> Any:
 
 
 def _term(leaf: Any, images: Mapping[Any, Any]) -> Any:
-    """An image, or a constant that is broadcast to images; None for anything else."""
+    """Return the image of a leaf, or a constant in a shape that broadcasts to images; else None."""
     array = constant_value(leaf)
     if array is None or array.ndim > 3:
         return images.get(leaf)

@@ -1,7 +1,7 @@
-"""The ONNX importer emits Clip as two TIR functions: raise them to operators again.
+"""A pass that raises the two TIR functions that the ONNX importer writes for Clip to operators.
 
-They become ``maximum`` and ``minimum`` and not ``relax.clip``, which takes the two in the other
-order: of NaN TVM makes the bound that it is compared with first.
+They become ``maximum`` and ``minimum`` and not ``relax.clip``, which compares in the other order:
+TVM turns NaN into the bound that it is compared with first.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from relay_passes.relax.expressions import (
 
 @tvm.transform.module_pass(opt_level=0, name="RaiseClip")
 class RaiseClip:
-    """Rewrite TIR that compares all elements with a number to ``maximum`` or ``minimum``.
+    """A pass that replaces TIR comparing all elements with a number by ``maximum`` or ``minimum``.
 
-    Of a ``minimum`` of such a ``maximum`` that nothing else reads the two become neighbours.
+    If only a ``minimum`` reads such a ``maximum``, the two are emitted next to each other.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Raise; see :class:`tvm.transform.Pass`."""
+        """Return the module with Clip raised; called by :class:`tvm.transform.Pass`."""
         uses = uses_of(mod["main"])
         lower: dict[Any, Any] = {}
 
@@ -63,7 +63,7 @@ class RaiseClip:
 
 
 def _bound(function: Any, arguments: list[Any], result: relax.Var) -> tuple[Any, float] | None:
-    """The class of the node (maximum or minimum) and the bound, if the function does only that."""
+    """Return the class (Max or Min) and the bound of a TIR function that only clips, else None."""
     stores: list[Any] = []
     tvm_ffi.structural_walk(function.body, [(tirx.BufferStore, stores.append)])
     if len(stores) != 1 or not isinstance(stores[0].value, tirx.Max | tirx.Min):

@@ -1,4 +1,4 @@
-"""The ONNX importer emits Max and Min as a reduction of a stack: raise them to operators again."""
+"""A pass that raises Max and Min, imported from ONNX as a reduction of a stack, to operators."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _BINARY = {"relax.max": relax.op.maximum, "relax.min": relax.op.minimum}
 
 @tvm.transform.module_pass(opt_level=0, name="RaiseExtreme")
 class RaiseExtreme:
-    """Rewrite the maximum (or minimum) along the axis on which tensors are stacked.
+    """A pass that replaces a maximum (minimum) along the axis of a stack by element-wise ones.
 
-    Without it they would be copied twice, to their common shape and to the stack. The importer has
-    broadcast constants; they get back the shape that they need.
+    This saves two copies of each tensor, to the common shape and into the stack. Constants that the
+    importer has broadcast get back the smallest shape that broadcasts to it.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Raise; see :class:`tvm.transform.Pass`."""
+        """Return the module with Max and Min raised; called by :class:`tvm.transform.Pass`."""
         values = {b.var: b.value for b in bindings_of(mod["main"])}
 
         def emit(
@@ -47,7 +47,7 @@ class RaiseExtreme:
 
 
 def _stacked(call: Any, values: dict[Any, Any]) -> list[Any] | None:
-    """The tensors whose element-wise maximum a call is, as they are before broadcasting."""
+    """Return the tensors whose element-wise extreme a call is, before broadcasting, or None."""
     if operator_name(call) not in _BINARY:
         return None
     stack = values.get(call.args[0])

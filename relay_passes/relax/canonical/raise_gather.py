@@ -1,4 +1,4 @@
-"""The ONNX importer guards a Gather against negative indices: one ``relax.take`` does the same."""
+"""A pass that removes the ONNX importer's guard of Gather against negative indices."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from relay_passes.relax.expressions import (
 
 @tvm.transform.module_pass(opt_level=0, name="RaiseGather")
 class RaiseGather:
-    """Rewrite ``take(x, where(i < 0, i + extent, i))`` to a take whose indices wrap around.
+    """A pass that replaces ``take(x, where(i < 0, i + extent, i))`` by a take with mode wrap.
 
-    Indices that need no guard wrap around, too: TVM would read what lies beyond the data.
+    Takes of mode fast, which read out of bounds, get mode wrap as well.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Raise; see :class:`tvm.transform.Pass`."""
+        """Return the module with takes that wrap; called by :class:`tvm.transform.Pass`."""
         defined = {binding.var: binding.value for binding in bindings_of(mod["main"])}
 
         def emit(
@@ -50,16 +50,10 @@ class RaiseGather:
 
 
 def unguarded(indices: Any, extents: Any, defined: Mapping[Any, Any]) -> Any:
-    """Indices before the importer guarded them against negative ones; None if it did not.
+    """Return the indices as they were before the importer's guard against negative ones, or None.
 
-    Parameters
-    ----------
-    indices
-        A leaf.
-    extents
-        The extent of the axis that is indexed, or of each.
-    defined
-        The expression that each variable is bound to.
+    ``extents`` are the extent of the indexed axis, or of each; ``defined`` maps each variable to
+    its expression.
     """
     choice = defined.get(indices)
     if operator_name(choice) != "relax.where":

@@ -1,4 +1,4 @@
-"""The ONNX importer emits padding as a TIR function: raise it to ``relax.nn.pad`` again."""
+"""A pass that raises the TIR function that the ONNX importer writes for Pad to ``relax.nn.pad``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from relay_passes.relax.expressions import operator_name, rebuild, static_shape,
 
 @tvm.transform.module_pass(opt_level=0, name="RaisePad")
 class RaisePad:
-    """Rewrite ``call_tir(pad, (x,))`` of a constant value to ``relax.nn.pad(x)``."""
+    """A pass that replaces ``call_tir(pad, (x,))`` with a constant value by ``relax.nn.pad(x)``."""
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Raise; see :class:`tvm.transform.Pass`."""
+        """Return the module with padding raised; called by :class:`tvm.transform.Pass`."""
 
         def emit(
             builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
@@ -35,7 +35,7 @@ class RaisePad:
 
 
 def _padding(function: Any, data: Any, result: Any) -> tuple[list[int], float] | None:
-    """Widths (begin, end of each axis) and fill value, if the function only pads."""
+    """Return the widths (begin, end of each axis) and fill value, or None unless it only pads."""
     choices: list[Any] = []
 
     def call(node: Any) -> None:

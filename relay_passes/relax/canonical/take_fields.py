@@ -1,4 +1,4 @@
-"""All fields of an operator that returns several tensors are taken, in their order, used or not."""
+"""A pass that binds every field of an operator's tuple result, in order, used or not."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from relay_passes.relax.expressions import bindings_of, rebuild, substitute
 
 @tvm.transform.module_pass(opt_level=0, name="TakeFields")
 class TakeFields:
-    """Take every field of every tuple that an operator returns, once and right after it.
+    """A pass that takes every field of an operator's tuple result once, right after the operator.
 
-    Which parts of a split are read must show in the graph, as it does in one of ONNX.
+    The graph then shows which parts of a split are read, as a graph of ONNX does.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Take; see :class:`tvm.transform.Pass`."""
+        """Return the module with all fields taken; called by :class:`tvm.transform.Pass`."""
         fields: dict[Any, list[relax.Var]] = {}
 
         def emit(

@@ -1,4 +1,4 @@
-"""Indices that a model is given wrap around, so that none is read or written beyond the data."""
+"""A pass that wraps indices around, so that gathers and scatters stay within the data."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from relay_passes.relax.expressions import (
 )
 from tvm_ios.files.array_files import Array
 
-#: Operators whose indices are of one axis, and of several.
+#: Operators that index one axis, and several leading ones.
 _OF_AN_AXIS = ("relax.gather_elements", "relax.scatter_elements")
 _OF_LEADING_AXES = ("relax.gather_nd", "relax.scatter_nd")
 
 
 @tvm.transform.module_pass(opt_level=0, name="WrapIndices")
 class WrapIndices:
-    """Take indices of gathers and scatters modulo the extents that they index.
+    """A pass that takes indices of gathers and scatters modulo the extents that they index.
 
-    TVM trusts them: one out of range would end the process or change what lies beside the data.
-    For negative ones this is what ONNX and torch mean by them.
+    TVM does not check indices: one out of range could crash the process or overwrite other memory.
+    Negative indices get the meaning that they have in ONNX and torch.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Wrap; see :class:`tvm.transform.Pass`."""
+        """Return the module with indices wrapped; called by :class:`tvm.transform.Pass`."""
         defined = {binding.var: binding.value for binding in bindings_of(mod["main"])}
 
         def emit(
@@ -62,7 +62,7 @@ class WrapIndices:
 
 
 def _wrapped(indices: Any, extents: Any) -> bool:
-    """Whether this has been done: modules are brought into canonical form more than once."""
+    """Return whether indices are wrapped already, by an earlier run of this pass."""
     if operator_name(indices) != "relax.floor_mod":
         return False
     divisors = constant_value(indices.args[1])
@@ -70,7 +70,7 @@ def _wrapped(indices: Any, extents: Any) -> bool:
 
 
 def _indexed(value: Any) -> Array | None:
-    """The extent of the axis, or of each axis, that a call's indices are of; None without any."""
+    """Return the extent of the axis, or of each axis, that a call indexes; None for other calls."""
     name = operator_name(value)
     if name in _OF_AN_AXIS:
         return np.asarray(static_shape(value.args[0])[int(value.attrs.axis)])

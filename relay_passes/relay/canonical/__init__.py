@@ -1,8 +1,8 @@
 """Relay modules in the form that scheduling reads.
 
 - ``canonicalise``: the passes in order.
-- ``fold_constants``, ``fold_batch_norm``: what is known is computed.
-- ``inline_calls``: ``main`` calls operators alone.
-- ``narrow_doubles``: doubles become half precision by way of single precision.
+- ``fold_constants``, ``fold_batch_norm``: constant expressions are computed.
+- ``inline_calls``: functions that ``main`` calls are inlined.
+- ``narrow_doubles``: float64 is cast to float16 by way of float32.
 - ``wrap_indices``: no index leads beyond the data.
 """

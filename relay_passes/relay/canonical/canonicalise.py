@@ -16,14 +16,10 @@ from runtime_ext.relay.module_copies import with_functions
 
 
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
-    """The module with ``main`` ready for :func:`relay_passes.relay.extract.extract`.
+    """Return the module with ``main`` ready for :func:`relay_passes.relay.extract.extract`.
 
-    Equal operators are kept apart and functions that ``main`` calls are put into it, as in Relax.
-
-    Raises
-    ------
-    DialectError
-        If there is no ``main``, or it has control flow or dynamic shapes.
+    Equal operators are not merged, and functions that ``main`` calls are inlined, as in Relax.
+    Raise DialectError if there is no ``main``, or it has control flow or dynamic shapes.
     """
     if not any(v.name_hint == "main" for v in module.get_global_vars()):
         raise DialectError("the module has no function 'main' to schedule")

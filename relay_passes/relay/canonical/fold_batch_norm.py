@@ -1,4 +1,4 @@
-"""Fold batch norms into the convolutions before them."""
+"""A pass that folds batch norms into the convolutions before them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from relay_passes.relay.expressions import (
 
 @tvm.transform.module_pass(opt_level=0, name="FoldBatchNorm")
 class FoldBatchNorm:
-    """Fold in NumPy, also through a bias and through a concatenation of convolutions.
+    """A pass that folds batch norms into convolutions with NumPy.
 
-    What is left is for SimplifyInference: a multiplication and an addition.
+    It also folds through a bias and through a concatenation of convolutions. SimplifyInference
+    turns the other batch norms into a multiplication and an addition.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Fold; see :class:`tvm.transform.Pass`."""
+        """Return the module with batch norms folded; called by :class:`tvm.transform.Pass`."""
         uses = uses_of(mod["main"])
         before: dict[Any, Any] = {}
 
@@ -44,7 +45,7 @@ class FoldBatchNorm:
 
 
 def _affine(call: relay.Call) -> tuple[Array, Array] | None:
-    """Scale and shift of a batch norm over channels (axis 1) of known statistics."""
+    """Return the scale and shift of a batch norm over axis 1 of 4-D data, None if not constant."""
     a = call.attrs
     if int(a.axis) != 1 or len(static_shape(call.args[0])) != 4:
         return None
@@ -60,9 +61,9 @@ def _affine(call: relay.Call) -> tuple[Array, Array] | None:
 def _scaled(
     data: Any, scale: Array, shift: Array, uses: Mapping[Any, int], new: Mapping[Any, Any]
 ) -> Any:
-    """``data * scale + shift`` with the factors inside the convolutions; None if there are none.
+    """Return ``data * scale + shift``, folded into the convolutions that make ``data``, else None.
 
-    ``data`` is an old expression, ``new`` says what the old ones have become.
+    ``data`` is an old expression; ``new`` maps old expressions to their replacements.
     """
     if uses[data] != 1:
         return None

@@ -44,15 +44,18 @@ _RESHAPES = ("expand_dims", "reshape", "squeeze", "nn.batch_flatten")
 
 @tvm.transform.module_pass(opt_level=0, name="FoldSmallConstants")
 class FoldSmallConstants:
-    """Evaluate operators of constants in ``main`` without compiling anything."""
+    """A pass that evaluates operators of constants in ``main`` with NumPy."""
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Fold; see :class:`tvm.transform.Pass`."""
+        """Return the module with constants folded; called by :class:`tvm.transform.Pass`."""
         return rebuild(mod, folded)
 
 
 def folded(old: Any, call: Any) -> relay.Constant | None:
-    """A call of constants as one; ``old`` is the same call with inferred types."""
+    """Return the constant that a call of constants computes, or None if it is not folded here.
+
+    ``old`` is the same call with inferred types.
+    """
     if not isinstance(call, relay.Call):
         return None
     read = [constant_value(argument) for argument in arguments(call)]
@@ -93,7 +96,7 @@ def folded(old: Any, call: Any) -> relay.Constant | None:
 
 
 def _in_layout(array: Array, source: str, target: str) -> Array | None:
-    """An array of whole axes (``OIHW``) with some of them split (``OIHW8i16o``), or None."""
+    """Return an array with some of its axes split (``OIHW`` to ``OIHW8i16o``), or None."""
     axes = re.findall(r"(\d*)([A-Za-z])", target)
     factor = {letter.upper(): int(number) for number, letter in axes if number}
     letters = [letter for _, letter in axes]

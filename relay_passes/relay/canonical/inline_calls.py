@@ -1,4 +1,4 @@
-"""Functions that ``main`` calls, put into it: global ones, and those of fused operators."""
+"""Inline the functions that ``main`` calls: global ones, and those of fused operators."""
 
 from __future__ import annotations
 
@@ -14,14 +14,10 @@ from runtime_ext.relay.module_copies import with_functions
 
 
 def with_calls_inlined(module: tvm.IRModule) -> tvm.IRModule:
-    """The module whose ``main`` calls operators alone; types are to be inferred again.
+    """Inline all functions that ``main`` calls; its types are to be inferred again.
 
-    Functions that nothing else can call are left out.
-
-    Raises
-    ------
-    DialectError
-        If a function calls itself, or another code generator compiles it.
+    Inlined functions are removed unless the module has others too. Raise DialectError if a function
+    calls itself, or is for another code generator.
     """
     inliner = _Inliner(module)
     old = module["main"]
@@ -36,14 +32,9 @@ def with_calls_inlined(module: tvm.IRModule) -> tvm.IRModule:
 
 
 class _Inliner:
-    """Puts called functions into expressions.
+    """A rewriter that inlines called functions into expressions.
 
-    Attributes
-    ----------
-    calls
-        How many.
-    variables
-        The global ones among them.
+    ``calls`` counts inlined calls, and ``variables`` are the global functions among the callees.
     """
 
     def __init__(self, module: tvm.IRModule) -> None:
@@ -53,7 +44,7 @@ class _Inliner:
         self._open: list[relay.GlobalVar] = []
 
     def inlined(self, body: Any, values: dict[Any, Any]) -> Any:
-        """An expression on other values of its variables, without calls of functions."""
+        """Return an expression with its variables replaced by values and its calls inlined."""
         for expression in reached(body, set(values)):
             same = substitute(expression, values.__getitem__)
             callee = same.op if isinstance(same, relay.Call) else None

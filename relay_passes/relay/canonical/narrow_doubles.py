@@ -1,4 +1,4 @@
-"""Doubles become half precision by way of single precision."""
+"""A pass that casts float64 to float16 by way of float32."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from relay_passes.relay.expressions import operator_name, rebuild
 
 @tvm.transform.module_pass(opt_level=0, name="NarrowDoubles")
 class NarrowDoubles:
-    """Cast float64 to float32 before it is cast to float16, as ONNX Runtime does.
+    """A pass that casts float64 to float32 before it is cast to float16, as ONNX Runtime does.
 
-    LLVM has a function of the compiler's library do it at once, and of older ones it takes the
-    result from another register than that of newer compilers.
+    LLVM calls a compiler-library function for the direct cast, and old and new versions of it
+    return the result in different registers.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Insert casts; see :class:`tvm.transform.Pass`."""
+        """Return the module with casts inserted; called by :class:`tvm.transform.Pass`."""
         return rebuild(mod, _by_way_of_single)
 
 

@@ -1,4 +1,4 @@
-"""Indices that a model is given wrap around, so that none is read or written beyond the data."""
+"""A pass that wraps indices around, so that gathers and scatters stay within the data."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from relay_passes.relay.expressions import (
 
 @tvm.transform.module_pass(opt_level=0, name="WrapIndices")
 class WrapIndices:
-    """Take indices of gathers and scatters modulo the extents that they index.
+    """A pass that takes indices of gathers and scatters modulo the extents that they index.
 
-    TVM trusts them: one out of range would end the process or change what lies beside the data.
-    Those of ``take`` it clips unless told not to.
+    TVM does not check indices: one out of range could crash the process or overwrite other memory.
+    Only indices of ``take`` are clipped, unless its mode is fast.
     """
 
     def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
-        """Wrap; see :class:`tvm.transform.Pass`."""
+        """Return the module with indices wrapped; called by :class:`tvm.transform.Pass`."""
         return rebuild(mod, _wrapped)
 
 
 def _wrapped(old: Any, call: Any) -> relay.Call | None:
-    """A call of a gather or a scatter whose indices wrap; None for what needs nothing."""
+    """Return a gather or scatter with indices that wrap; None if the call needs no change."""
     if operator_name(old) == "take" and old.attrs.mode == "fast":
         axis = None if old.attrs.axis is None else int(old.attrs.axis)
         return relay.take(*call.args, axis, int(old.attrs.batch_dims), "wrap")
@@ -50,7 +50,7 @@ def _wrapped(old: Any, call: Any) -> relay.Call | None:
 
 
 def _is_wrapped(indices: Any, extents: Array) -> bool:
-    """Whether this has been done: modules are brought into canonical form more than once."""
+    """Return whether indices are wrapped already, by an earlier run of this pass."""
     if operator_name(indices) != "floor_mod":
         return False
     divisors = constant_value(indices.args[1])
@@ -58,7 +58,7 @@ def _is_wrapped(indices: Any, extents: Array) -> bool:
 
 
 def _indexed(call: Any) -> Array | None:
-    """The extent of the axis that a call's indices are of, or of each along their first axis."""
+    """Return the extent of the indexed axis, or of each axis as a column; None for other calls."""
     match operator_name(call):
         case "gather" | "scatter_elements":
             return np.asarray(static_shape(call.args[0])[int(call.attrs.axis)])

@@ -1,4 +1,4 @@
-"""The ways to block a convolution's channels, and ``AlterOpLayout`` made to take chosen ones."""
+"""The channel blockings of a convolution, and a hook of ``AlterOpLayout`` to apply chosen ones."""
 
 from __future__ import annotations
 
@@ -13,26 +13,24 @@ from tvm.autotvm.task.space import FallbackConfigEntity
 
 from runtime_ext.relay.tuning_log import AutotvmLog, on_nchw
 
-#: Channels in a block; 0 where all channels of an image stand together, as in NCHW.
+#: Channels in a block; 0 for the layout NCHW, without blocks.
 Block = int
 #: For convolutions, by their attributes, AutoTVM's configuration; None is TVM's default.
 BlockChoice = Mapping[Any, Any]
 
-#: How much longer than the log's best kernel TVM's default is taken to run where the log has
-#: nothing in its blocks.
+#: Assumed ratio of the time of TVM's default to that of the log's best kernel, if the log has
+#: no kernel with the default's blocks.
 _DEFAULT_OVER_BEST = 1.25
 
 
 @dataclass(frozen=True)
 class Way:
-    """How an operator can be computed.
+    """A way to compute an operator: its channel blocks and time.
 
     Attributes
     ----------
     reads, makes
-        Blocks of what it reads and returns.
-    seconds
-        How long it takes.
+        Channels in a block of its input and of its result.
     config
         The configuration of a convolution; None is TVM's default.
     default
@@ -48,7 +46,7 @@ class Way:
 
 @contextmanager
 def altering(choice: BlockChoice) -> Iterator[None]:
-    """While this is entered ``AlterOpLayout`` alters convolutions as chosen, others as ever."""
+    """Make ``AlterOpLayout`` alter convolutions as chosen, others as usual, in a ``with`` block."""
     operator, former = relay.op.get("nn.conv2d"), _alter()
 
     def alter(attrs: Any, *others: Any) -> Any:
@@ -74,7 +72,7 @@ def _alter() -> Any:
 
 
 class _Chosen(autotvm.task.DispatchContext):
-    """Answers with one configuration, or as if there were no log; remembers what is altered."""
+    """A dispatch context with one configuration or the fallback; it records what is altered."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -89,7 +87,7 @@ class _Chosen(autotvm.task.DispatchContext):
 
 
 def convolution_ways(call: relay.Call, target: tvm.target.Target, log: AutotvmLog) -> Sequence[Way]:
-    """How a convolution can be computed; none if its channels are not blocked."""
+    """Return the ways to compute a convolution; none if its channels are not blocked."""
     types = [argument.checked_type for argument in call.args]
     tensors = [te.placeholder(kind.shape, kind.dtype) for kind in types]
     with target, _quietly(), _Chosen(None) as context:
@@ -107,7 +105,7 @@ def convolution_ways(call: relay.Call, target: tvm.target.Target, log: AutotvmLo
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """TVM says once that operators were not tuned, and asking for its default is no such thing."""
+    """Silence AutoTVM's warning about untuned operators within a ``with`` block."""
     scope = autotvm.GLOBAL_SCOPE
     before, scope.silent = scope.silent, True
     try:
@@ -117,5 +115,5 @@ def _quietly() -> Iterator[None]:
 
 
 def block_of(layout: str) -> Block:
-    """The channels in a block of a layout: 16 of ``"NCHW16c"``, 0 of ``"NCHW"``."""
+    """Return the channels in a block of a layout: 16 of ``"NCHW16c"``, 0 of ``"NCHW"``."""
     return int(layout.removeprefix("NCHW").removesuffix("c") or 0)

@@ -1,10 +1,10 @@
-"""Which blocks of channels each convolution has, so that kernels and transforms take least in all.
+"""Choose each convolution's channel blocks for the least time of kernels and transforms together.
 
-AutoTVM times a convolution by itself, and TVM takes the fastest. Where neighbours then disagree
+AutoTVM times a convolution by itself, and TVM takes the fastest. Where neighbours then disagree,
 data are transformed between them, which may take longer than their kernels save. So the choice is
 made for the whole network, as the graph tuner of Liu et al. makes it ("Optimizing CNN Model
-Inference on CPUs", ATC 2019): among what the log knows of each convolution and what TVM does
-without a log, against the transforms that ``AlterOpLayout`` puts between.
+Inference on CPUs", ATC 2019): among the log's configurations of each convolution and TVM's default,
+with the cost of the transforms that ``AlterOpLayout`` inserts between them.
 """
 
 from __future__ import annotations
@@ -30,22 +30,16 @@ from relay_passes.relay.layouts.transforms import transform_of
 from runtime_ext.relay.tuning_log import AutotvmLog
 from tvm_ios.solvers.pbqp import ChoiceProblem, Costs, cheapest
 
-#: What a transform costs on one thread: seconds to begin, and bytes a second that are read and
-#: written, from or to whole channels and between blocks. TVM's took 6 to 50 and 17 to 80 GB/s.
+#: Costs of a transform on one thread: seconds to begin, and bytes per second, read and written,
+#: from or to whole channels, and between blocks. TVM's took 6 to 50 and 17 to 80 GB/s.
 _BEGIN_SECONDS, _BYTES_PER_SECOND = 2e-6, {True: 10e9, False: 25e9}
 
 
 def choose_blocks(main: relay.Function, target: tvm.target.Target, log: AutotvmLog) -> BlockChoice:
-    """What convolutions are to be altered to.
+    """Return the configuration to which each convolution is to be altered, by its attributes.
 
-    Parameters
-    ----------
-    main
-        The function, of inferred types, in the model's layouts.
-    target
-        A CPU.
-    log
-        A log with records for the target.
+    ``main`` has inferred types and the model's layouts, ``target`` is a CPU, and ``log`` has
+    records for it.
     """
     network = _Network(main, lambda call: convolution_ways(call, target, log))
     choices = cheapest(network.problem())
@@ -59,12 +53,12 @@ def choose_blocks(main: relay.Function, target: tvm.target.Target, log: AutotvmL
 
 
 class _Network:
-    """The operators of a function as variables, whose choices are the ways to compute them.
+    """The choice problem of a function: operators are variables, ways to compute them their values.
 
-    What operators between convolutions read and make is what ``AlterOpLayout`` gives them: the
-    layout of their first input if they can have it, of all inputs if these are concatenated, and
-    otherwise the model's. A tensor that several read is a variable too, because what is made may
-    be transformed once for all of them (see :class:`relay_passes.relay.layouts.cut.Cut`).
+    Operators between convolutions get layouts as from ``AlterOpLayout``: that of their first input
+    if they support it, a concatenation that of all its inputs, and otherwise the model's. A tensor
+    with several readers is a variable too, because it may be transformed once for all of them (see
+    :class:`relay_passes.relay.layouts.cut.Cut`).
 
     Attributes
     ----------
@@ -78,7 +72,7 @@ class _Network:
         self.ways: list[Sequence[Way]] = []
         self.convolutions: dict[Any, int] = {}
         self._tables: dict[tuple[int, int], Costs] = {}
-        #: Which variable makes what, and which read it by which rule.
+        #: The variable that makes each expression, and its readers with their rules.
         self._maker: dict[Any, int] = {}
         self._readers: dict[Any, list[tuple[int, _Rule | None]]] = {}
         for parameter in main.params:
@@ -100,7 +94,7 @@ class _Network:
             self._connect(value, readers, fixed=self._maker[value] < len(main.params))
 
     def problem(self, *, default: bool = False) -> ChoiceProblem:
-        """The problem, or what is left of it if convolutions have TVM's own blocks."""
+        """Return the choice problem, with TVM's own blocks of all convolutions if ``default``."""
         alone = [np.array([way.seconds for way in ways]) for ways in self.ways]
         if default:
             for variable in self.convolutions.values():
@@ -110,7 +104,7 @@ class _Network:
     def _call(self, call: relay.Call, ways: Callable[[relay.Call], Sequence[Way]]) -> int:
         data = self._data(arguments(call))
         if transform_of(call) is not None:
-            return self._maker[data[0]]  # Another transform after it takes its place.
+            return self._maker[data[0]]  # A later transform replaces it.
         if operator_name(call) == "nn.conv2d" and (blocked_ways := ways(call)):
             number = self.convolutions[call.attrs] = self._variable(blocked_ways)
             for value in data:
@@ -125,7 +119,7 @@ class _Network:
         return number
 
     def _data(self, values: Sequence[Any]) -> list[Any]:
-        """Those that are no constants."""
+        """Return the values that are not constants."""
         return [value for value in values if value in self._maker]
 
     def _variable(self, ways: Sequence[Way]) -> int:
@@ -138,7 +132,7 @@ class _Network:
     def _connect(
         self, value: Any, readers: Sequence[tuple[int, _Rule | None]], *, fixed: bool
     ) -> None:
-        """Add what it costs that these read a value; one that is given stays as it is."""
+        """Add transform costs between a value's maker and its readers; inputs are ``fixed``."""
         maker = stored = self._maker[value]
         seconds = partial(transform_seconds, value)
         if len(readers) > 1 and not fixed:
@@ -151,7 +145,7 @@ class _Network:
                 possible = {way.reads for way in self.ways[reader]}
                 allowed = partial(rule, possible)
                 self._add(maker, reader, lambda *b, allowed=allowed: 0.0 if allowed(*b) else inf)
-            # A result lies between units as it is returned: it is for others to transform it.
+            # A result is stored as it is returned: its readers transform it.
             stays = rule is None and stored != maker
             self._add(stored, reader, _no_transform if stays else seconds)
 
@@ -160,8 +154,8 @@ class _Network:
         self._tables[first, second] = self._tables.get((first, second), 0.0) + np.array(table)
 
 
-#: Whether an operator that could read certain blocks reads a tensor that was made in some (the
-#: second) in those (the third). There is none of a result.
+#: Whether an operator that supports certain blocks reads a tensor that has some blocks (the
+#: second argument) in others (the third). Results of the function have no rule.
 _Rule = Callable[[Set[Block], Block, Block], bool]
 
 
@@ -178,7 +172,7 @@ def _all_alike(possible: Set[Block], have: Block, want: Block) -> bool:
 
 
 def transform_seconds(value: Any, have: Block, want: Block) -> float:
-    """What it takes to bring a tensor from blocks into others."""
+    """Return the estimated seconds to transform a tensor from one channel block to another."""
     if have == want:
         return 0.0
     size = prod(static_shape(value)) * np.dtype(value.checked_type.dtype).itemsize
@@ -190,7 +184,7 @@ def _no_transform(have: Block, want: Block) -> float:
 
 
 def _passes(call: relay.Call, block: Block) -> bool:
-    """Whether an operator computes on such blocks if it is given them."""
+    """Return whether an operator computes in such blocks if its inputs have them."""
     infer = call.op.get_attr("FInferCorrectLayout") if isinstance(call.op, tvm.ir.Op) else None
     if infer is None:
         return False

@@ -1,4 +1,4 @@
-"""Layouts that convolutions want (NCHW16c), kept from unit to unit.
+"""Choose layouts of convolutions (NCHW16c) and keep them from unit to unit.
 
 TVM's ``AlterOpLayout`` decides, and has to see the whole network: inside a unit it would transform
 the data of every convolution to its layout and back. So the units' bodies are put together,
@@ -26,14 +26,9 @@ from runtime_ext.relay.tuning_log import AutotvmLog
 
 @dataclass(frozen=True)
 class LayoutChoice:
-    """What layouts are chosen for.
+    """A chooser of layouts for a target, by the tuned kernels of a log.
 
-    Attributes
-    ----------
-    target
-        The target of the kernels.
-    log
-        Tuned kernels; without it those count that AutoTVM's current context knows.
+    Without a log, those of AutoTVM's current context count.
     """
 
     target: tvm.target.Target
@@ -41,11 +36,14 @@ class LayoutChoice:
 
     @property
     def matters(self) -> bool:
-        """Kernels for CPUs want blocks of channels, and Winograd's for GPUs transformed weights."""
+        """Whether kernels of the target want other layouts than the model's.
+
+        CPU kernels want blocks of channels, and Winograd kernels of GPUs transformed weights.
+        """
         return not {"cpu", "cuda"}.isdisjoint(self.target.keys)
 
     def alter(self, main: relay.Function) -> tvm.IRModule:
-        """A module of the function in the layouts that its kernels want, types inferred."""
+        """Return a module of the function in the layouts of its kernels, with types inferred."""
         infer = relay.transform.InferType()
         module = infer(tvm.IRModule.from_expr(main))
         tuned, blocks = nullcontext(), nullcontext()
@@ -53,7 +51,7 @@ class LayoutChoice:
             tuned = self.log.applied()
             if "cpu" in self.target.keys:
                 blocks = altering(choose_blocks(module["main"], self.target, self.log))
-        # Only TVM can transform weights as Winograd's kernels want them.
+        # Only TVM itself can transform weights for its Winograd kernels.
         fold = [relay.transform.FoldConstant()] if "cuda" in self.target.keys else []
         passes = tvm.transform.Sequential([relay.transform.AlterOpLayout(), *fold, infer])
         with tuned, blocks, self.target, tvm.transform.PassContext(opt_level=3):
@@ -66,18 +64,11 @@ def alter_layouts(
     results: Mapping[int, Transform],
     choice: LayoutChoice,
 ) -> tuple[list[RelayUnitFunction], dict[int, Border]]:
-    """The same units in altered layouts, and the tensors between them.
+    """Return the units in altered layouts, and the tensors between them.
 
-    Parameters
-    ----------
-    units
-        The units, in an order in which they can run.
-    inputs
-        Tensors that none of them makes. One with a transform comes transformed already.
-    results
-        Tensors to return, and how each is to be transformed.
-    choice
-        What the layouts are for.
+    ``units`` are in an order in which they can run. ``inputs`` are tensors that none of them makes;
+    one with a transform is transformed already. ``results`` are tensors to return, each with its
+    transform.
     """
     whole = Whole(units, inputs)
     body = relay.Tuple([transformed(whole.value[t], how) for t, how in results.items()])

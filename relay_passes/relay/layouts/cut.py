@@ -1,4 +1,4 @@
-"""The whole cut again into its units, whose tensors have one layout each between them."""
+"""Cut the altered whole into its units again, with one layout for each tensor between them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,10 @@ from relay_passes.relay.layouts.whole import Whole, place_of
 
 
 class Cut:
-    """Units of a rewritten whole.
+    """The units cut out of a function that passes have rewritten.
 
-    Parameters
-    ----------
-    units
-        The units as they were.
-    whole
-        The function that they were put together to.
-    main
-        What passes made of this function: it returns a tuple of results.
-    inputs
-        The inputs of the whole.
-    results
-        Tensors that it returns.
+    ``units`` are the old units, ``whole`` the function they were put together to, and ``main`` that
+    function after the passes; it has the inputs of the whole and returns a tuple of ``results``.
     """
 
     def __init__(
@@ -54,7 +44,7 @@ class Cut:
         self._tensor |= {place_of(p): t for p, t in zip(main.params, inputs, strict=True)}
         #: The numbered calls of each unit, in order.
         self._calls: list[list[Any]] = [[] for _ in units]
-        #: Each tensor as its operator makes it.
+        #: The expression of each tensor, as its operator makes it.
         self._raw: dict[int, Any] = {}
         order = post_order(main)
         for expression in order:
@@ -68,11 +58,11 @@ class Cut:
         )
 
     def units(self) -> list[RelayUnitFunction]:
-        """The units anew: each reads and returns its tensors as the borders say."""
+        """Return the units anew, with their inputs and outputs in the layouts of the borders."""
         return [self._unit(number) for number in range(len(self._old))]
 
     def _borders(self, heads: Mapping[int, Any]) -> dict[int, Border]:
-        """Results as they have to be; others so that there are the fewest transforms."""
+        """Return each tensor's layout between units: a result's own, or else the most read one."""
         uses: dict[int, Counter[Transform]] = {}
         for number, calls in enumerate(self._calls):
             for child in (child for call in calls for child in children(call)):
@@ -83,7 +73,7 @@ class Cut:
             counts = uses.get(tensor, Counter[Transform]())
             as_made = counts.pop(None, 0)
             how, most = counts.most_common(1)[0] if counts else (None, 0)
-            # Transformed once for most it has to be transformed back for those who want it as made.
+            # If it is transformed once for most readers, the others have to transform it back.
             if as_made and most <= as_made + 1:
                 how = None
             if tensor in heads:
@@ -92,7 +82,7 @@ class Cut:
         return borders
 
     def _foreign(self, expression: Any, unit: int) -> tuple[int, Transform] | None:
-        """The tensor of another unit or of the input that an expression is, perhaps transformed."""
+        """Return the tensor and transform of an expression from outside the unit, or None."""
         how = transform_of(expression)
         tensor = self._tensor.get(place_of(children(expression)[0] if how else expression))
         if tensor is None or self._maker.get(tensor) == unit:
@@ -142,8 +132,8 @@ class Cut:
         return replace(old, function=function, constants=tuple(constants))
 
     def _as_read(self, parameter: relay.Var, tensor: int, how: Transform) -> Any:
-        """A tensor of another unit as it crosses the border, transformed to what is wanted."""
-        # Inputs are parameters of the whole: what they were before is part of it.
+        """Return a tensor of another unit, transformed from its layout at the border as wanted."""
+        # Inputs are parameters of the whole, which itself transforms them back.
         crossing = self.borders[tensor].transform if tensor in self._maker else None
         if crossing == how:
             return parameter

@@ -1,4 +1,4 @@
-"""Layout transforms: what one does, and how several become one."""
+"""Layout transforms: reading, building and simplifying them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,15 @@ from tvm import relay
 from relay_passes.relay.canonical.fold_constants import folded
 from relay_passes.relay.expressions import operator_name
 
-#: A layout transform, from and to (``("NCHW", "NCHW16c")``); None is none.
+#: A layout transform: source and target (``("NCHW", "NCHW16c")``), or None.
 Transform = tuple[str, str] | None
 
 
 @dataclass(frozen=True)
 class Border:
-    """How a tensor goes from unit to unit.
+    """The form in which a tensor passes between units.
 
-    Attributes
-    ----------
-    type
-        The tensor's Relay type at the border.
-    transform
-        What became of it since its operator made it.
+    ``type`` is its Relay type there, ``transform`` the layout change since its operator made it.
     """
 
     type: relay.TensorType
@@ -33,33 +28,36 @@ class Border:
 
 
 def transform_of(expression: Any) -> Transform:
-    """What an expression does to a layout, if it is no operator of the model: those have spans."""
+    """Return the (source, target) layouts of a transform that a pass inserted, or None.
+
+    Operators of the model have spans, and inserted ones have none.
+    """
     if operator_name(expression) != "layout_transform" or expression.span is not None:
         return None
     return str(expression.attrs.src_layout), str(expression.attrs.dst_layout)
 
 
 def blocking(shape: Sequence[int], kind: relay.TensorType) -> Transform:
-    """What makes of a tensor of a shape one of a type: channels in blocks, or nothing."""
+    """Return the transform from a tensor's shape to a type: channels in blocks, or None."""
     if len(shape) != 4 or len(kind.shape) != 5:
         return None
     return "NCHW", f"NCHW{int(kind.shape[-1])}c"
 
 
 def transformed(expression: Any, how: Transform) -> Any:
-    """An expression in another layout."""
+    """Return an expression in another layout."""
     if how is None or how[0] == how[1]:
         return expression
     return relay.layout_transform(expression, *how)
 
 
 def transformed_back(expression: Any, how: Transform) -> Any:
-    """What was transformed, in its former layout."""
+    """Return a transformed expression in its former layout."""
     return transformed(expression, how and (how[1], how[0]))
 
 
 def type_after(kind: relay.TensorType, how: Transform) -> relay.TensorType:
-    """The type of a tensor in another layout."""
+    """Return the type of a tensor in another layout."""
     if how is None:
         return kind
     variable = relay.Var("x", relay.TensorType(kind.shape, kind.dtype))
@@ -68,7 +66,7 @@ def type_after(kind: relay.TensorType, how: Transform) -> relay.TensorType:
 
 
 def simplified(old: Any, call: Any) -> Any:
-    """Constants computed, two transforms as one; for :func:`expressions.rebuild`."""
+    """Fold constants, and fuse two transforms into one; for :func:`expressions.rebuild`."""
     if not isinstance(call, relay.Call):
         return None
     if (constant := folded(old, call)) is not None:

@@ -1,4 +1,4 @@
-"""The bodies of units put together as one function that still knows which unit is where."""
+"""Put the bodies of units together as one function that remembers the unit of each call."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from relay_passes.relay.layouts.transforms import Border, transform_of, transfor
 
 
 class Whole:
-    """Units in one body, every call numbered in its span, which TVM's passes keep.
+    """The bodies of units as one function whose calls have numbers in spans, which passes keep.
 
     Attributes
     ----------
     parameters
-        One an input.
+        One for each input.
     value
         The expression of each tensor.
     owner
@@ -67,12 +67,10 @@ class Whole:
         return [relay.TupleGetItem(result, place) for place in range(len(unit.outputs))]
 
     def renumber(self, main: relay.Function) -> Callable[[Any], relay.Call | None]:
-        """Numbers again what a pass rewrote and left without: calls of several results.
+        """Return a function that numbers again the calls of ``main`` whose number a pass dropped.
 
-        Returns
-        -------
-        callable
-            To be called with each expression of ``main`` after those that it reads.
+        Those are calls with several results. It is to be called with each expression of ``main``
+        after those that it reads, and returns None for other expressions.
         """
         places = {place_of(expression) for expression in post_order(main)}
         lost: dict[Any, list[int]] = {}
@@ -100,15 +98,15 @@ def _with_number(call: relay.Call, number: int) -> relay.Call:
 
 
 def _what_is_read(call: relay.Call) -> tuple[Any, ...]:
-    """The operator of a call and the places of its arguments, in whichever layouts."""
+    """Return the operator of a call and the places of its arguments, whatever their layouts."""
     leaves = [a.args[0] if transform_of(a) else a for a in arguments(call)]
     return (operator_name(call), *map(place_of, leaves))
 
 
 def place_of(expression: Any) -> tuple[Any, ...] | None:
-    """What stays of an expression when passes rewrite the whole; None of what they put in.
+    """Return a key of an expression that survives passes; None for inserted expressions.
 
-    The number of a call, that and the field of its result, or the name of a parameter.
+    It is the number of a call, that and the field of its result, or the name of a parameter.
     """
     if isinstance(expression, relay.TupleGetItem):
         inner = place_of(expression.tuple_value)
@@ -119,7 +117,10 @@ def place_of(expression: Any) -> tuple[Any, ...] | None:
 
 
 def _split_by_indices(old: Any, call: relay.Call) -> relay.Call:
-    """TVM would split blocks of channels into equal sections, whether they can be or not."""
+    """Return a split into equal sections as one at indices; other calls unchanged.
+
+    TVM would split blocks of channels into that many sections even where they are not divisible.
+    """
     sections = getattr(call.attrs, "indices_or_sections", None)
     if operator_name(call) != "split" or not isinstance(sections, int | tvm.tir.IntImm):
         return call
@@ -130,7 +131,7 @@ def _split_by_indices(old: Any, call: relay.Call) -> relay.Call:
 
 
 def _canonical(function: relay.Function) -> relay.Function:
-    """The function of operators that layouts pass through: a ``bias_add`` becomes an addition."""
+    """Return the function with each ``bias_add`` as an addition, through which layouts pass."""
     infer = relay.transform.InferType()
     passes = tvm.transform.Sequential([infer, relay.transform.CanonicalizeOps(), infer])
     with tvm.transform.PassContext(opt_level=3):

@@ -1,4 +1,4 @@
-"""The code that a search elsewhere may ask for: units, their rKernels, and what may be merged."""
+"""Compile the units, rKernels and merge candidates that a search elsewhere may use."""
 
 from __future__ import annotations
 
@@ -14,21 +14,10 @@ from tvm_ios.progress import Progress
 def compile_forms(
     model: ModelToBundle, max_merges: int, progress: Progress
 ) -> tuple[UnitForms, int, int]:
-    """Compile what a search may put into a program.
+    """Compile the code that a search may use, with at most ``max_merges`` merge candidates.
 
-    Parameters
-    ----------
-    model
-        The model to bundle.
-    max_merges
-        How many merge candidates, at most: those of few and small units first.
-    progress
-        Called with (what, done, total).
-
-    Returns
-    -------
-    UnitForms, int, int
-        The code; how many merge candidates of different code are in it, and how many there are.
+    Candidates of few and small units come first. Return the code, the number of candidates of
+    different code in it, and the number that there are.
     """
     graph, compiler = model.graph, model.backend.compiler
     merges = merge_candidates(graph, model.blocks, model.pruning)
@@ -41,7 +30,7 @@ def compile_forms(
         {str(unit): sources[str(unit)] for (unit,) in singles},
         lambda d, n: progress("compiling rKernels", d, n),
     )
-    # Some forms are had only by a name, as a library's is.
+    # Some forms run only if a schedule names them, as a library's do.
     for unit in rkernels:
         rkernels[unit] |= {form.name: form for form in forms[unit] if form.name}
     code = UnitForms(

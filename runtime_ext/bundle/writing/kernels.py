@@ -1,4 +1,4 @@
-"""The kernels of a bundle as files, and what a reader has to know of them."""
+"""Write the kernels of a bundle, and the facts that a reader needs of them."""
 
 from __future__ import annotations
 
@@ -38,25 +38,9 @@ _FUSED_BYTES = 4 << 20
 def write_kernels(
     model: ModelToBundle, forms: UnitForms, folder: Path, max_fused: int, progress: Progress
 ) -> dict[str, Any]:
-    """Write the kernels and what runs them.
+    """Write the kernels of some code into a bundle's folder; return facts for ``bundle.json``.
 
-    Parameters
-    ----------
-    model
-        The model, whose compiler has the kernels.
-    forms
-        The code whose kernels are written.
-    folder
-        The bundle's folder.
-    max_fused
-        See :func:`runtime_ext.bundle.writing.write.write_bundle`.
-    progress
-        Called with (what, done, total).
-
-    Returns
-    -------
-    dict
-        Facts of the kernels for ``bundle.json``.
+    ``max_fused`` is as of :func:`runtime_ext.bundle.writing.write.write_bundle`.
     """
     if model.backend.executor == "cuda":
         return _cuda_kernels(model, forms, folder, max_fused, progress)
@@ -76,13 +60,13 @@ def write_kernels(
 def _cuda_kernels(
     model: ModelToBundle, forms: UnitForms, folder: Path, max_fused: int, progress: Progress
 ) -> dict[str, Any]:
-    """The kernels for a GPU, also as rTasks, and kernels of promising stages of these."""
+    """Write the kernels for a GPU, also as rTasks, and kernels of promising stages of these."""
     compiler = model.backend.compiler
     assert isinstance(compiler, CudaKernelCompiler)
     rtasks: dict[str, tuple[Footprint, RTaskFunction]] = {}
     for done, symbol in enumerate(forms.unit_symbols):
         progress("making rTasks", done, len(forms.unit_symbols))
-        # What cannot be rTasks is refused when a stage of it is asked for.
+        # A kernel that cannot be rTasks is refused later, when a stage needs it.
         with suppress(UnfusedError):
             rtasks[symbol] = compiler.footprint(symbol), compiler.rtasks(symbol)
     progress("making rTasks", len(forms.unit_symbols), len(forms.unit_symbols))
@@ -118,7 +102,10 @@ def _cuda_kernels(
 
 
 def _fused(model: ModelToBundle, stage: Stage, code: Mapping[int, UnitCode]) -> FusedKernel:
-    """A stage of the units' usual kernels, placed by estimates: the kernel serves any placement."""
+    """Return the kernel of a stage of default kernels, which serves any placement of them.
+
+    It is placed by estimates. Raise UnfusedError if the stage has nothing to launch.
+    """
     compiler, graph = model.backend.compiler, model.graph
     assert isinstance(compiler, CudaKernelCompiler)
     device, fuser = compiler.device, compiler.fuser

@@ -1,4 +1,4 @@
-"""The model that a bundle is made of."""
+"""The model from which a bundle is made."""
 
 from __future__ import annotations
 
@@ -23,43 +23,34 @@ from tvm_ios.program.program import Part
 
 @dataclass(frozen=True)
 class ModelToBundle:
-    """A model, and what compiles it.
+    """A model, and the backend that compiles it.
 
     Attributes
     ----------
-    name
-        The name of the model.
     module
-        Canonical and unscheduled; TVM's own build is made of it.
-    graph
-        The graph of units.
+        The canonical, unscheduled module; TVM's own build is made of it.
     source
-        The function and layouts of a unit, or of merged ones.
+        Returns the function and layouts of a unit, or of merged ones.
     unit_constants
-        For a unit the values of its function's parameters after the data.
+        Returns the values of a unit's function's parameters after the data.
     constant_outputs
         For each output of the graph that is a constant its value.
     parts
-        For each tensor of the graph that lies in another one's memory, its part of that.
+        For each tensor of the graph that lies in another tensor's memory, its part of that.
     operators
         The graph of operators that the units are made of.
     operator_constant
-        The value of a constant tensor of that graph.
-    output_names
-        The model's names of its outputs.
-    backend
-        The backend of the target.
+        Returns the value of a constant tensor of that graph.
     precision
         The precision of the programs: float32, tf32 or float16.
     pruning, max_block
         Limits of the searches that the bundle is for.
     original
-        The model as it is written in its own framework; None where that is TVM, or where weights
-        are other ones.
+        The model in its own framework; None for TVM, or if the weights were replaced.
     simple
-        The simplified ONNX model, where it came from one and has these weights.
+        The simplified ONNX model, if it came from one and has these weights.
     drawn
-        How random constants are drawn again, by content key.
+        Recipes of random constants, by content key.
     """
 
     name: str
@@ -82,7 +73,7 @@ class ModelToBundle:
 
     @cached_property
     def blocks(self) -> Sequence[int]:
-        """Bit sets of units in the order of execution."""
+        """The blocks of the graph as bit sets of units, in the order of execution."""
         return cut_blocks(self.graph, self.max_block)
 
     @property

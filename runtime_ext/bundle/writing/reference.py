@@ -1,4 +1,4 @@
-"""The inputs and outputs that a bundle's programs are compared with."""
+"""Make the inputs and outputs with which a bundle's programs are compared."""
 
 from __future__ import annotations
 
@@ -24,23 +24,11 @@ from tvm_ios.graph.op_graph import OpGraph
 def reference_inputs(
     graph: OpGraph, precision: str, arrays: dict[str, Array], drawn: dict[str, Draw]
 ) -> dict[str, str]:
-    """Random inputs of the types that the bundle's programs take.
+    """Make random inputs of the types that the programs take; return their content keys by name.
 
-    Numbers are drawn again where the bundle runs: a batch of images is larger than all the rest.
-
-    Parameters
-    ----------
-    graph
-        The graph of the model.
-    precision
-        With ``float16`` inputs of float32 are stored as float16.
-    arrays, drawn
-        The constants of the bundle by content, and how some are drawn; inputs are added.
-
-    Returns
-    -------
-    dict
-        The content key of each input, by its name.
+    They are added to ``arrays`` and ``drawn``: numbers are drawn again where the bundle runs,
+    because a batch of images is larger than all the rest. With ``float16`` inputs of float32 are
+    stored as float16.
     """
     keys: dict[str, str] = {}
     for place, number in enumerate(graph.inputs):
@@ -61,24 +49,11 @@ def reference_inputs(
 def bundled_reference(
     model: ModelToBundle, inputs: Mapping[str, Array], verify: Verify, by: str | None
 ) -> Reference:
-    """What the programs of a bundle should compute, in float32.
+    """Compute the outputs that a bundle's programs are compared with, in float32.
 
-    Parameters
-    ----------
-    model
-        The model to bundle, whose module is unscheduled.
-    inputs
-        The inputs by name, in the model's order.
-    verify
-        What programs are to be compared with.
-    by
-        ``torch``: PyTorch, which is faster by far than TVM where a batch is large; ``tvm``: TVM's
-        own build, with untuned loops; or what ``verify`` says.
-
-    Raises
-    ------
-    UserError
-        If PyTorch is asked for and is not installed, or lacks an operator.
+    ``by`` is ``torch`` (far faster than TVM for a large batch), ``tvm`` (TVM's own build, with
+    untuned loops), or None for the framework that ``verify`` names. Raise UserError if PyTorch is
+    asked for and is missing, or lacks an operator.
     """
     quantised = rounds(unit.kind for unit in model.graph.operators)
     if by == "torch":
@@ -97,7 +72,7 @@ def bundled_reference(
         Verify.tvm if by == "tvm" else verify,
         precision=model.precision,
         quantised=quantised,
-        # As optimize.
+        # As in ``optimize``.
         infinities=model.backend.executor == "native",
         beside_tvm=False,
     )

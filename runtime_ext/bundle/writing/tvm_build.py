@@ -1,8 +1,8 @@
-"""TVM's own build of a model, to run beside a bundle's programs: its virtual machine's code.
+"""Build a model with TVM's own pipeline and virtual machine, as a peer of a bundle's programs.
 
-For a GPU it is TVM's default pipeline, its rules of thumb for schedules and its own CUDA graph.
-TVM compiles for GPUs only where its CUDA runtime can be loaded, which wants a driver: a process of
-its own does it, with a library in the driver's place that fails every call.
+For a GPU it is TVM's default pipeline, its rules of thumb for schedules and its own CUDA graph. TVM
+compiles for GPUs only where its CUDA runtime can be loaded, which needs a driver: a separate
+process does it, with a stub library for the driver that fails every call.
 
 ``python -m runtime_ext.bundle.writing.tvm_build MODULE TARGET LIBRARY`` is that process.
 """
@@ -38,26 +38,10 @@ _NO_DEVICE = 100
 
 
 def compile_tvm_peer(module: tvm.IRModule, target: Any, library: Path) -> list[Array]:
-    """Compile a module whose weights are parameters, so that they need not travel.
+    """Compile an unscheduled module to a ``.so``, with weights as parameters; return the weights.
 
-    Parameters
-    ----------
-    module
-        Unscheduled.
-    target
-        A TVM target.
-    library
-        The ``.so`` to write.
-
-    Returns
-    -------
-    list of array
-        The arguments of ``main`` after the model's inputs.
-
-    Raises
-    ------
-    UserError
-        If TVM cannot compile it here; says why.
+    They are the arguments of ``main`` after the model's inputs. Raise UserError with the reason if
+    TVM cannot compile it here.
     """
     lifted, weights = weights_as_parameters(module)
     if target.kind.name == "cuda":
@@ -68,7 +52,7 @@ def compile_tvm_peer(module: tvm.IRModule, target: Any, library: Path) -> list[A
 
 
 def weights_as_parameters(module: tvm.IRModule) -> tuple[tvm.IRModule, list[Array]]:
-    """The module with parameters in the place of its constants, and the constants."""
+    """Return the module with its constants turned into parameters, and their values."""
     parameters: dict[str, Any] = {}
     weights: list[Array] = []
 
@@ -98,13 +82,7 @@ def weights_as_parameters(module: tvm.IRModule) -> tuple[tvm.IRModule, list[Arra
 
 
 def gpu_compilers() -> tuple[str, str]:
-    """The paths of nvcc and of a C++ compiler.
-
-    Raises
-    ------
-    UserError
-        If one of them is not here.
-    """
+    """Return the paths of nvcc and of a C++ compiler; raise UserError if one is missing."""
     nvcc, compiler = find_nvcc(), os.environ.get("CXX") or shutil.which("g++")
     if nvcc is None or compiler is None:
         raise UserError(
@@ -143,7 +121,7 @@ def _compile_for_gpu(module: tvm.IRModule, target: Any, library: Path) -> None:
 
 
 def _write_driver(path: Path, compiler: str) -> None:
-    """Make a stand-in for NVIDIA's driver with all functions that TVM's CUDA runtime needs."""
+    """Compile a stub of NVIDIA's driver with all functions that TVM's CUDA runtime needs."""
     runtime = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"
     symbols = _output(["nm", "-D", "--undefined-only", str(runtime)])
     names = [line.split()[-1].partition("@")[0] for line in symbols.splitlines()]
@@ -154,7 +132,7 @@ def _write_driver(path: Path, compiler: str) -> None:
 
 
 def _output(command: Sequence[str], stdin: str = "") -> str:
-    """Run a program; returns its standard output."""
+    """Run a program and return its standard output; raise UserError if it fails."""
     complaint = f"TVM's own build for a GPU is compiled with {command[0]}, which"
     try:
         process = subprocess.run(command, input=stdin, capture_output=True, text=True)

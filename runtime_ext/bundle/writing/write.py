@@ -1,4 +1,4 @@
-"""Writing a bundle: everything that a search on another machine may need, compiled here."""
+"""Write a bundle: everything that a search on another machine may need, compiled here."""
 
 from __future__ import annotations
 
@@ -60,28 +60,24 @@ with interrupts.reported():
 
 @dataclass(frozen=True)
 class BundleSummary:
-    """What a bundle contains.
+    """Facts of a bundle that was written.
 
     Attributes
     ----------
-    model
-        The name of the model.
-    path
-        The folder.
-    units, kernels
-        How many units, and kernels of all forms and merge candidates.
+    kernels
+        Number of kernels of all forms and merge candidates.
     merges, merge_candidates
         Merge candidates of different code in the bundle, and in the model.
     fused
-        Co-scheduled stages of different code that were compiled ahead, for a GPU.
+        Number of co-scheduled stages of different code that were compiled ahead, for a GPU.
     nbytes
         Size of the folder.
     glibc
-        The oldest glibc that its libraries run with; empty where they need none.
+        The oldest glibc that its libraries run with; empty if they need none.
     tuned
-        How much of the tuning log is used; None without one.
+        Used part of the tuning log; None without one.
     reference
-        Whose outputs the bundle holds; None if programs are not compared.
+        The framework whose outputs the bundle has; None if programs are not compared.
     """
 
     model: str
@@ -109,34 +105,14 @@ def write_bundle(
     with_tvm: bool = False,
     progress: Progress = silent,
 ) -> BundleSummary:
-    """Compile what a search may ask for, and write a folder that runs it.
+    """Compile the code that a search may ask for, and write a folder that runs the search.
 
-    Parameters
-    ----------
-    model
-        What is bundled; nothing is measured.
-    path
-        The folder; a bundle there is replaced.
-    policies
-        The policies that ``run.py`` tries by default.
-    max_merges
-        How many merge candidates, at most: those of few and small units first.
-    max_fused
-        For a GPU how many co-scheduled stages to compile ahead, at most: where there is no
-        compiler, a search can use only these.
-    reference
-        What computes the reference outputs, ``tvm`` or ``torch``, if not what ``verify`` says.
-    verify
-        What programs are to be compared with.
-    with_tvm
-        Whether the bundle has TVM's own build, as a peer.
-    progress
-        Called with (what, done, total).
-
-    Raises
-    ------
-    BundleError
-        If something else is there, or TVM's own build does not compute in this precision.
+    A bundle at ``path`` is replaced; nothing is measured. At most ``max_merges`` merge candidates
+    are compiled, those of few and small units first, and for a GPU at most ``max_fused``
+    co-scheduled stages (without a compiler a search can use only these). ``reference`` (``tvm`` or
+    ``torch``) computes the reference outputs instead of the framework that ``verify`` names. Raise
+    BundleError if the path is not a bundle, or TVM's own build (``with_tvm``) does not compute in
+    this precision.
     """
     require_replaceable(path)
     if with_tvm:
@@ -220,7 +196,7 @@ def write_bundle(
 
 
 def _require_tvm_build(model: ModelToBundle) -> None:
-    """Require that TVM's own build can be made of the model, or raise."""
+    """Require that TVM's own build can be made of the model, or raise UserError."""
     if model.precision == "float16":
         raise BundleError(
             "TVM's own build computes in float32, not in float16: leave out --with-tvm"
@@ -230,7 +206,7 @@ def _require_tvm_build(model: ModelToBundle) -> None:
 
 
 def _move(folder: Path, path: Path, aside: Path) -> None:
-    """Replace an older bundle by a folder; results that were measured there stay."""
+    """Replace an older bundle by a folder, and keep the results measured in the older one."""
     if path.exists():
         if (path / RESULTS).is_dir():
             shutil.copytree(path / RESULTS, folder / RESULTS)
@@ -239,7 +215,7 @@ def _move(folder: Path, path: Path, aside: Path) -> None:
 
 
 def _add(arrays: dict[str, Array], array: Array) -> str:
-    """Add an array by its content key, which is returned."""
+    """Add an array by its content key, and return the key."""
     key = content_key(array)
     arrays.setdefault(key, array)
     return key

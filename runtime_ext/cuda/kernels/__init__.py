@@ -1,7 +1,7 @@
-"""Kernels of every description for GPUs, as TIR bound to blocks and threads.
+"""Kernels of all kinds of specs for GPUs, as TIR bound to blocks and threads.
 
 ``block_work.py``
-    How long a grid of blocks takes on a GPU's multiprocessors: what kernels are cut by.
+    An estimate of a grid's time on a GPU's multiprocessors, by which tile sizes are chosen.
 ``build.py``
     From a kernel's spec to CUDA kernels bound to threads.
 ``contraction.py``
@@ -9,20 +9,19 @@
 ``contraction_shape.py``
     A contraction as a product of two matrices: its extents, and the blocks of a tile.
 ``gemm.py``
-    A block's tile of a matrix product: slabs in shared memory, a tile of results a thread.
+    A block's tile of a matrix product: slabs in shared memory, a tile of results per thread.
 ``gemm_estimate.py``
-    How long a contraction takes that is cut into some tiles.
+    An estimate of a contraction's time with a given tile.
 ``gemm_operands.py``
-    What a block of a product reads: slabs of both matrices, from memory into shared memory.
+    Operands of a block's product: slabs of both matrices, copied into shared memory.
 ``gemm_tile.py``
-    How a contraction is cut into blocks of threads: which tiles there are, and which one is
-    best.
+    The tiles into which a contraction can be cut, and the choice of the best one.
 ``gemv.py``
     Products of a few vectors with a matrix: every weight is read once, by neighbouring threads.
 ``generic.py``
     Any operator that Relax legalises: TVM's own code, scheduled for GPUs by TVM's dlight.
 ``guard.py``
-    Run a kernel by more threads than it has: the others only take part in its barriers.
+    Run a kernel with more threads than it has: the others only take part in its barriers.
 ``interpolation.py``
     Images enlarged by whole factors: a thread has a channel of an input pixel and its results.
 ``launches.py``
@@ -36,13 +35,13 @@
 ``split_sum.py``
     The second kernel of a contraction whose reduction is split: it adds the parts up in order.
 ``statements.py``
-    What a thread does with values: reads them, activates them, stores them by statements.
+    Per-thread code that reads values, applies activations and stores them by statements.
 ``team_sums.py``
-    The end of a product that teams of a block have shared: they add up in shared memory.
+    The end of a product that is shared by teams of a block: they add up in shared memory.
 ``tensor_cores.py``
     The product of two slabs by tensor cores: a warp multiplies tiles of 16 rows by 8 columns.
 ``threads.py``
-    A vocabulary for writing CUDA kernels in TIR: blocks, threads, shared memory, registers.
+    Helpers for writing CUDA kernels in TIR: blocks, threads, shared memory, registers.
 ``window.py``
     Pooling and depthwise convolutions: a thread has some neighbouring channels and pixels.
 """

@@ -14,9 +14,9 @@
 ``packed_kernels.py``
     The kernels of a workload as a file of a cache: a line of JSON, then the cubins.
 ``prelude.py``
-    The first lines of our CUDA C++, in the place of headers.
+    The first lines of our CUDA C++, used instead of headers.
 ``source.py``
     From the TIR of a kernel to CUDA C++, its launch and its parameters; needs no GPU.
 ``target_gpu.py``
-    The GPU that kernels for an architecture are cut for.
+    The GPU of an architecture for which kernels' tile sizes are chosen.
 """

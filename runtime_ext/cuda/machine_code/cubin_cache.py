@@ -1,4 +1,4 @@
-"""Machine code of fused kernels, compiled once for all processes that share a folder."""
+"""A cache of fused kernels' machine code, for all processes that share a folder."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _FIGURES = ("registers", "local_bytes", "static_shared_bytes")
 
 
 class CubinCache:
-    """A folder of cubins, made when the first one is compiled."""
+    """A folder of cubins, created when the first one is compiled."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def cubin(self, source: str, arch: str, entry: str) -> Cubin:
-        """Compile a source, unless its machine code is in the folder.
+        """Return the cubin of a source, compiled unless the folder has it.
 
-        Different sources or architectures need different entries.
+        The key is the entry, so different sources or architectures need different entries.
         """
         compiler_digest = hashlib.sha256(compiler_version(arch).encode()).hexdigest()[:8]
         path = self._folder / f"{entry}-{compiler_digest}.cubin"
@@ -36,7 +36,7 @@ class CubinCache:
 
 
 def _read(path: Path) -> Cubin | None:
-    """The cubin of a file; None if the file is missing or not whole."""
+    """Read a cubin from a file; return None if the file is missing or incomplete."""
     try:
         line, _, code = path.read_bytes().partition(b"\n")
         facts = json_object(line)

@@ -15,7 +15,7 @@ LaunchExtents = tuple[int, int, int]
 
 
 def grid_and_block(threads: Mapping[str, int]) -> tuple[LaunchExtents, LaunchExtents]:
-    """Extents of the axes that a kernel is bound to, such as ``"blockIdx.x"``; the others are 1."""
+    """Return the grid and block of thread axes such as ``"blockIdx.x"``; missing extents are 1."""
 
     def axes(which: str) -> LaunchExtents:
         x, y, z = (threads.get(f"{which}.{axis}", 1) for axis in "xyz")
@@ -26,7 +26,7 @@ def grid_and_block(threads: Mapping[str, int]) -> tuple[LaunchExtents, LaunchExt
 
 @dataclass(frozen=True)
 class CudaKernel:
-    """A kernel that one launch runs whole: no tile range, no memory of its own.
+    """A kernel that one launch runs whole; it allocates no memory.
 
     Attributes
     ----------
@@ -37,20 +37,16 @@ class CudaKernel:
     parameters
         Shapes and types of the buffers.
     written
-        Which of the parameters it writes; the others it only reads.
-    grid, block
-        Blocks of the grid and threads of a block.
+        Numbers of the parameters that it writes; it only reads the others.
     static_shared_bytes, dynamic_shared_bytes
-        Shared memory of a block: what the code declares, and what a launch has to ask for.
-    registers
-        Registers of a thread.
+        Shared memory of a block that the code declares, and that a launch has to request.
     local_bytes
-        Memory of a thread for what its registers do not hold (spills and arrays).
+        Local memory of a thread (spills and arrays).
     source
         Its CUDA C++.
     scheduled
         The TIR function of this one kernel, bound to threads: its parameters are the buffers.
-        None where only the facts were read.
+        None if the kernel was read from a file.
     """
 
     symbol: str
@@ -68,7 +64,7 @@ class CudaKernel:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block, however it is asked for."""
+        """Static and dynamic shared memory of a block."""
         return self.static_shared_bytes + self.dynamic_shared_bytes
 
     @property
@@ -87,18 +83,15 @@ class CudaKernel:
         return Footprint(self.threads, self.registers, self.shared_bytes)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data without the TIR, the inverse of :meth:`from_json`."""
+        """Return the kernel without its TIR as JSON data, the inverse of :meth:`from_json`."""
         fields = {name: value for name, value in vars(self).items() if name != "scheduled"}
         return {**fields, "parameters": [asdict(p) for p in self.parameters]}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> CudaKernel:
-        """Read what :meth:`to_json` wrote.
+        """Read the data of :meth:`to_json`.
 
-        Raises
-        ------
-        ValueError, KeyError, TypeError
-            If it is no such thing.
+        Raise ValueError, KeyError or TypeError for other data.
         """
         return CudaKernel(
             symbol=_text(data["symbol"]),

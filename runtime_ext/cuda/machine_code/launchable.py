@@ -1,8 +1,8 @@
 """CUDA kernels ready to launch, and files of them.
 
 A file is in the safetensors format: each cubin once, as bytes under its SHA-256, and in the
-metadata a JSON text that describes the kernels, and the calls of a library in the place of some. It
-is read without that package, which a machine that only runs kernels need not have.
+metadata a JSON text that describes the kernels, and the library calls that replace some. It is read
+without that package, which a machine that only runs kernels need not have.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FORMAT = "tvm-ios cuda kernels"
 
 @dataclass(frozen=True, slots=True)
 class Launchable:
-    """A compiled kernel: all its parameters are addresses of buffers.
+    """A compiled kernel whose parameters are all addresses of buffers.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Launchable:
         return bool(self.cleared)
 
 
-#: What a launch of a program does: a kernel, or a call of a library that takes a stream.
+#: The work of a program's launch: a kernel, or a call of a library on a stream.
 LaunchedWork = Launchable | LibraryConvolution
 
 
@@ -78,14 +78,10 @@ def write_kernels(path: Path, arch: str, kernels: Mapping[str, LaunchedWork]) ->
 
 
 def read_kernels(path: Path) -> tuple[str, dict[str, LaunchedWork]]:
-    """The architecture and the kernels, by symbol, that :func:`write_kernels` wrote.
+    """Return the architecture and the kernels by symbol from a file of :func:`write_kernels`.
 
-    The file may have been compressed to one whose name ends in ``.gz``.
-
-    Raises
-    ------
-    UserError
-        If the file is damaged or something else.
+    A file whose name ends in ``.gz`` is decompressed. Raise UserError if it is damaged or something
+    else.
     """
     try:
         content = path.read_bytes()

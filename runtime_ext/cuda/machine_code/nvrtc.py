@@ -1,4 +1,4 @@
-"""Compile CUDA C++ to the machine code of an architecture: by NVRTC, or else nvcc; needs no GPU."""
+"""Compile CUDA C++ to machine code of an architecture, by NVRTC or else nvcc; needs no GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime_ext.cuda.machine_code.nvrtc_library import CompileError, NvrtcLibra
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder
 
-#: With exact division, roots and exponentials, so that results do not depend on the compiler.
+#: Exact division, roots and exponentials, so that results do not depend on the compiler.
 _OPTIONS = ("-std=c++17", "--fmad=true")
 #: The compute capabilities that CUDA 12 compiles for and CUDA 13 does not.
 _ONLY_BEFORE_13 = range(50, 75)
@@ -24,7 +24,7 @@ _STACK = re.compile(r"(\d+) bytes stack frame")
 
 @dataclass(frozen=True)
 class Cubin:
-    """Machine code, and what a thread and a block of it need.
+    """Machine code, and the registers and memory that it needs.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Cubin:
     registers
         Registers of a thread.
     local_bytes
-        Memory of a thread: spills and arrays.
+        Local memory of a thread: spills and arrays.
     static_shared_bytes
         Shared memory of a block that the code declares.
     """
@@ -45,20 +45,11 @@ class Cubin:
 
 
 def compile_cubin(source: str, arch: str) -> Cubin:
-    """Compile a source of one kernel.
+    """Compile CUDA C++ of one kernel, without includes, for an architecture.
 
-    Parameters
-    ----------
-    source
-        CUDA C++ that includes nothing.
-    arch
-        The architecture: ``"sm_90"`` for machine code; ``"compute_90"`` for PTX, the assembly that
-        drivers and simulators take, whose registers are those of the machine code.
-
-    Raises
-    ------
-    UserError
-        If there is no compiler, or none knows the architecture or takes the code.
+    ``"sm_90"`` gives machine code. ``"compute_90"`` gives PTX, the assembly that drivers and
+    simulators take, with the register count of the machine code. Raise UserError if there is no
+    compiler, or none knows the architecture or accepts the code.
     """
     libraries = nvrtc_libraries()
     knowing = [library for library in libraries if _capability(arch) in library.archs]
@@ -77,12 +68,12 @@ def compile_cubin(source: str, arch: str) -> Cubin:
 
 
 def has_compiler() -> bool:
-    """Return whether NVRTC or nvcc is here."""
+    """Return whether NVRTC or nvcc is installed."""
     return bool(nvrtc_libraries()) or find_nvcc() is not None
 
 
 def compiler_version(arch: str = "") -> str:
-    """The compiler of an architecture, and its version, which the keys of caches contain."""
+    """Return the name and version of an architecture's compiler, as part of cache keys."""
     libraries = nvrtc_libraries()
     knowing = [library for library in libraries if not arch or _capability(arch) in library.archs]
     for library in (*knowing, *libraries):
@@ -91,18 +82,18 @@ def compiler_version(arch: str = "") -> str:
 
 
 def machine_code_arch(arch: str) -> str:
-    """The architecture whose machine code PTX becomes: of ``"compute_90"`` it is ``"sm_90"``."""
+    """Return the architecture of PTX's machine code: of ``"compute_90"`` it is ``"sm_90"``."""
     return arch.replace("compute_", "sm_")
 
 
 def _capability(arch: str) -> int:
-    """The compute capability of an architecture, such as 90 of ``"sm_90a"``; 0 if it has none."""
+    """Return an architecture's compute capability, such as 90 of ``"sm_90a"``; 0 if it has none."""
     digits = re.fullmatch(r"(?:sm|compute)_(\d+)[af]?", arch)
     return int(digits[1]) if digits else 0
 
 
 def find_nvcc() -> str | None:
-    """The path of CUDA's compiler, on ``PATH`` or in the toolkit; None where there is none."""
+    """Return the path of nvcc on ``PATH`` or in the toolkit, or None."""
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     return shutil.which("nvcc") or shutil.which("nvcc", path=str(Path(home) / "bin"))
 
@@ -132,7 +123,7 @@ def _by_nvcc(nvcc: str, source: str, arch: str) -> tuple[bytes, str]:
             return made.read_bytes(), process.stderr
 
         code, log = run("cubin", machine_code_arch(arch))
-        # As NVRTC gives it, and drivers want it.
+        # NVRTC ends PTX in a zero byte, too, and drivers need it.
         return (run("ptx", arch)[0] + b"\0", log) if _is_ptx(arch) else (code, log)
 
 

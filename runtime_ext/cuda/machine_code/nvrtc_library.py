@@ -1,4 +1,4 @@
-"""NVRTC, NVIDIA's compiler as a library: each version that is installed, called in C."""
+"""Find every installed version of NVRTC, NVIDIA's compiler library, and call it in C."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from tvm_ios.errors import UserError
 
-#: What the loader is asked for, beside the files of packages and of the toolkit.
+#: Names for the loader, tried after the files of packages and of the toolkit.
 _NAMES = ("libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2")
 
 
@@ -28,7 +28,7 @@ class Compiled:
 
 
 class CompileError(UserError):
-    """A source that NVRTC refuses, with the compiler's log."""
+    """NVRTC rejects a source; ``log`` is the compiler's log."""
 
     def __init__(self, log: str) -> None:
         super().__init__(log)
@@ -36,17 +36,10 @@ class CompileError(UserError):
 
 
 class NvrtcLibrary:
-    """One version of NVRTC.
+    """One version of NVRTC, loaded from a path or by a name for the loader.
 
-    Parameters
-    ----------
-    path
-        Of the library, or its name for the loader.
-
-    Raises
-    ------
-    OSError, AttributeError
-        If it does not load, or is too old to say what it compiles for (before 11.2).
+    Raises OSError or AttributeError if it does not load, or is too old to list the architectures
+    that it compiles for (before 11.2).
     """
 
     def __init__(self, path: str) -> None:
@@ -61,7 +54,7 @@ class NvrtcLibrary:
         self.archs = tuple(archs)
 
     def compile(self, source: str, options: Sequence[str]) -> Compiled:
-        """Compile CUDA C++ without includes; raise CompileError if NVRTC refuses."""
+        """Compile CUDA C++ without includes; raise CompileError if NVRTC rejects it."""
         program = c_void_p()
         self._call(
             "nvrtcCreateProgram", byref(program), source.encode(), b"kernel.cu", 0, None, None
@@ -94,7 +87,7 @@ class NvrtcLibrary:
 
 @cache
 def nvrtc_libraries() -> tuple[NvrtcLibrary, ...]:
-    """Every version of NVRTC that is found, the newest first."""
+    """Return every version of NVRTC that is found, the newest first."""
     found: dict[tuple[int, int], NvrtcLibrary] = {}
     for path in dict.fromkeys(_paths()):
         try:

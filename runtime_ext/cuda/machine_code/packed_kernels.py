@@ -10,14 +10,14 @@ from tvm_ios.files.json_text import json_object, natural
 
 
 def pack(kernels: Mapping[str, tuple[CudaKernel, bytes]]) -> bytes:
-    """The content of the file, from kernels and their cubins by symbol."""
+    """Return the content of the file, from kernels and their cubins by symbol."""
     facts = [{**kernel.to_json(), "nbytes": len(code)} for kernel, code in kernels.values()]
     line = json.dumps({"kernels": facts}).encode() + b"\n"
     return line + b"".join(code for _, code in kernels.values())
 
 
 def unpack(content: bytes) -> dict[str, tuple[CudaKernel, bytes]]:
-    """Kernels and their cubins by symbol, from what :func:`pack` made."""
+    """Return kernels and their cubins by symbol, from the content that :func:`pack` returned."""
     line, _, rest = content.partition(b"\n")
     kernels: dict[str, tuple[CudaKernel, bytes]] = {}
     for facts in json_object(line)["kernels"]:

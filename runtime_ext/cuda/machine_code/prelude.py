@@ -1,8 +1,8 @@
-"""The first lines of our CUDA C++, in the place of headers."""
+"""The first lines of our CUDA C++, used instead of headers."""
 
 from __future__ import annotations
 
-#: No headers are needed, which not every machine with a compiler has. Half precision is for storage
+#: Not every machine with a compiler has headers, so none are used. Half precision is for storage
 #: only; arithmetic converts to float32, as our kernels do anyway.
 PRELUDE = """\
 #ifndef TVM_IOS_PRELUDE

@@ -1,4 +1,4 @@
-"""From the TIR of a kernel to CUDA C++, its launch and its parameters; needs no GPU."""
+"""Generate CUDA C++, the launch and the parameters of a kernel's TIR; needs no GPU."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from runtime_ext.cuda.machine_code.kernel import LaunchExtents, grid_and_block
 from runtime_ext.cuda.machine_code.prelude import PRELUDE
 from tvm_ios.program.program import BufferType
 
-#: The last lines of what TVM's code generator writes before the kernel's own code.
+#: The end of the prefix that TVM's code generator writes before the kernel's own code.
 END_OF_PREFIX = "#define ushort unsigned short\n#endif\n"
 
 
 @dataclass(frozen=True)
 class GeneratedKernel:
-    """CUDA C++ of one kernel; see :class:`runtime_ext.cuda.machine_code.kernel.CudaKernel`."""
+    """CUDA C++ of one kernel, with fields as in ``CudaKernel``.
+
+    See :class:`runtime_ext.cuda.machine_code.kernel.CudaKernel`.
+    """
 
     entry: str
     source: str
@@ -33,7 +36,7 @@ class GeneratedKernel:
 
 @lru_cache
 def cuda_target(arch: str) -> Any:
-    """TVM's target of an architecture such as ``"sm_90"``."""
+    """Return TVM's target of an architecture such as ``"sm_90"``."""
     return tvm.target.Target(
         {
             "kind": "cuda",
@@ -74,7 +77,7 @@ def generate(scheduled: Any, entry: str, arch: str, pipeline: str = "tirx") -> G
 
 
 def launch_extents(scheduled: Any) -> tuple[LaunchExtents, LaunchExtents]:
-    """Blocks and threads that a function is bound to."""
+    """Return the grid and the block that a function is bound to."""
     extents: dict[str, int] = {}
 
     def attribute(node: Any) -> None:
@@ -101,7 +104,7 @@ def written_parameters(scheduled: Any) -> tuple[int, ...]:
 
 
 def _with_all_parameters(code: str, entry: str, scheduled: Any) -> str:
-    """The code with the parameters of the TIR function in their order; TVM drops what is unused."""
+    """Return the code with all parameters of the TIR function in order; TVM drops unused ones."""
     signature = re.search(rf"\b{entry}\(([^()]*)\) \{{", code)
     assert signature is not None
     declared = {p.split()[-1]: p.strip() for p in signature.group(1).split(",") if p.strip()}

@@ -1,4 +1,4 @@
-"""The GPU that kernels for an architecture are cut for."""
+"""The GPU of an architecture for which kernels' tile sizes are chosen."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from tvm_ios.devices.device import (
 from tvm_ios.devices.occupancy import multiprocessor_of, resident_blocks
 from tvm_ios.errors import UserError
 
-#: Architectures whose multiprocessors do 64 multiply-adds of float32 a cycle; others do 128 (CUDA
+#: Architectures whose multiprocessors do 64 float32 multiply-adds per cycle; others do 128 (CUDA
 #: C++ Programming Guide, throughput of native arithmetic instructions).
 _NARROW = ("sm_70", "sm_72", "sm_75", "sm_80")
 
 
 @dataclass(frozen=True, slots=True)
 class TargetGpu:
-    """An architecture and what bounds kernels on its GPU.
+    """An architecture, and the resources of its GPU that limit kernels.
 
     Attributes
     ----------
     arch
-        What code is compiled for.
+        The architecture to compile for.
     processors, multiprocessor
-        The multiprocessors, and what one of them holds.
+        The number of multiprocessors, and the resources of each.
     multiply_adds
-        Of float32, that a multiprocessor does a cycle.
+        Multiply-adds of float32 that a multiprocessor does per cycle.
     clock
-        Cycles a second.
+        Cycles per second.
     memory_bytes
-        Bytes a cycle from main memory.
+        Bytes per cycle from main memory.
     launch_cycles
-        Cycles that one more kernel after another costs.
+        Cycles that each additional kernel in sequence costs.
     """
 
     arch: str
@@ -49,11 +49,11 @@ class TargetGpu:
     launch_cycles: float
 
     def blocks_per_processor(self, kernel: CudaKernel) -> int:
-        """How many blocks of a kernel run side by side on one processor; 0 if none can."""
+        """Return how many blocks of a kernel fit on a multiprocessor at once; 0 if none does."""
         return resident_blocks(kernel.footprint, self.multiprocessor)
 
     def waves(self, kernel: CudaKernel) -> float:
-        """Blocks of a kernel's grid over what the GPU runs at once."""
+        """Return the blocks of a kernel's grid divided by those that the GPU runs at once."""
         return kernel.blocks / max(1, self.processors * self.blocks_per_processor(kernel))
 
 
@@ -68,7 +68,7 @@ def gpu_of(arch: str) -> TargetGpu:
 
 
 def target_gpu(device: DeviceDescription) -> TargetGpu:
-    """Convert a described GPU; raise OccupancyError if the device is none."""
+    """Convert the description of a GPU; raise OccupancyError for another device."""
     own = multiprocessor_of(device)
     multiply_adds = 64 if own.arch in _NARROW else 128
     clock = device.peak_flops / (2 * multiply_adds * device.processors)

@@ -1,4 +1,4 @@
-"""The driver of NVIDIA GPUs, what lies in their memory, and cuDNN.
+"""The driver of NVIDIA GPUs, resources in their memory, and cuDNN.
 
 ``clocks.py``
     The state of a GPU beside its measurements: clocks, power, temperature, by ``nvidia-smi``.
@@ -11,6 +11,6 @@
 ``memory.py``
     The buffers of a program on a GPU.
 ``resources.py``
-    What a process holds on a GPU: memory, streams, events and modules, each freed with its
+    Resources of a process on a GPU: memory, streams, events and modules, each freed with its
     owner.
 """

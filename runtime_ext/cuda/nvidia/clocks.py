@@ -20,7 +20,7 @@ _FIELDS = {
 
 
 def clocks(device: OpenDevice) -> dict[str, str]:
-    """Return what ``nvidia-smi`` reports of a GPU; under ``unknown``, why it does not."""
+    """Return the state that ``nvidia-smi`` reports of a GPU; under ``unknown``, why it does not."""
     nvidia_smi = shutil.which("nvidia-smi")
     if nvidia_smi is None:
         return {"unknown": "nvidia-smi is not installed"}

@@ -1,4 +1,4 @@
-"""cuDNN's own C library, version 9: found, its functions called so that errors raise, handles.
+"""Find cuDNN's C library, version 9, call its functions with errors raised, and pool its handles.
 
 Bound by ctypes: only the library is needed, no header, compiler or other package. It is opened
 when the first program that uses it gets its streams.
@@ -29,20 +29,20 @@ _NAME = "libcudnn.so.9"
 _IN_PACKAGE = Path("nvidia", "cudnn", "lib", _NAME)
 #: Libraries that cuDNN opens by name.
 _OPENED = ("cublasLt", "nvrtc")
-#: Statuses of this thousand, and of the one before, say that a call is not for this library.
+#: Statuses of these thousands mean that cuDNN does not support a call.
 _REFUSALS = range(2000, 4000)
 
 
 class CudnnError(CudaError):
-    """cuDNN is not there, or failed: one sentence."""
+    """cuDNN is missing or failed; the message is one sentence."""
 
 
 class CudnnRefusal(CudnnError, UnsupportedError):
-    """cuDNN does not compute this, or not so."""
+    """cuDNN does not support a computation, or not in the requested way."""
 
 
 class Perf(ctypes.Structure):
-    """``cudnnConvolutionFwdAlgoPerf_t``: an algorithm, and what cuDNN expects of it."""
+    """``cudnnConvolutionFwdAlgoPerf_t``: an algorithm, and cuDNN's estimates for it."""
 
     _fields_ = (
         ("algorithm", c_int),
@@ -110,9 +110,9 @@ def call(name: str, *arguments: Any) -> None:
 
 
 class Handle:
-    """cuDNN on one stream, given back when it is closed or nobody has it.
+    """A cuDNN handle on one stream, returned to a pool when it is closed or unreachable.
 
-    Making one takes long, so that those which were given back are used again.
+    Creating one takes long, so returned handles are used again.
     """
 
     def __init__(self, device: OpenDevice, queue: Any) -> None:
@@ -130,14 +130,14 @@ class Handle:
 
 
 class Descriptor:
-    """A descriptor of some kind; destroyed when nobody has it."""
+    """A cuDNN descriptor of some kind; destroyed when it is unreachable."""
 
     def __init__(self, kind: str) -> None:
         descriptor = c_void_p()
         call(f"cudnnCreate{kind}Descriptor", ctypes.byref(descriptor))
         self.value = descriptor.value
         destroy = getattr(_library(), f"cudnnDestroy{kind}Descriptor")
-        # At the end of the process the library goes with all of them.
+        # At the end of the process the library itself is unloaded with all of them.
         weakref.finalize(self, destroy, descriptor.value).atexit = False
 
 
@@ -173,7 +173,7 @@ def _library() -> Any:
 
 
 def _load_dependencies() -> None:
-    """Load the libraries that cuDNN opens by name: packages have them in folders of their own.
+    """Load the libraries that cuDNN opens by name, which packages have in separate folders.
 
     cuDNN may end the process if it does not find them.
     """
@@ -185,7 +185,7 @@ def _load_dependencies() -> None:
 
 
 def _names() -> Iterator[str]:
-    """Names to load, the loader's first: by it one that torch has opened already is found."""
+    """Yield names to load, the loader's first, which finds a library that torch has opened."""
     yield _NAME
     for folder in sys.path:
         path = Path(folder) / _IN_PACKAGE

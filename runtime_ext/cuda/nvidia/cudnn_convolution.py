@@ -28,10 +28,10 @@ _NANS = 0
 _DEFAULT_MATH, _TENSOR_OP_MATH, _FMA_MATH = 0, 1, 3
 #: How products may be rounded, by precision: those of float32 are exact.
 _MATH = {"float32": _FMA_MATH, "tf32": _DEFAULT_MATH, "float16": _TENSOR_OP_MATH}
-#: The only algorithm whose results cuDNN adds a bias to without an activation.
+#: The only algorithm with which cuDNN adds a bias without an activation.
 _PRECOMPUTED = 1
 _ALGORITHMS = 8
-#: Bytes of a stream's workspace at most.
+#: Most bytes of a stream's workspace.
 _MOST_WORKSPACE = 256 << 20
 
 _ONE, _ZERO = ctypes.c_float(1.0), ctypes.c_float(0.0)
@@ -39,7 +39,7 @@ _ONE, _ZERO = ctypes.c_float(1.0), ctypes.c_float(0.0)
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """How a convolution is computed: the algorithm, how it multiplies, its workspace in bytes."""
+    """The algorithm of a convolution, its math type, and its workspace in bytes."""
 
     algorithm: int
     math: int
@@ -60,8 +60,8 @@ class CudnnLanes:
     ) -> BoundConvolution:
         """Bind a convolution to buffers and a stream, and choose its algorithm.
 
-        A convolution that is new to the process is run on these buffers for that, overwriting the
-        result. Raises CudnnRefusal if cuDNN has no algorithm, CudnnError if cuDNN fails.
+        For the choice a convolution that is new to the process is run on these buffers, overwriting
+        the result. Raise CudnnRefusal if cuDNN has no algorithm, CudnnError if cuDNN fails.
         """
         if lane not in self._handles:
             self._handles[lane] = Handle(self._device, self.queues[lane])
@@ -74,17 +74,17 @@ class CudnnLanes:
         return bound
 
     def workspace(self, lane: int) -> tuple[int | None, int]:
-        """Address and bytes of a stream's workspace."""
+        """Return the address and bytes of a stream's workspace."""
         workspace = self._workspaces.get(lane)
         return (None, 0) if workspace is None else (workspace.address, workspace.nbytes)
 
     def close(self) -> None:
-        """Give handles and workspaces back."""
+        """Release handles and workspaces."""
         for resource in (*self._handles.values(), *self._workspaces.values()):
             resource.close()
 
     def _chosen(self, bound: BoundConvolution) -> _Choice:
-        """The algorithm that cuDNN estimates to be the fastest, of those that it then accepts."""
+        """Return the first algorithm, by cuDNN's estimate of speed, that cuDNN then accepts."""
         reason = "no algorithm is deterministic and small enough"
         for choice in bound.choices():
             self._reserve(bound.lane, choice.workspace)
@@ -112,7 +112,7 @@ _choices: dict[tuple[int, int, LibraryConvolution], _Choice] = {}
 
 
 class BoundConvolution:
-    """A convolution of certain buffers, on a stream."""
+    """A convolution with its buffers and stream bound."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class BoundConvolution:
         self._bias = _image(Image(0, 0, (1, channels, 1, 1), (channels, 1, 1, 1)), dtype)
         self._activation = Descriptor("Activation")
         kind = _RELU if convolution.relu else _IDENTITY
-        # What becomes of NaNs is said by a constant; cuDNN fuses only with this one.
+        # The constant says how NaNs propagate; cuDNN fuses only with this one.
         cudnn.call("cudnnSetActivationDescriptor", self._activation.value, kind, _NANS, 0.0)
 
         size = np.dtype(convolution.dtype).itemsize
@@ -166,7 +166,7 @@ class BoundConvolution:
         cudnn.call("cudnnSetConvolutionMathType", self._convolution.value, choice.math)
 
     def choices(self) -> list[_Choice]:
-        """Deterministic algorithms that are exact enough, by cuDNN's estimate the fastest first."""
+        """Return deterministic algorithms that are exact enough, the fastest by estimate first."""
         exact_math = _MATH[self._spec.precision]
         cudnn.call("cudnnSetConvolutionMathType", self._convolution.value, exact_math)
         estimates, count = (Perf * _ALGORITHMS)(), ctypes.c_int()
@@ -193,7 +193,7 @@ class BoundConvolution:
         return choices
 
     def issue(self) -> None:
-        """Put the work on the stream; raise CudnnError if cuDNN refuses."""
+        """Issue the convolution on the stream; raise CudnnError if cuDNN refuses."""
         data, weight, result, bias, residual = self._addresses
         workspace, nbytes = self._lanes.workspace(self.lane)
         begin = (
@@ -206,7 +206,7 @@ class BoundConvolution:
                 "cudnnConvolutionForward", *begin, ctypes.byref(_ZERO), self._result.value, result
             )
             return
-        # Without a residual its place is taken by the result, times zero.
+        # Without a residual the result is given instead, times zero.
         scale = _ZERO if self._spec.residual is None else _ONE
         cudnn.call(
             "cudnnConvolutionBiasActivationForward",

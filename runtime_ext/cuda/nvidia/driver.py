@@ -51,20 +51,9 @@ def call(name: str, *arguments: Any) -> Any:
 class OpenDevice:
     """An opened GPU.
 
-    Attributes
-    ----------
-    number
-        Its number, as CUDA counts GPUs.
-    name
-        Its name, as NVIDIA gives it.
-    compute_capability
-        Major and minor: (9, 0) is sm_90.
-    l2_bytes
-        Size of its second-level cache.
-    context
-        Its primary context, which other libraries of the process use too.
-    process
-        The process that opened it: a forked child has no context.
+    ``number`` counts GPUs as CUDA does, ``name`` is NVIDIA's, and ``compute_capability`` is (9, 0)
+    for sm_90. ``context`` is the primary context, which other libraries of the process use too.
+    ``process`` opened the GPU: a forked child has no context.
     """
 
     number: int
@@ -84,7 +73,7 @@ class OpenDevice:
         call("cuCtxSetCurrent", self.context)
 
     def attribute(self, name: str) -> int:
-        """One of the driver's ``CU_DEVICE_ATTRIBUTE_`` numbers."""
+        """Return one of the driver's ``CU_DEVICE_ATTRIBUTE_`` numbers."""
         return _attribute(self.number, name)
 
     def require(self, arch: str) -> None:
@@ -98,10 +87,10 @@ class OpenDevice:
 
 
 def runs_on(arch: str, compute_capability: tuple[int, int]) -> bool:
-    """Whether machine code of an architecture (``sm_90``) runs on a device.
+    """Return whether machine code of an architecture (``sm_90``) runs on a device.
 
-    It runs on later minor versions of the same major one; that of ``sm_90a`` on 9.0 only, that
-    of ``sm_100f`` on its family, which is what plain code does.
+    It runs on later minor versions of the same major one. Code of ``sm_90a`` runs on 9.0 only; code
+    of ``sm_100f`` runs on its family, just as plain code.
     """
     digits = arch.removeprefix("sm_").rstrip("af")
     if not arch.startswith("sm_") or not digits.isdigit():

@@ -17,26 +17,12 @@ _ALIGNMENT = 256
 
 
 class DeviceMemory:
-    """One arena, the buffers outside it, and constants that sessions share.
+    """The buffers of a program on a GPU: one arena, buffers outside it, and shared constants.
 
-    Parameters
-    ----------
-    device
-        The GPU, opened.
-    program
-        The program that has the buffers.
-    constants
-        For each constant buffer, by name, its content; None makes them buffers like others.
-    plan
-        Where intermediate buffers and scratch lie in one arena; without it each has memory of
-        its own.
-
-    Raises
-    ------
-    CudaError
-        If the device has not as much memory.
-    ProgramError
-        If the plan is of another program.
+    ``constants`` has the content of each constant buffer, by name; None makes them buffers like
+    others. ``plan`` places intermediate and scratch buffers in the arena; without it each has
+    memory of its own. Raises CudaError if the device does not have enough memory, and ProgramError
+    if the plan is of another program.
     """
 
     def __init__(
@@ -69,7 +55,7 @@ class DeviceMemory:
         self._staging: dict[BufferType, PinnedArray] = {}
 
     def write(self, name: str, value: Array) -> None:
-        """Copy an array into a buffer; returns when it is there."""
+        """Copy an array into a buffer and wait for the copy."""
         number, staging = self._staged(name)
         np.copyto(staging.array, value)
         size, queue = staging.array.nbytes, self._stream.handle
@@ -87,7 +73,7 @@ class DeviceMemory:
     def carry(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Copy the first buffer of each pair into the second one, on the device.
 
-        Captured graphs have their addresses.
+        The addresses cannot be swapped instead, because captured graphs hold them.
         """
         self.device.use()
         queue = self._stream.handle

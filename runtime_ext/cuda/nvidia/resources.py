@@ -22,9 +22,9 @@ _lock = threading.Lock()
 
 
 class DriverHandle:
-    """A handle of the driver's that is given back once: by :meth:`close`, or when nobody has it.
+    """A handle of the driver that is released once: by :meth:`close`, or when it is unreachable.
 
-    ``release`` names the driver's function that takes it back.
+    ``release`` names the driver's function that does it.
     """
 
     def __init__(self, device: OpenDevice, handle: Any, release: str) -> None:
@@ -56,7 +56,7 @@ class DeviceBytes(DriverHandle):
 
 
 class PinnedArray(DriverHandle):
-    """An array in page-locked memory of the host, which copies to and from a GPU are fast with.
+    """An array in page-locked memory of the host, from and to which copies of a GPU are fast.
 
     :attr:`array` must not outlive it.
     """
@@ -72,13 +72,13 @@ class PinnedArray(DriverHandle):
 
 
 def stream(device: OpenDevice) -> DriverHandle:
-    """A stream that does not wait for the process's default stream."""
+    """Create a stream that does not wait for the process's default stream."""
     flag = driver().CUstream_flags.CU_STREAM_NON_BLOCKING
     return DriverHandle(device, call("cuStreamCreate", flag), "cuStreamDestroy")
 
 
 def event(device: OpenDevice, *, timing: bool = False) -> DriverHandle:
-    """An event; one that records no time is cheaper."""
+    """Create an event; one that records no time is cheaper."""
     flags = driver().CUevent_flags
     flag = flags.CU_EVENT_DEFAULT if timing else flags.CU_EVENT_DISABLE_TIMING
     return DriverHandle(device, call("cuEventCreate", flag), "cuEventDestroy")
@@ -92,7 +92,7 @@ class Module(DriverHandle):
         super().__init__(device, call("cuModuleLoadData", cubin), "cuModuleUnload")
 
     def function(self, entry: str, shared_bytes: int) -> Any:
-        """One of its kernels, allowed to take so much dynamic shared memory."""
+        """Return one of its kernels, allowed to use this much dynamic shared memory."""
         function = call("cuModuleGetFunction", self.handle, entry.encode())
         if shared_bytes > 48 << 10:
             attribute = driver().CUfunction_attribute
@@ -102,9 +102,9 @@ class Module(DriverHandle):
 
 
 def upload(address: int, array: Array) -> None:
-    """Copy an array in one piece to a GPU; returns when it is there."""
+    """Copy a contiguous array to a GPU and wait for the copy."""
     call("cuMemcpyHtoD", address, array.ctypes.data, array.nbytes)
-    # The call returns when the driver has a copy of what is in pageable memory. The transfer then
+    # The call returns when the driver has a copy of pageable memory. The transfer then
     # continues on the default stream, for which ours do not wait.
     call("cuStreamSynchronize", 0)
 
@@ -116,7 +116,7 @@ _modules: weakref.WeakValueDictionary[tuple[int, str], Module] = weakref.WeakVal
 
 
 def shared_constant(device: OpenDevice, array: Array) -> DeviceBytes:
-    """Memory of equal content, uploaded once and the same for all who ask in this process."""
+    """Return GPU memory with the array's content, uploaded once for all users in this process."""
     key = (device.number, content_key(array))
     with _lock:
         memory = _constants.get(key)
@@ -129,7 +129,7 @@ def shared_constant(device: OpenDevice, array: Array) -> DeviceBytes:
 
 
 def shared_module(device: OpenDevice, cubin: bytes) -> Module:
-    """Equal machine code, loaded once and the same for all who ask in this process."""
+    """Return the loaded machine code, loaded once for all users in this process."""
     key = (device.number, hashlib.sha256(cubin).hexdigest())
     with _lock:
         module = _modules.get(key)

@@ -3,7 +3,7 @@
 ``co_schedule.py``
     Co-scheduled stages on a GPU: one kernel each, and its code for lowering. Needs no TVM.
 ``estimated_rtasks.py``
-    rTasks of compiled kernels whose times are estimates: for devices that time programs slowly.
+    rTasks of compiled kernels with estimated times, for devices that time programs slowly.
 ``fused_kernel.py``
     Compile a co-scheduled stage to one kernel (Rammer, section 4.1). Needs no TVM.
 ``fused_source.py``
@@ -11,11 +11,11 @@
 ``rtask.py``
     A kernel as a function that a thread block of another kernel calls for one of its rTasks.
 ``rtask_function.py``
-    A kernel as a function of its rTasks: C++ and a few figures, without TVM.
+    A kernel as a function of its rTasks: C++ and resource figures, without TVM.
 ``rtask_library.py``
-    Kernels that can be put into another kernel: what fusing asks of whoever has them.
+    The interface of a collection of kernels that can be fused into another kernel.
 ``rtask_times.py``
-    How long the rTasks of CUDA kernels take: profiled, or estimated where nothing was measured.
+    Times of the rTasks of CUDA kernels: profiled, or estimated if nothing was measured.
 ``stage_fuser.py``
-    What a measured search asks about co-scheduled stages on a GPU, where each is one kernel.
+    Co-scheduled stages in measured searches on a GPU, where each becomes one kernel.
 """

@@ -19,22 +19,22 @@ from tvm_ios.program.program_builder import NO_PARTS, ConstantName, tensor_names
 from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.stage import Stage
 
-#: Different kernels in one at most: compilers take minutes for more.
+#: Most different kernels in a fused one: compilers take minutes for more.
 MOST_KERNELS = 48
 
 
 @dataclass(frozen=True)
 class CoScheduledStage:
-    """A stage as one kernel.
+    """A co-scheduled stage compiled to one kernel.
 
     Attributes
     ----------
     code
-        Of all units together, as :func:`tvm_ios.program.lower.lower` takes it for merged ones:
-        one call, or none if the units have nothing to launch.
+        The code of all units together, in the form that :func:`tvm_ios.program.lower.lower` takes
+        for merged ones: one call, or none if the units have nothing to launch.
     constants
-        For each of its constants a unit that has it, and which parameter of that unit's code. If
-        there is a table, it is one constant more, the last.
+        For each of its constants a unit that has it, and the parameter of that unit's code. A
+        table, if there is one, is one more constant, the last.
     fused
         The kernel; None if there is nothing to launch.
     table
@@ -56,23 +56,11 @@ def fused_stages(
     constant_name: ConstantName | None = None,
     parts: Mapping[int, Part] = NO_PARTS,
 ) -> FusedStages:
-    """The code of all co-scheduled stages.
+    """Compile all co-scheduled stages, each to one kernel; return their code for lowering.
 
-    Parameters
-    ----------
-    graph, code, constant_name, parts
-        As for :func:`tvm_ios.program.lower.lower_stages`.
-    placed
-        The stages, and on which vEUs their rTasks run.
-    library
-        Has the units' kernels, and keeps those that are made here.
-    device
-        The GPU to compile for.
-
-    Raises
-    ------
-    UserError
-        If a stage cannot be one kernel.
+    ``placed`` gives the vEUs on which the rTasks of each stage run; ``library`` has the units'
+    kernels, and gets the new ones. The others are as for
+    :func:`tvm_ios.program.lower.lower_stages`. Raise UserError if a stage cannot be one kernel.
     """
     fused_by_stage = {
         stage: co_scheduled(graph, stage, placement, code, library, device, parts)
@@ -110,28 +98,13 @@ def co_scheduled(
 ) -> CoScheduledStage:
     """Compile a co-scheduled stage to one kernel and the code that launches it.
 
-    Parameters
-    ----------
-    graph, stage, placement
-        What runs on which vEU.
-    code
-        The code of each unit.
-    library
-        Has the units' kernels, and keeps the one that is made.
-    device
-        The GPU to compile for.
-    parts
-        As for :func:`tvm_ios.program.lower.lower`.
-
-    Raises
-    ------
-    UserError
-        If the placement does not fit, the device does not hold the vEUs, or nothing compiles.
+    ``library`` has the units' kernels, and gets the new one. Raise UserError if the placement does
+    not fit, the device does not hold the vEUs, or the compiler fails.
     """
     constants: dict[str, tuple[int, int]] = {}
 
     def name(units: tuple[int, ...], parameter: int) -> str:
-        # Equal ones of two units are not shared: the kernel depends on code only.
+        # Equal constants of two units are not shared: the kernel depends on the code only.
         constant = _own_name(units, parameter)
         constants[constant] = (units[0], parameter)
         return constant
@@ -194,6 +167,6 @@ def _own_name(units: tuple[int, ...], parameter: int) -> str:
 
 
 def rtask_code(code: UnitCode, blocks: Callable[[str], int]) -> UnitCode:
-    """The code with one tile for each block of a kernel, the form in which rTasks are placed."""
+    """Return the code with one tile for each block of a kernel, so that rTasks can be placed."""
     calls = tuple(replace(call, tiles=blocks(call.symbol)) for call in code.calls)
     return replace(code, calls=calls)

@@ -1,4 +1,4 @@
-"""rTasks of compiled kernels whose times are estimates: for devices that time programs slowly."""
+"""rTasks of compiled kernels with estimated times, for devices that time programs slowly."""
 
 from __future__ import annotations
 
@@ -19,16 +19,11 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 @dataclass(frozen=True)
 class EstimatedRTasks:
-    """See :class:`tvm_ios.costs.costs.RTaskCosts`; unlike a device's alone, programs can be built.
+    """Estimated costs of the rTasks of compiled kernels; programs can be built of them.
 
-    Attributes
-    ----------
-    timer
-        Has the kernels; nothing is timed.
-    blocks
-        Gives the blocks of a kernel by its symbol.
-    cost
-        Estimates stages, co-scheduled ones too, by a device's figures.
+    See :class:`tvm_ios.costs.costs.RTaskCosts`. ``timer`` has the kernels, but times nothing;
+    ``blocks`` returns the blocks of a kernel by its symbol; ``cost`` estimates stages by the
+    figures of a device.
     """
 
     timer: StageTimer
@@ -37,18 +32,18 @@ class EstimatedRTasks:
 
     @property
     def measuring(self) -> EstimatedRPrograms:
-        """Estimates rPrograms, and knows which can be built."""
+        """The estimator of rPrograms, which knows the ones that can be built."""
         return EstimatedRPrograms(self.timer, self.cost)
 
     @property
     def lanes(self) -> int:
-        """The vEUs that the GPU is for any of the kernels."""
+        """The number of vEUs of the GPU that holds for any of the kernels."""
         forms = self.timer.rkernels.forms
         units = range(len(self.timer.graph))
         return self._fuser.lanes(form.code for u in units for form in forms(u).values())
 
     def on_streams(self, graph: OpGraph, stage: Stage) -> float:
-        """Estimated seconds of a stage."""
+        """Return the estimated seconds of a stage."""
         return self.cost.stage_latency(graph, stage)
 
     def prepare(self, progress: Progress) -> None:
@@ -57,7 +52,7 @@ class EstimatedRTasks:
         self.timer.rkernels.compile(progress)
 
     def kernels(self, graph: OpGraph, unit: int) -> tuple[RKernel, ...]:
-        """The ways to compute a unit; the first is the usual one."""
+        """Return the rKernels of a unit, the default first."""
         forms, flops = self.timer.rkernels.forms(unit), graph.operators[unit].flops
         veus = self._fuser.lanes(form.code for form in forms.values())
         return tuple(
@@ -66,7 +61,7 @@ class EstimatedRTasks:
         )
 
     def program(self, graph: OpGraph, stage: Stage) -> RProgram:
-        """What a co-scheduled stage runs."""
+        """Return the rProgram of a co-scheduled stage."""
         return self._fuser.rprogram(
             graph,
             stage.units,
@@ -76,7 +71,7 @@ class EstimatedRTasks:
         )
 
     def seconds(self, graph: OpGraph, programs: Sequence[RProgram]) -> list[float]:
-        """Estimated seconds of programs as stages, like all others."""
+        """Return the estimated seconds of rPrograms, as of any other stages."""
         return [*self.measuring.seconds(programs)]
 
     @property
@@ -88,18 +83,15 @@ class EstimatedRTasks:
 
 @dataclass(frozen=True)
 class EstimatedRPrograms(MeasuredRPrograms):
-    """rPrograms whose times are estimates; see :class:`tvm_ios.costs.costs.RProgramMeasuring`.
+    """An estimator of rPrograms' times, by a cost model.
 
-    Attributes
-    ----------
-    cost
-        As of :class:`EstimatedRTasks`.
+    See :class:`tvm_ios.costs.costs.RProgramMeasuring`.
     """
 
     cost: AnalyticCost
 
     def seconds(self, programs: Iterable[RProgram]) -> Iterator[float]:
-        """Seconds of the stages that rPrograms are."""
+        """Yield the estimated seconds of rPrograms as co-scheduled stages."""
         for program in programs:
             stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
             yield self.cost.stage_latency(self.timer.graph, stage)

@@ -25,7 +25,7 @@ from tvm_ios.program.persistent import PersistentProgram
 from tvm_ios.program.program import BufferType
 from tvm_ios.program.step_table import StepTable, tabulate
 
-#: Gives the machine code of a source, whose entry is named after its content, for an architecture.
+#: Compiles a source for an architecture; the entry's name contains a hash of the source.
 Compile = Callable[[str, str, str], Cubin]
 
 
@@ -35,16 +35,12 @@ class FusedKernel:
 
     Attributes
     ----------
-    kernel
-        Its description.
-    cubin
-        Its machine code.
     buffers
-        Which of the program's buffers its parameters are, in order.
+        The program's buffers that are its parameters, in order.
     table
         The steps of its vEUs; None if no operator waits for another, when each rTask is a block.
-        With it the kernel has two more parameters: the table, and for each vEU a count of the
-        steps that it has made, which has to be zero when it begins.
+        With it the kernel has two more parameters: the table, and for each vEU a counter of its
+        finished steps, which has to be zero when the kernel begins.
     """
 
     kernel: CudaKernel
@@ -54,9 +50,9 @@ class FusedKernel:
 
     @property
     def launchable(self) -> Launchable:
-        """The kernel with the counts of steps to clear before each launch.
+        """The kernel with the step counters to clear before each launch.
 
-        Between launches other buffers may lie in their bytes.
+        Between launches other buffers may use their memory.
         """
         kernel = self.kernel
         return Launchable(
@@ -70,12 +66,12 @@ class FusedKernel:
 
     @property
     def words(self) -> Array | None:
-        """The table as the kernel takes it."""
+        """The table as an array of integers, the form of the kernel's argument."""
         return None if self.table is None else np.array(self.table.words, np.int32)
 
 
 def vdevice(footprints: Iterable[Footprint], device: DeviceDescription) -> int:
-    """Return how many vEUs a GPU has: resident blocks of the most demanding kernel."""
+    """Return the number of a GPU's vEUs: resident blocks of the most demanding kernel."""
     multiprocessor = multiprocessor_of(device)
     of_each = tuple(footprints)
     largest = Footprint(
@@ -83,7 +79,7 @@ def vdevice(footprints: Iterable[Footprint], device: DeviceDescription) -> int:
         max(need.registers for need in of_each),
         max(need.shared_bytes for need in of_each),
     )
-    # What a kernel of its own may have, all of its threads may not: fewer registers then.
+    # A block with the most threads and registers of all kernels may not fit: then use fewer.
     while not (blocks := resident_blocks(largest, multiprocessor)) and largest.registers > 32:
         largest = replace(largest, registers=largest.registers - 8)
     return device.processors * max(1, blocks)
@@ -98,26 +94,11 @@ def fuse(
 ) -> FusedKernel:
     """Compile a persistent program to a kernel.
 
-    Parameters
-    ----------
-    program
-        From :func:`tvm_ios.program.persistent_lowering.lower_persistent`, on at most as many
-        lanes as the device holds vEUs.
-    functions
-        The rTasks of each of the program's kernels.
-    device
-        The GPU.
-    compile
-        Gives the machine code.
-    blocks_each
-        Blocks that a multiprocessor has to hold: the compiler spends no more registers.
-
-    Raises
-    ------
-    OccupancyError
-        If not all vEUs can run at once.
-    UserError
-        If the compiler refuses.
+    ``program`` is from :func:`tvm_ios.program.persistent_lowering.lower_persistent`, on at most as
+    many lanes as the device holds vEUs; ``functions`` are the rTasks of its kernels.
+    ``blocks_each`` is the number of blocks that a multiprocessor has to hold, which limits the
+    registers. Raise OccupancyError if not all vEUs can run at once, and UserError if the compiler
+    rejects the source.
     """
     arch = multiprocessor_of(device).arch
     used = {b for operator in program.operators for b in operator.buffers}

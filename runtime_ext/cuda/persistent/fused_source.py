@@ -1,4 +1,4 @@
-"""CUDA C++ of kernels of several operators: a persistent one, and one without dependences."""
+"""Generate CUDA C++ of kernels of several operators: persistent, or without dependences."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from runtime_ext.cuda.machine_code.prelude import PRELUDE
 from runtime_ext.cuda.persistent.rtask_function import BARRIER, RTaskFunction
 from tvm_ios.program.persistent import PersistentProgram
 
-#: Names of the last parameters of a persistent kernel: what its vEUs go through (see
-#: :meth:`tvm_ios.program.step_table.StepTable.words`), and for each vEU the steps that it has made.
+#: Names of the last parameters of a persistent kernel: the steps of its vEUs (see
+#: :meth:`tvm_ios.program.step_table.StepTable.words`), and the counter of each vEU's finished ones.
 TABLE, STEPS = "table", "steps"
 
-#: Looks at a count, each after a pause: seconds. What is never counted up shall fail, not hang.
+#: Polls of a counter, with pauses: seconds in all. A kernel that waits longer fails, not hangs.
 _MOST_POLLS = 1 << 25
 
-# Counting a step up: all threads' results are seen by whoever sees the count, for the barrier of
+# Counting a step: a vEU that sees the count sees all threads' results, because the barrier of
 # the block orders them before the first thread's fence. Only that thread reads or writes counts
-# with the strength of the whole device; a fence after the last poll, not each poll, makes the
-# multiprocessor forget what it holds of other vEUs' results.
+# at device scope; a fence after the last poll, not after each, makes the multiprocessor
+# invalidate its cached copies of other vEUs' results.
 _BARRIERS = f"""\
 #ifndef TVM_IOS_BARRIERS
 #define TVM_IOS_BARRIERS
@@ -106,31 +106,19 @@ def persistent_source(
     entry: str,
     blocks: int,
 ) -> str:
-    """A kernel whose blocks are vEUs (Rammer, section 4.1.3).
+    """Return the source of a kernel whose blocks are vEUs (Rammer, section 4.1.3).
 
-    Every block goes through its list of steps, which all threads read. The lists are an argument,
-    so that a kernel serves all placements of its operators. An operator only says which buffers it
-    has and which function it calls, so operators of equal code share it.
-
-    Parameters
-    ----------
-    program
-        What the vEUs run; its operators count, and not where their rTasks are.
-    functions
-        For each kernel symbol its rTasks.
-    buffers
-        Which of the program's buffers the kernel's parameters are; after them come the table and
-        the counts of steps.
-    entry
-        Name of the kernel.
-    blocks
-        Blocks that a multiprocessor has to hold: the compiler spends no more registers.
+    Every block executes its list of steps, which all threads read. The lists are an argument, so
+    that a kernel serves all placements of its operators. Operators of equal code share it, since an
+    operator only sets its buffers and its function. ``buffers`` are the program's buffers that are
+    parameters; after them come the table and the step counters. ``blocks`` is the number of blocks
+    that a multiprocessor has to hold, which limits the registers.
     """
     calls = _Calls(program, functions, buffers)
     bodies = (
         f"for (int task = step.begin; task < step.end; ++task) {{ {calls.call(f)}{again} }}"
         for f in calls.functions
-        # A thread may not write what slower ones still read of the rTask before.
+        # A thread may not overwrite shared memory that slower ones still read in the rTask before.
         for again in [f" {BARRIER}({f.threads});" if f.shared else ""]
     )
     return calls.text(
@@ -151,7 +139,7 @@ def side_by_side_source(
     buffers: Sequence[int],
     entry: str,
 ) -> str:
-    """A kernel with a block for each rTask of operators that do not wait for each other."""
+    """Return the source of a kernel with a block for each rTask of independent operators."""
     calls = _Calls(program, functions, buffers)
     tasks = [functions[program.kernels[o.kernel]].tasks for o in program.operators]
     ends = list(accumulate(tasks))
@@ -170,7 +158,7 @@ def side_by_side_source(
 
 
 class _Calls:
-    """The parts that both kinds of kernels have."""
+    """The source parts that both forms of kernels have."""
 
     def __init__(
         self,
@@ -184,7 +172,7 @@ class _Calls:
         self.parameters = [f"void* b{place}" for place in range(len(buffers))]
 
     def choose(self, operator: int) -> str:
-        """Set the arguments and the function of an operator."""
+        """Return code that sets the arguments and the function of an operator."""
         launched = self._program.operators[operator]
         function = self.functions[launched.kernel]
         arguments = (launched.buffers[argument] for argument in function.arguments)
@@ -192,7 +180,7 @@ class _Calls:
         return " ".join((*assignments, f"function = {launched.kernel};"))
 
     def call(self, function: RTaskFunction) -> str:
-        """One rTask of a function."""
+        """Return a call of a function for one rTask."""
         arguments = [f"Address{{a{i}}}" for i in range(len(function.arguments))]
         arguments += [f"Address{{arena + {offset}}}" for offset in function.shared]
         return f"{function.name}({', '.join((*arguments, 'task', 'thread'))});"
@@ -206,7 +194,7 @@ class _Calls:
         parameters: Sequence[str],
         **values: object,
     ) -> str:
-        """The whole source; a body is what a function's threads do, the others pass it by."""
+        """Return the whole source; a body runs on the threads of its function, others skip it."""
         cases = [
             f"case {i}: if (thread < {function.threads}) {body} break;"
             for i, (function, body) in enumerate(zip(self.functions, bodies, strict=True))

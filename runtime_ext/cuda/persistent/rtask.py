@@ -1,10 +1,10 @@
-"""A kernel as a function that a thread block of another kernel calls for one of its rTasks.
+"""Rewrite a kernel as a function that a thread block of another kernel calls for one rTask.
 
-A kernel's blocks are its rTasks (Rammer, section 4.1.4). What TVM lowers it to, before it is
-written as C++, says which block and thread it is for; here both become expressions of an rTask's
-number and a thread's number in one line of threads. Its shared memory becomes pointers into an
-arena of whoever calls, so that operators which run in turn lie in the same bytes. Its barriers
-become barriers of only the threads that it needs, because the others have left.
+A kernel's blocks are its rTasks (Rammer, section 4.1.4). After TVM's lowering, before it is printed
+as C++, block and thread indices are replaced by expressions of an rTask's number and a linear
+thread number. Its shared memory becomes pointers into an arena of the caller, so that operators
+that run in turn use the same bytes. Its barriers become barriers of only the threads that it needs,
+because the others have left.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from runtime_ext.cuda.machine_code.source import END_OF_PREFIX, cuda_target
 from runtime_ext.cuda.persistent.rtask_function import BARRIER, RTaskFunction
 from tvm_ios.devices.device import WARP
 
-#: As TVM aligns shared memory at most.
+#: The largest alignment that TVM gives shared memory.
 _ALIGNMENT = 128
 
 
 def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:
     """Rewrite a thread-bound PrimFunc as a function ``name`` of its rTasks.
 
-    Raises ValueError if TVM makes several kernels of it, or more threads cannot run it.
+    Raise ValueError if TVM makes several kernels of it, or its barriers allow no additional
+    threads.
     """
     kernel = _lowered(scheduled, name, arch)
     body, bound = _unbound(kernel.body)
@@ -45,8 +46,8 @@ def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:
     body = _rewritten(body, {**block_indices, **thread_indices}, padded)
     pointers = (pointer for pointer, _ in shared)
     function = tirx.PrimFunc([*kernel.params, *pointers, task, thread], body, attrs=kernel.attrs)
-    # Not ``__restrict__``: the compiler would take what is only read here for constant and load
-    # it through a cache that knows nothing of other blocks' stores.
+    # Not ``__restrict__``: the compiler would take buffers that are only read for constant and load
+    # them through a cache that does not see other blocks' stores.
     function = function.with_attr({"calling_conv": 0, "tirx.noalias": False})
     called, code = _code(function, name, arch)
     parameter_number = {f"{p.name}_ptr": i for i, p in enumerate(scheduled.params)}
@@ -69,7 +70,7 @@ def rtask_function(scheduled: Any, name: str, arch: str) -> RTaskFunction:
 
 
 def _lowered(scheduled: Any, name: str, arch: str) -> Any:
-    """The kernel as TVM's passes leave it, before it is written as C++."""
+    """Return the kernel after TVM's passes, before it is printed as C++."""
     blocks: list[Any] = []
     tvm_ffi.structural_walk(scheduled.body, (tvm.s_tir.SBlock, blocks.append))
     pipeline: Any = tirx.get_tir_pipeline("s_tir" if blocks else "tirx")
@@ -86,7 +87,10 @@ def _lowered(scheduled: Any, name: str, arch: str) -> Any:
 
 
 def _unbound(body: Any) -> tuple[Any, dict[str, tuple[list[Any], int]]]:
-    """The body for any block and thread; for each axis its variables and extent."""
+    """Remove the bindings to blocks and threads; return the body, and each axis's extent.
+
+    Each axis also has the variables that were bound to it.
+    """
     bound: dict[str, tuple[list[Any], int]] = {}
 
     def attribute(node: Any) -> Any:
@@ -102,7 +106,7 @@ def _unbound(body: Any) -> tuple[Any, dict[str, tuple[list[Any], int]]]:
 def _axes(
     which: str, bound: Mapping[str, tuple[list[Any], int]], number: Any
 ) -> tuple[int, dict[Any, Any]]:
-    """How many blocks or threads there are, and each axis as an expression of their number."""
+    """Return the number of blocks or threads, and each axis as an expression of their number."""
     indices: dict[Any, Any] = {}
     tags = [f"{which}.{axis}" for axis in "xyz" if f"{which}.{axis}" in bound]
     total, stride = prod(bound[tag][1] for tag in tags), 1
@@ -119,7 +123,7 @@ def _axes(
 
 
 def _in_arena(body: Any) -> tuple[Any, list[tuple[Any, int]]]:
-    """The body with shared memory given to it; for each buffer its pointer and its bytes."""
+    """Make shared buffers parameters; return the body, and each buffer's pointer and bytes."""
     shared: list[tuple[Any, int]] = []
 
     def allocation(node: Any) -> Any:
@@ -137,7 +141,7 @@ def _in_arena(body: Any) -> tuple[Any, list[tuple[Any, int]]]:
 
 
 def _rewritten(body: Any, places: Mapping[Any, Any], threads: int) -> Any:
-    """The body with its block and thread, and barriers of so many threads."""
+    """Return the body with indices substituted, and barriers of ``threads`` threads."""
 
     def variable(node: Any) -> Any:
         return next(
@@ -152,7 +156,7 @@ def _rewritten(body: Any, places: Mapping[Any, Any], threads: int) -> Any:
 
 
 def _code(function: Any, name: str, arch: str) -> tuple[str, str]:
-    """C++ of what the function calls, such as instructions of tensor cores, and of it alone."""
+    """Return C++ of the functions that it calls (tensor-core instructions, say), and its own."""
     generate = tvm.get_global_func("target.build.cuda")
     module = tvm.IRModule({name: function.with_attr("global_symbol", name)})
     text = generate(module, cuda_target(arch)).inspect_source("cuda")

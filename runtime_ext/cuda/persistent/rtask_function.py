@@ -1,4 +1,4 @@
-"""A kernel as a function of its rTasks: C++ and a few figures, without TVM."""
+"""A kernel as a function of its rTasks: C++ and resource figures, without TVM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm_ios.files.json_text import natural, naturals
 
-#: The function by which rTasks wait until so many of the block's threads have arrived.
+#: The barrier function of rTasks, for a given number of the block's threads.
 BARRIER = "rtask_barrier"
 
 
@@ -23,11 +23,11 @@ class RTaskFunction:
     name, source
         Its name and its C++. It takes buffers, places in shared memory, the rTask and the thread.
     tasks
-        How many rTasks there are.
+        The number of rTasks.
     threads
-        How many threads have to call it: whole warps, the first ones of the block.
+        The number of threads that have to call it: whole warps, the first ones of the block.
     arguments
-        Which of the kernel's parameters the buffers are.
+        The kernel's parameters that its buffers are, by number.
     shared
         Offsets of the places in an arena of shared memory, in bytes.
     shared_bytes
@@ -44,17 +44,14 @@ class RTaskFunction:
     shared_bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, the inverse of :meth:`from_json`."""
+        """Return the function as JSON data, the inverse of :meth:`from_json`."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> RTaskFunction:
-        """Read what :meth:`to_json` wrote.
+        """Read the data of :meth:`to_json`.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If it is no such thing.
+        Raise KeyError, TypeError or ValueError for other data.
         """
         return RTaskFunction(
             called=str(data["called"]),

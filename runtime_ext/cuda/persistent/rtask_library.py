@@ -1,4 +1,4 @@
-"""Kernels that can be put into another kernel: what fusing asks of whoever has them."""
+"""The interface of a collection of kernels that can be fused into another kernel."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class RTaskLibrary(Protocol):
     """Kernels by their symbols, as rTasks: of a compiler with TVM, or of a bundle."""
 
     def blocks(self, symbol: str) -> int:
-        """How many rTasks a kernel has: the blocks of its grid."""
+        """Return the number of a kernel's rTasks: the blocks of its grid."""
         ...
 
     def footprint(self, symbol: str) -> Footprint:
-        """Threads, registers and shared memory of a block of a kernel by itself."""
+        """Return the threads, registers and shared memory of a block of a kernel."""
         ...
 
     def rtasks(self, symbol: str) -> RTaskFunction:
-        """A kernel as a ``__device__`` function of its rTasks.
+        """Return a kernel as a ``__device__`` function of its rTasks.
 
         Raises
         ------
@@ -32,15 +32,15 @@ class RTaskLibrary(Protocol):
         ...
 
     def cubin(self, source: str, arch: str, entry: str) -> Cubin:
-        """The machine code of a kernel made of several, whose name tells its content.
+        """Return the machine code of a fused kernel, whose name is a hash of its content.
 
         Raises
         ------
         UserError
-            If there is neither the code nor a compiler, or the compiler refuses.
+            If there is neither the code nor a compiler, or the compiler rejects the source.
         """
         ...
 
     def add(self, symbol: str, kernel: Launchable) -> None:
-        """Keep a kernel that was made of those of several units."""
+        """Add a kernel that is fused of several units' kernels."""
         ...

@@ -1,4 +1,4 @@
-"""How long the rTasks of CUDA kernels take: profiled, or estimated where nothing was measured."""
+"""Times of the rTasks of CUDA kernels: profiled, or estimated if nothing was measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.program.program import UnitCode
 from tvm_ios.schedule.rkernel import RKernel
 
-#: Seconds that a block takes at least to load, compute in a chain and store. Assumed.
+#: Assumed least seconds of a block, to load, compute in a chain and store.
 _SHORTEST_TASK = 1e-6
 
 
@@ -25,32 +25,16 @@ def profiled_rkernel(
     device: DeviceDescription,
     overhead: float,
 ) -> RKernel:
-    """An rKernel from the times of its kernels.
+    """Return an rKernel from the seconds of a unit's kernels, each measured alone.
 
-    A kernel by itself runs in waves of as many blocks as the GPU holds, and an rTask takes as long
-    as a wave. What a launch costs is left out, where the times contain it: rTasks in a persistent
-    kernel are not launched.
-
-    Parameters
-    ----------
-    name
-        The name of the rKernel.
-    code
-        The code of a unit in one of its forms.
-    phases
-        Seconds of each of its kernels when it runs alone.
-    blocks, footprint
-        Give the blocks and the footprint of a kernel, by its symbol.
-    device
-        The GPU.
-    overhead
-        Seconds of each of the times that are no work of a kernel, as the device says that gave
-        them.
+    A kernel alone runs in waves of as many blocks as the GPU holds, and an rTask takes as long as a
+    wave. ``overhead``, the seconds of launching that each measured time contains, is subtracted,
+    because rTasks in a persistent kernel are not launched.
     """
     symbols = [call.symbol for call in code.calls]
     tasks = tuple(map(blocks, symbols))
     resident = [vdevice([footprint(symbol)], device) for symbol in symbols]
-    # Of noisy times no more is left out than leaves a kernel something to do.
+    # Noisy times may be below the overhead: keep a least time for each kernel.
     kernel_seconds = [max(min(s, _SHORTEST_TASK), s - overhead) for s in phases]
     task_seconds = tuple(
         seconds / -(-count // blocks_at_once)
@@ -66,18 +50,11 @@ def contended_rkernel(
     device: DeviceDescription,
     veus: int,
 ) -> RKernel:
-    """A profiled rKernel whose rTasks take as long as while all vEUs are busy.
+    """Return a profiled rKernel with the times of its rTasks while all ``veus`` are busy.
 
-    Profiled alone, the blocks of a small kernel have a multiprocessor each. As vEUs they share it
-    with others, and are slower once all together would use more than its throughput: the rule of
-    described devices (:mod:`tvm_ios.costs.contention`).
-
-    Parameters
-    ----------
-    kernel, code, footprint, device
-        As :func:`profiled_rkernel` gave and took them.
-    veus
-        On how many vEUs its rTasks are placed.
+    Profiled alone, each block of a small kernel has a multiprocessor of its own. As vEUs they share
+    it with others, and are slower once all together exceed its throughput, by the rule of described
+    devices (:mod:`tvm_ios.costs.contention`).
     """
 
     def slower(symbol: str, blocks: int) -> float:
@@ -99,20 +76,11 @@ def estimated_rkernel(
     device: DeviceDescription,
     veus: int,
 ) -> RKernel:
-    """An rKernel whose times are estimated from the device's figures.
+    """Return an rKernel with times that are estimated from the device's figures.
 
-    A vEU has its share of the device's operations and bytes a second. A phase moves the bytes of
-    its arguments, and the unit's operations are divided among its phases like these. The estimate
-    knows nothing of caches, of kernels that reach less than the peak, or of vEUs that idle.
-
-    Parameters
-    ----------
-    name, code, blocks
-        As for :func:`profiled_rkernel`.
-    flops
-        Operations of the unit.
-    device, veus
-        The GPU, and how many vEUs share it.
+    Each of ``veus`` has an equal share of the device's operations and bytes per second. A phase
+    moves the bytes of its arguments, and the unit's ``flops`` are divided among its phases in
+    proportion. The estimate ignores caches, kernels below peak throughput, and idle vEUs.
     """
     buffers = (*code.parameters, *code.scratch)
     bytes_moved = [sum(buffers[a].nbytes for a in call.arguments) for call in code.calls]

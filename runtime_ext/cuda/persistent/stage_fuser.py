@@ -1,4 +1,4 @@
-"""What a measured search asks about co-scheduled stages on a GPU, where each is one kernel."""
+"""Co-scheduled stages in measured searches on a GPU, where each becomes one kernel."""
 
 from __future__ import annotations
 
@@ -22,19 +22,11 @@ from tvm_ios.schedule.stage import Stage
 
 
 class GpuStageFuser:
-    """Places the rTasks of stages on vEUs, and makes kernels of them.
+    """A builder of co-scheduled stages: it places rTasks on vEUs and fuses kernels.
 
-    Parameters
-    ----------
-    library
-        Has the units' kernels.
-    device
-        The GPU.
-    only
-        Where no kernel can be made, the units of the stages whose kernels were compiled before,
-        of the usual rKernels. None where a kernel can be made of any stage.
-    why
-        Why only those, as a part of a sentence.
+    ``library`` has the units' kernels. If no kernel can be compiled, ``only`` lists the units of
+    the stages whose kernels were compiled before, of the default rKernels, and ``why`` is the
+    reason as part of a sentence; None means that a kernel can be made of any stage.
     """
 
     def __init__(
@@ -50,13 +42,13 @@ class GpuStageFuser:
         self._only = None if only is None else {tuple(sorted(units)) for units in only}
 
     def can_fuse(self, code: Mapping[int, UnitCode]) -> bool:
-        """Whether a stage of some units, with this code, may become one kernel."""
+        """Return whether a stage of some units, with this code, may become one kernel."""
         symbols = {call.symbol for of_unit in code.values() for call in of_unit.calls}
         has_kernel = self._only is None or tuple(sorted(code)) in self._only
         return has_kernel and len(symbols) <= MOST_KERNELS
 
     def lanes(self, codes: Iterable[UnitCode]) -> int:
-        """How many vEUs the GPU has for the kernels of some units (Rammer, section 4.1.2)."""
+        """Return the number of the GPU's vEUs for some units' kernels (Rammer, section 4.1.2)."""
         symbols = {call.symbol for code in codes for call in code.calls}
         if not symbols:
             return self._device.processors
@@ -65,17 +57,17 @@ class GpuStageFuser:
     def rkernel(
         self, name: str, code: UnitCode, phases: Sequence[float], overhead: float
     ) -> RKernel:
-        """An rKernel from the seconds of its kernels alone; see :func:`profiled_rkernel`."""
+        """Return an rKernel from the seconds of its kernels alone; see :func:`profiled_rkernel`."""
         library = self._library
         blocks, footprint = library.blocks, library.footprint
         return profiled_rkernel(name, code, phases, blocks, footprint, self._device, overhead)
 
     def contended(self, kernel: RKernel, code: UnitCode, veus: int) -> RKernel:
-        """A profiled rKernel among others on so many vEUs; see :func:`contended_rkernel`."""
+        """Return a profiled rKernel as it is among others; see :func:`contended_rkernel`."""
         return contended_rkernel(kernel, code, self._library.footprint, self._device, veus)
 
     def share(self, kernel: RKernel, code: UnitCode) -> float:
-        """Seconds of all rTasks of an rKernel if they fill the GPU, as its kernels alone could."""
+        """Return the seconds of all rTasks of an rKernel if they fill the whole GPU."""
         counts = zip(code.calls, kernel.tasks, kernel.task_seconds, strict=True)
         return sum(
             count * each / vdevice([self._library.footprint(call.symbol)], self._device)
@@ -91,16 +83,11 @@ class GpuStageFuser:
         *,
         profiled: bool = True,
     ) -> RProgram:
-        """Some units as one rProgram, on as many vEUs as its kernels leave room for.
+        """Return some units as one rProgram, on as many vEUs as its kernels leave room for.
 
-        Parameters
-        ----------
-        graph, units, rkernels
-            As for :func:`tvm_ios.rammer.wavefront.co_schedule`.
-        code
-            Gives the code of a unit's rKernel, by its name.
-        profiled
-            Whether rTasks were profiled alone, so that they are slower beside others.
+        The first parameters are as for :func:`tvm_ios.rammer.wavefront.co_schedule`; ``code``
+        returns the code of a unit's rKernel by name. ``profiled`` means that rTasks were profiled
+        alone, so that they are slower beside others.
         """
         choices = {unit: rkernels(unit) for unit in units}
         if self.refusal:
@@ -121,7 +108,7 @@ class GpuStageFuser:
             veus_of_chosen = self.lanes(code(u, kernel.name) for u, (kernel,) in chosen.items())
             if veus_of_chosen <= veus:
                 return program
-            # Kernels that were not chosen had taken more room; now only these may be.
+            # Kernels that were not chosen had limited the vEUs: place the chosen ones on more.
             choices, veus = chosen, veus_of_chosen
 
     def fused(
@@ -132,12 +119,9 @@ class GpuStageFuser:
         constant_name: ConstantName | None = None,
         parts: Mapping[int, Part] = NO_PARTS,
     ) -> FusedStages:
-        """The code of co-scheduled stages; see :func:`fused_stages`.
+        """Return the code of co-scheduled stages; see :func:`fused_stages`.
 
-        Raises
-        ------
-        UnfusedError
-            If one cannot be a kernel.
+        Raise UnfusedError if one cannot be a kernel.
         """
         if placed and self._only is not None and not self._only:
             raise UnfusedError(f"a co-scheduled stage is a persistent kernel, and {self.refusal}")

@@ -16,7 +16,7 @@ from tvm_ios.onnx.edit import constant
 
 
 class UnsupportedOperator(UserError):
-    """An operator cannot be written in torch: one sentence that names it."""
+    """Raised for an operator that cannot be written in torch, with its name."""
 
 
 class Writer:

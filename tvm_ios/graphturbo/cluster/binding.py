@@ -37,8 +37,8 @@ def infer_bindings(
         tensor, box = main_output(instances, number)
         plain = plain_binding(box, cores)
         if bind[number] and scope[number] is Scope.LOCAL:
-            # What a reader asked for stays unless it uses fewer cores: of equals it is the one
-            # that needs no redistribution.
+            # A binding that a reader asked for stays unless it uses fewer cores: of equals it
+            # needs no redistribution.
             bind[number] = max(bind[number], plain, key=math.prod)
             continue
         bind[number] = plain

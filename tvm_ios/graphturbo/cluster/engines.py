@@ -99,7 +99,7 @@ class StepWork:
 
 
 def layer_by_layer(steps: Sequence[StepWork]) -> list[tuple[float, float]]:
-    """Return when each step begins and ends if layers do not overlap.
+    """Return the begin and end of each step, in seconds, if layers do not overlap.
 
     Weights are fetched before a layer. Consecutive tiles of one layer overlap: one is loaded while
     another is computed. Tiles of different layers do not overlap.

@@ -78,7 +78,7 @@ def _before(
 def _held(
     instances: Instances, bindings: Bindings, dimensions: Dimensions, producer: int, tensor: int
 ) -> Binding:
-    """Return how a piece is divided over the cores of its producer.
+    """Return the binding of a piece in its producer, which divides it over the producer's cores.
 
     A producer's binding is that of its first output.
     """

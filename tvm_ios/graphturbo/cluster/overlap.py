@@ -11,7 +11,7 @@ from tvm_ios.graphturbo.cluster.engines import Engine, StepWork, TileWork
 def across_layers(
     steps: Sequence[StepWork], global_rooms: Sequence[int], local_room: int
 ) -> list[tuple[float, float]]:
-    """Return when each step begins and ends if instructions of different layers overlap.
+    """Return the begin and end of each step if instructions of different layers overlap.
 
     Each engine does its part of the tasks in their order, as soon as its inputs are there. Weights
     are fetched over as many layers ahead as the buffers have room for. Two tiles of a run are under
@@ -56,7 +56,7 @@ def _tasks(steps: Sequence[StepWork]) -> Iterator[_Task]:
 
 
 class _Overlap:
-    """The state of the simulation: when engines are free, and which data are in which buffer."""
+    """The state of the simulation: busy times of engines, and the data in each buffer."""
 
     def __init__(
         self, steps: Sequence[StepWork], global_rooms: Sequence[int], local_room: int
@@ -77,7 +77,7 @@ class _Overlap:
         self._released = 0.0
 
     def run(self, place: int) -> None:
-        """Run one task, and what engines may do meanwhile for the tasks after it."""
+        """Run one task, and meanwhile the loads, stores and fetches of the tasks around it."""
         task = self.tasks[place]
         key = (task.step, task.tile)
         self._fetch(place, through=place)
@@ -116,7 +116,7 @@ class _Overlap:
             self.unwritten.remove(store)
 
     def _load(self, place: int) -> float:
-        """Return when the inputs of a task are in the local buffer."""
+        """Return the time at which the inputs of a task are in the local buffer."""
         if place not in self._loaded:
             task = self.tasks[place]
             start = self._start(task.step)
@@ -130,7 +130,7 @@ class _Overlap:
         return self._loaded[place]
 
     def _start(self, number: int) -> float:
-        """Return when all inputs of a step have been written and its overhead has passed."""
+        """Return the time at which a step starts: its inputs are written, its overhead is over."""
         if number not in self._starts:
             step = self._steps[number]
             self.write([store for store in self.unwritten if store[0] in step.sources])

@@ -41,7 +41,7 @@ def scopes_of(
 
 
 def lives_of(steps: Sequence[Step], fastest: Scope, bound: Sequence[Scope]) -> dict[Piece, Live]:
-    """Return for each piece when it is in use, its size, and the fastest buffer allowed for it."""
+    """Return for each piece its first and last step, its size, and the fastest buffer allowed."""
     lives: dict[Piece, Live] = {}
     levels = list(Scope)
     for place, step in enumerate(steps):

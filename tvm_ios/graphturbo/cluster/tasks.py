@@ -52,10 +52,10 @@ class Step:
 
 @dataclass(frozen=True)
 class ClusterProgram:
-    """The program of a cluster: steps that run one after another, and how they were derived.
+    """The program of a cluster: steps that run one after another, and their derivation.
 
-    ``order`` is that of the instances, ``bindings`` their cores and scopes, and ``moves`` what is
-    moved between them.
+    ``order`` is that of the instances, ``bindings`` their cores and scopes, and ``moves`` the data
+    movements between them.
     """
 
     instances: Instances

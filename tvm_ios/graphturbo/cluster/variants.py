@@ -20,7 +20,7 @@ from tvm_ios.graphturbo.orders import InstanceOrder, order_instances
 from tvm_ios.graphturbo.split_info import Splitter
 from tvm_ios.progress import Progress, silent
 
-#: Each of figure 15's bars has what the one before has; ``astitch`` is figure 14's.
+#: Each of figure 15's bars adds to the one before; ``astitch`` is from figure 14.
 #:
 #: - ``layers``: a kernel for each layer, results in memory (TVM)
 #: - ``astitch``: one kernel; results stay whole in local buffers, or go to memory

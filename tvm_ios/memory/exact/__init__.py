@@ -1,7 +1,7 @@
-"""The order with the least peak memory, and its proof.
+"""Exact search for the order with the least peak memory, with a lower bound.
 
-- optimal: the scheduler, which goes through the files below
-- fusion: what may run one right after another, with isolated sub-graphs
+- optimal: the scheduler, on the files below
+- fusion: nodes that can run back to back without a larger peak, with isolated sub-graphs
 - least_peak: exact search with a rising threshold, on state_search and minimum_cut
-- bisection: where that takes too long, on forced_order
+- bisection: fallback where that takes too long, on forced_order
 """

@@ -1,4 +1,4 @@
-"""A better order and a better bound, from thresholds between the present ones."""
+"""Improve an order and a lower bound by bisecting the threshold between them."""
 
 from __future__ import annotations
 
@@ -15,35 +15,20 @@ from tvm_ios.memory.problem import MemoryProblem
 #: Seconds that the first thresholds may take.
 _PATIENCE = 0.5
 
-#: When this share of the gap is left below what takes too long, all of it is tried for longer.
+#: When this share of the gap is left below too slow thresholds, all get a longer time limit.
 _NEARLY_BISECTED = 1 / 8
 
 
 def close_gap(
     graph: FusedGraph, order: Sequence[int], bound: int, until: float
 ) -> tuple[tuple[int, ...], int]:
-    """Bring an order's peak and a bound together by bisection.
+    """Return a better order and a better lower bound of the peak, found by bisection.
 
-    Within a threshold relations are forced that hold in no order otherwise; with them more can be
-    fused, and the exact search has far fewer states to look at. It finds an order, or that there
-    is none, or takes too long; then a lower threshold is tried, and when few are left below, all
-    may take twice as long.
-
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
-    order
-        An order of its operators.
-    bound
-        Bytes that no order is below.
-    until
-        When to stop at the latest, by :func:`time.perf_counter`.
-
-    Returns
-    -------
-    order, bound
-        An order of operators, and bytes. If the bound is the order's peak, no order is better.
+    For a threshold between them, precedence relations that every order within it must obey are
+    added; with these more nodes can be fused, and the exact search visits far fewer states. It
+    finds an order, refutes the threshold, or runs out of patience, after which a lower threshold is
+    tried; when few are left, the patience is doubled. Stops at ``until``
+    (:func:`time.perf_counter`). The order is optimal if the bound equals its peak.
     """
     problem = graph.problem
     grain, order = _grain(problem), tuple(order)
@@ -74,6 +59,6 @@ def close_gap(
 
 
 def _grain(problem: MemoryProblem) -> int:
-    """Bytes of which every peak is a multiple."""
+    """Return a number of bytes that divides every peak (the gcd of all sizes)."""
     sizes = (buffer.nbytes for buffer in problem.memory.buffers)
     return math.gcd(*sizes, *problem.scratch) or 1

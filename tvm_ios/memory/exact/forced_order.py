@@ -1,4 +1,4 @@
-"""What must run before what if memory is to stay within a threshold.
+"""Precedence relations that hold in every order whose memory stays within a threshold.
 
 "Destructive improvement" of a lower bound: suppose that an order within a threshold exists, and
 draw conclusions until they contradict each other (Klein and Scholl, "Computing lower bounds by
@@ -17,37 +17,32 @@ from tvm_ios.memory.fused_graph import FusedGraph, fused
 
 
 class _Witness(NamedTuple):
-    """A state in which a node may be run, and its live bytes."""
+    """A state in which a node can run within the threshold, and its live bytes."""
 
     state: int
     live: int
 
 
 class ForcedOrder:
-    """Relations between nodes that hold in every order within a threshold.
+    """Precedence relations between fused nodes that hold in every order within a threshold.
 
     When node i runs, some set S of nodes has been executed: its ancestors and none of its
-    descendants. The live bytes of S and what i needs beside them must fit. If they fit for no S
-    that holds j, then i runs before j; if for none without j, then after it. Each such relation
-    makes fewer sets possible for other nodes. A set that is known to fit answers for all nodes
-    inside and outside of it, so that few minimum cuts decide about many pairs.
-
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
+    descendants. The live bytes of S plus the bytes that i adds must fit. If they fit for no S that
+    contains j, then i runs before j; if for none without j, then after it. Each such relation
+    excludes sets for other nodes. A set that fits is kept as a witness for all nodes inside and
+    outside of it, so that few minimum cuts decide many pairs.
     """
 
     def __init__(self, graph: FusedGraph) -> None:
         self.graph = graph
-        #: Of each node what it adds at least while it runs: when all else has been executed.
+        #: Least bytes that each node adds while it runs: when all others have been executed.
         self._rise = [graph.step(graph.all_nodes & ~(1 << n), n)[1] for n in range(len(graph))]
         self._ancestors, self._descendants = list(graph.ancestors), list(graph.descendants)
         self._relations: list[tuple[int, int]] = []
         self._witnesses: list[list[_Witness]] = [[] for _ in range(len(graph))]
 
     def copy(self) -> Self:
-        """Relations that may be added to without changing these."""
+        """Return an independent copy, to which relations can be added."""
         new = self.__class__.__new__(self.__class__)
         new.graph, new._rise = self.graph, self._rise
         new._ancestors, new._descendants = [*self._ancestors], [*self._descendants]
@@ -56,19 +51,10 @@ class ForcedOrder:
         return new
 
     def within(self, threshold: int, until: float) -> bool:
-        """Find relations.
+        """Add the relations that a threshold in bytes forces; return False if no order fits.
 
-        Parameters
-        ----------
-        threshold
-            Bytes that no footprint exceeds; not above that of an earlier call.
-        until
-            When to stop at the latest, by :func:`time.perf_counter`: fewer relations are found.
-
-        Returns
-        -------
-        bool
-            False if no order is within the threshold.
+        The threshold must not exceed that of an earlier call. At ``until`` it returns True with
+        fewer relations.
         """
         cuts = LiveCuts(self.graph, 0, self.graph.all_nodes)
         for before, node in self._relations:
@@ -91,7 +77,7 @@ class ForcedOrder:
         return True
 
     def apply(self) -> FusedGraph:
-        """The graph whose nodes wait for each other as the relations say."""
+        """Return the graph with the relations as extra dependencies (``waits``)."""
         graph = self.graph
         waits = list(graph.waits) or [0] * len(graph.problem)
         for before, node in self._relations:
@@ -99,7 +85,7 @@ class ForcedOrder:
         return fused(graph.problem, graph.sequences, tuple(waits))
 
     def _can_run(self, cuts: LiveCuts, node: int, threshold: int) -> bool:
-        """Whether some set of executed nodes leaves room for a node."""
+        """Return whether a node can run within the threshold after some set of executed nodes."""
         limit = threshold - self._rise[node]
         self._witnesses[node] = [
             witness
@@ -109,13 +95,13 @@ class ForcedOrder:
         return bool(self._witnesses[node]) or self._look(cuts, node, limit, largest=True)
 
     def _is_state(self, state: int, node: int) -> bool:
-        """Whether a set that was one before still is one right before a node."""
+        """Return whether an old witness of a node still obeys all relations."""
         if state & (self._descendants[node] | 1 << node) or self._ancestors[node] & ~state:
             return False
         return all(state >> before & 1 or not state >> n & 1 for before, n in self._relations)
 
     def _relate(self, cuts: LiveCuts, node: int, threshold: int) -> None:
-        """Ask of every parallel node whether it can be executed before, and after."""
+        """Test each node parallel to this one for a forced order, and add the relations found."""
         limit = threshold - self._rise[node]
         asked = self.graph.all_nodes & ~(1 << node)
         for other in bits(asked):
@@ -136,7 +122,11 @@ class ForcedOrder:
         outside: int = 0,
         largest: bool,
     ) -> bool:
-        """Whether a set that holds some nodes and does not hold others leaves room for a node."""
+        """Return whether a node fits after a set with ``inside`` and without ``outside``.
+
+        ``largest`` selects the largest of the sets with the fewest live bytes instead of the
+        smallest.
+        """
         for state, _ in self._witnesses[node]:
             if not inside & ~state and not outside & state and (inside or outside):
                 return True

@@ -1,8 +1,8 @@
-"""Fusion that keeps the least peak: what may as well run one right after another becomes one node.
+"""Fusion of nodes that can run back to back without raising the least peak.
 
 The rules of "Memory-aware Scheduling for Complex Wired Networks" (Theorems IV.1 and IV.2), with
-conditions under which they hold for nodes with scratch, shared inputs and several results.
-As worded there they can lose the optimum; ``tests/memory/test_published_rules.py`` shows where.
+conditions under which they hold for nodes with scratch, shared inputs and several results. As
+worded there they can lose the optimum; ``tests/memory/test_published_rules.py`` shows where.
 """
 
 from __future__ import annotations
@@ -15,25 +15,20 @@ from tvm_ios.memory.exact.isolated import isolated_sequences
 from tvm_ios.memory.fused_graph import FusedGraph, fused, unfused
 from tvm_ios.memory.problem import MemoryProblem
 
-#: How many nodes an isolated sub-graph may have, the M of Algorithm 1.
+#: The most nodes of an isolated sub-graph, the M of Algorithm 1.
 _MOST_NODES = 24
 
 
 def fuse(problem: MemoryProblem, until: float) -> FusedGraph:
-    """Fuse to a fixed point (Algorithm 1).
+    """Fuse a problem's operators to a fixed point (Algorithm 1); the least peak stays the same.
 
-    Parameters
-    ----------
-    problem
-        The problem, whose least peak stays the same.
-    until
-        When to stop at the latest, by :func:`time.perf_counter`.
+    Stops early at ``until`` (:func:`time.perf_counter`).
     """
     return fuse_further(unfused(problem), until)
 
 
 def fuse_further(graph: FusedGraph, until: float) -> FusedGraph:
-    """Fuse a graph whose nodes are sequences already to a fixed point."""
+    """Fuse the nodes of a fused graph to a fixed point, or until ``until``."""
     size = len(graph) + 1
     while len(graph) < size and time.perf_counter() < until:
         size = len(graph)
@@ -58,7 +53,7 @@ def fuse_neighbours(graph: FusedGraph) -> FusedGraph:
 
 
 def _pairs(graph: FusedGraph) -> Iterator[tuple[int, int]]:
-    """Pairs of nodes that may be fused; no node is in two."""
+    """Yield disjoint pairs of nodes that may be fused."""
     taken = 0
     for b in range(len(graph)):
         for a in bits(graph.predecessors[b] & ~taken):
@@ -85,7 +80,7 @@ def _advances(graph: FusedGraph, a: int, b: int) -> bool:
 
 
 def _with(graph: FusedGraph, sequences: Iterator[tuple[int, ...]]) -> FusedGraph:
-    """The graph with some nodes replaced by longer ones."""
+    """Return the graph in which each given sequence of operators is one node."""
     longer = list(sequences)
     inside = {operator for sequence in longer for operator in sequence}
     untouched = [sequence for sequence in graph.sequences if sequence[0] not in inside]

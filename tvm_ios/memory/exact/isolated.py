@@ -1,4 +1,4 @@
-"""Isolated sub-graphs in whose middle no order gains from stopping."""
+"""Isolated sub-graphs that can be fused: stopping inside one never saves memory."""
 
 from __future__ import annotations
 
@@ -16,20 +16,11 @@ _ORDER_LIMIT = 0.5
 
 
 def isolated_sequences(graph: FusedGraph, most: int, until: float) -> Iterator[tuple[int, ...]]:
-    """Disjoint sub-graphs that may be fused, each as its operators in the best order.
+    """Yield disjoint sub-graphs that may be fused, each as its operators in the best order.
 
-    A sub-graph may be fused if it is isolated, and the live bytes of *every* state inside it (not
-    only of those of one order) are at least those before it and those after it. Then whoever
-    stops inside it might as well have stopped before it or gone on to its end.
-
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
-    most
-        How many nodes a sub-graph may have.
-    until
-        When to stop at the latest, by :func:`time.perf_counter`.
+    A sub-graph of at most ``most`` nodes may be fused if it is isolated, and *every* state inside
+    it has at least as many live bytes as the states before and after it: an order that stops inside
+    could then stop before it, or finish it, at no cost. Stops at ``until``.
     """
     taken = 0
     for source in range(len(graph)):
@@ -52,9 +43,9 @@ def isolated_sequences(graph: FusedGraph, most: int, until: float) -> Iterator[t
 
 
 def _grown(graph: FusedGraph, source: int, most: int) -> Iterator[int]:
-    """Sets of nodes that are entered through a node's results alone and left by one node alone.
+    """Yield node sets entered only through the results of ``source`` and left by one node only.
 
-    Each with the node itself and without it.
+    Each is yielded with the source, if it has no readers outside, and without it.
     """
     inside = around = 0
     reading = graph.successors[source]
@@ -79,7 +70,10 @@ def _grown(graph: FusedGraph, source: int, most: int) -> Iterator[int]:
 
 
 def _is_isolated(graph: FusedGraph, inside: int) -> bool:
-    """Whether nodes outside are before all of it, after all, or parallel and share nothing."""
+    """Return whether the set shares no buffer with parallel nodes and all else treats it as one.
+
+    A node outside must come before all of the set, after all of it, or be parallel to all of it.
+    """
     some_before = some_after = shared = 0
     all_before = all_after = graph.all_nodes
     for node in bits(inside):
@@ -93,7 +87,7 @@ def _is_isolated(graph: FusedGraph, inside: int) -> bool:
 
 
 def _peaks_inside(graph: FusedGraph, before: int, inside: int) -> bool:
-    """Whether no state inside has fewer live bytes than the state before or the one after."""
+    """Return whether every state inside has at least the live bytes of those before and after."""
     after = before | inside
     ends = max(graph.live(before), graph.live(after))
     first = [n for n in bits(inside) if not graph.predecessors[n] & inside]

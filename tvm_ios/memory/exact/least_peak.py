@@ -1,4 +1,4 @@
-"""The least peak of a graph, by exact search with a rising threshold."""
+"""Exact search for the least peak of a graph, with a rising threshold."""
 
 from __future__ import annotations
 
@@ -10,23 +10,14 @@ from tvm_ios.memory.exact.state_search import StateSearch
 from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.orders import Answer
 
-#: States between two looks at the clock.
+#: States that a search expands before the other one takes its turn.
 _SLICE = 100
 
 
 def least_peak(graph: FusedGraph, start: Sequence[int], bound: int, until: float) -> Answer:
-    """Find the order of nodes with the smallest peak.
+    """Search for the order of nodes with the smallest peak, until ``until``.
 
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
-    start
-        Any order.
-    bound
-        Bytes that no order is below.
-    until
-        When to stop at the latest, by :func:`time.perf_counter`.
+    ``start`` is any order; ``bound`` is a known lower bound of the peak in bytes.
     """
     return least_peak_between(graph, 0, graph.all_nodes, start, bound, until)
 
@@ -34,22 +25,12 @@ def least_peak(graph: FusedGraph, start: Sequence[int], bound: int, until: float
 def least_peak_between(
     graph: FusedGraph, low: int, high: int, start: Sequence[int], bound: int, until: float
 ) -> Answer:
-    """Order some nodes with the smallest peak.
+    """Search for the order with the smallest peak from one state to another.
 
-    The threshold begins at a bound and rises to the next footprint that was refused whenever
-    nothing is left within it; it is therefore always a bound. The state with the fewest live
-    bytes of all lies on a best order and divides the graph; before it a search from the
-    beginning finds states with fewer and fewer bytes, after it one from the end does, but either
-    way may be the fast one, so that both take turns.
-
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
-    low, high
-        The states where orders begin and end: bit sets of executed nodes.
-    start, bound, until
-        As for :func:`least_peak`.
+    The threshold begins at the lower bound; when no state is left within it, it rises to the
+    smallest footprint that was refused, and so always is a lower bound. The state with the fewest
+    live bytes lies on a best order and divides the graph: each half is searched forward and
+    backward in turns, because either may be the fast one. States are bit sets of executed nodes.
     """
     peak = graph.peak_from(low, start)
     nodes: list[int] = []
@@ -64,22 +45,7 @@ def least_peak_between(
 def order_within(
     graph: FusedGraph, threshold: int, until: float
 ) -> tuple[tuple[int, ...] | None, bool]:
-    """Find an order of nodes within a threshold, if there is one.
-
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
-    threshold
-        Bytes that no footprint may exceed.
-    until
-        When to stop at the latest, by :func:`time.perf_counter`.
-
-    Returns
-    -------
-    nodes, refuted
-        Without nodes, whether it has been proven that there is no such order.
-    """
+    """Return an order of nodes within a threshold or None, and whether none was proven to exist."""
     nodes: list[int] = []
     for begin, end in _halves(graph, 0, graph.all_nodes):
         half, reached = _search(graph, begin, end, threshold, threshold + 1, until)
@@ -90,7 +56,7 @@ def order_within(
 
 
 def _halves(graph: FusedGraph, low: int, high: int) -> list[tuple[int, int]]:
-    """Begin and end of what is before the state with the fewest live bytes, and after it."""
+    """Return (begin, end) of the parts before and after the state with the fewest live bytes."""
     middle = fewest_live(graph, low, high, largest=True)
     return [(a, b) for a, b in ((low, middle), (middle, high)) if a != b]
 
@@ -98,7 +64,10 @@ def _halves(graph: FusedGraph, low: int, high: int) -> list[tuple[int, int]]:
 def _search(
     graph: FusedGraph, low: int, high: int, threshold: int, peak: int, until: float
 ) -> tuple[tuple[int, ...] | None, int]:
-    """An order within the smallest threshold that has one and is below a given peak."""
+    """Return an order below ``peak`` with the smallest threshold that has one, and that threshold.
+
+    The order is None if there is none below the peak or the time is over.
+    """
     searches = [StateSearch(graph, low, high, backward=backward) for backward in (False, True)]
     while threshold < peak:
         for search in searches:

@@ -1,4 +1,4 @@
-"""The states with the fewest live bytes between two states, as minimum cuts."""
+"""The state with the fewest live bytes between two states, as a minimum cut."""
 
 from __future__ import annotations
 
@@ -12,16 +12,9 @@ _SOURCE, _SINK = 0, 1
 
 
 def fewest_live(graph: FusedGraph, low: int, high: int, *, largest: bool) -> int:
-    """Find the state with the smallest transient footprint of those between two.
+    """Return the state with the fewest live bytes between ``low`` and ``high``, as a bit set.
 
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
-    low, high
-        Bit sets of executed nodes, one within the other.
-    largest
-        Which of several smallest to return: the one that holds all others, or that all hold.
+    Of several it is the one that contains all others (``largest``), or that all contain.
     """
     if (high & ~low).bit_count() < 2:
         ends = (high, low) if largest else (low, high)
@@ -30,17 +23,11 @@ def fewest_live(graph: FusedGraph, low: int, high: int, *, largest: bool) -> int
 
 
 class LiveCuts:
-    """The states between two as cuts of one network, whose capacity is what is live.
+    """The states between ``low`` and ``high`` as cuts of one flow network.
 
-    The footprint is submodular, and a cut: executed nodes are on the side of the source. A buffer
-    is cut if a writer is on that side and a user on the other.
-
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
-    low, high
-        Bit sets of executed nodes, one within the other.
+    Its capacities are bytes, and the capacity of a cut is the state's live bytes. The footprint is
+    submodular: executed nodes are on the side of the source, and a buffer is cut if a writer is on
+    that side and a user on the other.
     """
 
     def __init__(self, graph: FusedGraph, low: int, high: int) -> None:
@@ -67,18 +54,13 @@ class LiveCuts:
         self._forcing: dict[tuple[int, int], int] = {}
 
     def require(self, before: int, node: int) -> None:
-        """From now on have one node executed in every state that has another executed."""
+        """Allow only states that contain ``before`` if they contain ``node``."""
         self._arc(self._place[node], self._place[before], self._infinite)
 
     def fewest(self, inside: int = 0, outside: int = 0, *, largest: bool) -> int:
-        """Find a state with the smallest transient footprint.
+        """Return the state with the fewest live bytes that has ``inside`` and lacks ``outside``.
 
-        Parameters
-        ----------
-        inside, outside
-            Bit sets of nodes that are executed and are not.
-        largest
-            Which of several smallest to return: the one that holds all others, or that all hold.
+        Of several it is the one that contains all others (``largest``), or that all contain.
         """
         forcing = [self._forced(node, _SOURCE) for node in bits(inside & ~self._low)]
         forcing += [self._forced(node, _SINK) for node in bits(outside)]
@@ -99,7 +81,7 @@ class LiveCuts:
         return self._flow.add_arc_with_capacity(tail, head, capacity)
 
     def _gather(self, vertices: list[int], *, into: bool) -> int:
-        """One vertex that stands for several, of which any is enough."""
+        """Return a hub vertex that stands for several vertices, of which any one suffices."""
         if len(vertices) == 1:
             return vertices[0]
         hub = self._fresh
@@ -121,7 +103,7 @@ class LiveCuts:
 def _ends(
     buffer: TensorBuffer, low: int, high: int, place: dict[int, int]
 ) -> tuple[list[int], list[int]] | None:
-    """Vertices of which one makes a buffer live and one keeps it so; None if none does."""
+    """Return the vertices that make a buffer live and those that keep it so; None if none do."""
     begun = buffer.at_start or buffer.writers & low
     stays = buffer.at_end or buffer.users & ~high
     between = high & ~low

@@ -1,4 +1,4 @@
-"""The best order, proven; or a good one and how far from the best it can be."""
+"""The scheduler "optimal": a proven optimum, or a good order with a lower bound."""
 
 from __future__ import annotations
 
@@ -11,24 +11,17 @@ from tvm_ios.memory.options import DEFAULT, SchedulerOptions
 from tvm_ios.memory.orders import MemoryOrder, largest_need, reverse_post_order
 from tvm_ios.memory.problem import MemoryProblem
 
-#: Of the time limit: how much fusion may take, and then the search of all states.
+#: Shares of the time limit for fusion, and then for the search of all states.
 _FUSION, _EXACT = 0.25, 0.2
 
 
 def schedule_optimal(
     problem: MemoryProblem, time_limit: float, options: SchedulerOptions = DEFAULT
 ) -> MemoryOrder:
-    """Fuse what keeps the optimum, then search the states of the fused graph exactly.
+    """Fuse operators without losing the optimum, then search the fused graph's states exactly.
 
-    Parameters
-    ----------
-    problem
-        The problem, of any size.
-    time_limit
-        Seconds. If the exact search takes too long, the rest of the time goes into bisection,
-        which states a bound however early it is stopped.
-    options
-        Where the reverse post-order begins that is the first order.
+    If the exact search takes too long, the rest of ``time_limit`` (seconds) goes into bisection,
+    which gives a lower bound whenever it is stopped.
     """
     begin = time.perf_counter()
     graph = fuse(problem, begin + _FUSION * time_limit)

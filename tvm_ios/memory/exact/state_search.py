@@ -1,4 +1,4 @@
-"""The states of a graph that can be reached within a threshold of bytes."""
+"""Search of the states of a graph that are reachable within a threshold of bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_ios.memory.fused_graph import FusedGraph
 
 
 class _Arrival(NamedTuple):
-    """A state, and how it was reached from another one."""
+    """A newly reached state with its live bytes and ready nodes, and the moves that led to it."""
 
     moves: tuple[int, ...]
     state: int
@@ -23,16 +23,10 @@ class _Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """How a state was reached, and what can be run in it.
+    """A reached state: its live bytes, its ready nodes, and the moves that led to it.
 
-    Attributes
-    ----------
-    live
-        Its transient footprint.
-    ready
-        The nodes that can be run (backwards: that can have been run last).
-    origin, moves
-        The state from which it was reached, and the nodes that lead from there.
+    It was reached from ``origin`` by running ``moves``. Backwards, ready nodes are those that can
+    be last. ``live`` is the transient footprint.
     """
 
     live: int
@@ -42,29 +36,20 @@ class _Reached:
 
 
 class StateSearch:
-    """A search from one state to another whose threshold may be raised and never lowered.
+    """A search from one state to another, forward or backward, with a threshold that only rises.
 
-    A state is put in the place of another only if the goal can be reached from both or from
-    neither. That rests on two facts: the live bytes are a submodular function of the state, and
-    what a node adds to them only falls as more has been executed.
+    A state replaces another only if the goal can be reached from both or from neither. That rests
+    on two facts: the live bytes are a submodular function of the state, and the bytes that a node
+    adds only fall as more has been executed.
 
     - A node that does not add to the live bytes, and fits, is run at once.
     - From state A, let Y be reached with no more live bytes than A, and no state between them have
-      fewer than Y. Then Y takes the place of A: a way X1, X2, ... from A to the goal is also a way
+      fewer than Y. Then Y replaces A: a way X1, X2, ... from A to the goal is also a way
       X1 + Y, X2 + Y, ... from Y, with no more bytes anywhere. If a state between them has fewer
-      than Y, the minimum cut between them has the fewest; it can be reached as well and takes the
-      place of A instead. Such a Y is looked for right after each state, and everywhere for the
-      one where the search began, which then begins anew.
-    - What did not fit is looked at again when the threshold is raised.
-
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
-    low, high
-        Where orders begin and end: bit sets of executed nodes.
-    backward
-        Whether to search from the end; then nodes are taken back instead of run.
+      than Y, the minimum cut between them has the fewest; it can be reached as well and replaces A
+      instead. Such a Y is looked for right after each state, and everywhere for the state where the
+      search began, which then restarts from Y.
+    - Nodes that did not fit are tried again when the threshold is raised.
     """
 
     def __init__(self, graph: FusedGraph, low: int, high: int, *, backward: bool = False) -> None:
@@ -79,37 +64,25 @@ class StateSearch:
 
     @property
     def states(self) -> int:
-        """How many states have been reached."""
+        """Number of states reached."""
         return len(self._reached)
 
     @property
     def finished(self) -> bool:
-        """Whether the goal has been reached."""
+        """True once the goal has been reached."""
         return self._goal in self._reached
 
     def next_threshold(self) -> int | None:
-        """The smallest footprint that was refused, if any was: no order needs fewer bytes.
+        """The smallest refused footprint, or None.
 
-        Holds when :meth:`run` has nothing left to look at.
+        It is a lower bound of the peak once :meth:`run` has returned False.
         """
         return self._refused[0][0] if self._refused else None
 
     def run(self, threshold: int, most: int, until: float) -> bool:
-        """Look at states.
+        """Expand at most ``most`` states within a threshold; return whether more may be left.
 
-        Parameters
-        ----------
-        threshold
-            Bytes that no footprint may exceed; never smaller than in an earlier call.
-        most
-            How many states to look at.
-        until
-            When to stop at the latest, by :func:`time.perf_counter`.
-
-        Returns
-        -------
-        bool
-            Whether there may be more to look at within the threshold.
+        The threshold, in bytes, must not fall between calls. Stops at ``until``.
         """
         while self._refused and self._refused[0][0] <= threshold:
             self._open(heapq.heappop(self._refused)[1])
@@ -125,12 +98,12 @@ class StateSearch:
         return True
 
     def order(self) -> tuple[int, ...]:
-        """The nodes from the beginning to the end, once the goal has been found."""
+        """Return the nodes from the beginning to the end, once the goal has been reached."""
         moves = [*self._done, *self._way(self._goal)]
         return tuple(reversed(moves)) if self.backward else tuple(moves)
 
     def _begin(self, root: _Arrival) -> None:
-        """Forget everything but one state."""
+        """Restart the search from one state and forget all others."""
         self._root = root.state
         self._done += root.moves
         self._reached = {root.state: _Reached(root.live, root.ready, None, ())}
@@ -148,7 +121,7 @@ class StateSearch:
         heapq.heappush(self._deepest, (depth, live, state))
 
     def _next(self) -> int | None:
-        """Fewest bytes and deepest in turn."""
+        """Pop a waiting state: in turn the one with the fewest bytes and the deepest one."""
         while self._fewest or self._deepest:
             self._turn = not self._turn
             heap = self._deepest if self._turn else self._fewest
@@ -175,7 +148,7 @@ class StateSearch:
                 return
 
     def _reach(self, origin: int, arrival: _Arrival) -> bool:
-        """Note a state; whether the search began anew from it or a better one."""
+        """Record a state; return whether the search restarted from it or from a better one."""
         if arrival.state in self._reached:
             return False
         self._reached[arrival.state] = _Reached(arrival.live, arrival.ready, origin, arrival.moves)
@@ -186,7 +159,7 @@ class StateSearch:
         return True
 
     def _children(self, at: _Arrival, threshold: int) -> tuple[list[_Arrival], int | None]:
-        """The states after one more node, and the smallest footprint of a node that did not fit."""
+        """Return the states after one more node, and the smallest footprint that did not fit."""
         children: list[_Arrival] = []
         refused: int | None = None
         for node in bits(at.ready):
@@ -203,7 +176,7 @@ class StateSearch:
         return children, refused
 
     def _close(self, at: _Arrival, threshold: int) -> _Arrival:
-        """Run at once what adds nothing."""
+        """Run at once every ready node that fits and adds no live bytes."""
         _, state, live, ready = at
         moves: list[int] = []
         count = -1
@@ -219,7 +192,7 @@ class StateSearch:
         return _Arrival(at.moves + tuple(moves), state, live, ready)
 
     def _fewest_between(self, begin: int, moves: tuple[int, ...], end: _Arrival) -> _Arrival:
-        """The state with the fewest live bytes from one to another, as reached from the first."""
+        """Return the state with the fewest live bytes between two, as an arrival from the first."""
         low, high = (end.state, begin) if self.backward else (begin, end.state)
         best = fewest_live(self.graph, low, high, largest=not self.backward)
         between = best ^ begin
@@ -229,7 +202,7 @@ class StateSearch:
         return _Arrival(way, best, self.graph.live(best), self._ready(best))
 
     def _way(self, state: int) -> tuple[int, ...]:
-        """The nodes that lead to a state from where the search began."""
+        """Return the nodes that lead to a state from the root of the search."""
         parts: list[tuple[int, ...]] = []
         while (origin := self._reached[state].origin) is not None:
             parts.append(self._reached[state].moves)
@@ -248,7 +221,7 @@ class StateSearch:
         return mask_of(node for node in bits(left) if not self._needs[node] & undone)
 
     def _ready_after(self, state: int, node: int, ready: int) -> int:
-        """The ready nodes of a state in which a node of the ready ones has just been moved."""
+        """Return the ready nodes after moving one of the ready nodes."""
         ready ^= 1 << node
         undone = state if self.backward else ~state
         for other in bits(self._frees[node] & self._within):

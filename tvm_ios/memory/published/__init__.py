@@ -1,4 +1,4 @@
-"""The memory schedulers that others published.
+"""Memory schedulers from published papers.
 
 - serenity: dynamic programming between cuts, on soft_budget
 - identity_rewriting: SERENITY's change of graphs

@@ -12,26 +12,17 @@ from tvm_ios.memory.problem import MemoryProblem
 from tvm_ios.memory.published.ilp import solve_order
 from tvm_ios.memory.published.partition import partition
 
-#: Nodes that a part of the partition has at most; of one part the result is proven.
+#: The most nodes of a part of the partition; the result is proven if there is one part.
 PART = 40
 
 
 def schedule_fusion_ilp(
     problem: MemoryProblem, time_limit: float, options: SchedulerOptions = DEFAULT
 ) -> MemoryOrder:
-    """Fuse, divide, and order by integer programming where the peak lies.
+    """Fuse, divide into parts, and order by integer programming the part with the peak.
 
-    The other parts keep reverse post-order. When a part has been ordered and the peak then lies
-    in another one, that one is ordered too.
-
-    Parameters
-    ----------
-    problem
-        The problem, of any size.
-    time_limit
-        Seconds, after which the best order so far is returned.
-    options
-        How many parts, and which of fusion and pruning are left out, with which solver.
+    The other parts keep reverse post-order. If the peak then lies in another part, that one is
+    ordered too, until ``time_limit`` seconds are over.
     """
     begin = time.perf_counter()
     until = begin + time_limit

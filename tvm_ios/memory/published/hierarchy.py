@@ -17,16 +17,10 @@ from tvm_ios.memory.state_graph import StateGraph
 
 @dataclass(frozen=True)
 class Hierarchy(StateGraph):
-    """Groups of sequences, each ordered by itself for the context that it runs in.
+    """Groups of sequences in topological order, each group ordered for the context it runs in.
 
-    Attributes
-    ----------
-    graph
-        The graph of sequences.
-    groups
-        Bit sets of sequences in topological order; a sequence that is in no group is one alone.
-    until
-        When to stop ordering groups, by :func:`time.perf_counter`.
+    Groups are bit sets of sequences; a sequence outside all cells is a group of its own. Groups are
+    ordered until ``until`` (:func:`time.perf_counter`).
     """
 
     graph: FusedGraph
@@ -50,11 +44,11 @@ class Hierarchy(StateGraph):
         return {}
 
     def step(self, state: int, node: int) -> tuple[int, int]:
-        """Bytes after a group and while it runs in the order for its context."""
+        """Return the bytes that a group changes when it runs in the order for its context."""
         return self._ordered(state, node)[1:]
 
     def order(self, state: int, node: int) -> tuple[int, ...]:
-        """The sequences of a group in the order for its context."""
+        """Return the sequences of a group in the order for its context."""
         return self._ordered(state, node)[0]
 
     def _ordered(self, state: int, node: int) -> tuple[tuple[int, ...], int, int]:
@@ -71,7 +65,7 @@ class Hierarchy(StateGraph):
 
     @cached_property
     def _surroundings(self) -> tuple[tuple[int, int, int], ...]:
-        """For each group the groups of its context, the sequences of its context, its ancestors."""
+        """For each group: the groups and sequences of its context, and its ancestor sequences."""
         surroundings: list[tuple[int, int, int]] = []
         for group in self.groups:
             near = above = groups = 0
@@ -85,7 +79,7 @@ class Hierarchy(StateGraph):
 
     @cached_property
     def _place(self) -> dict[int, int]:
-        """For each sequence its group."""
+        """For each sequence the number of its group."""
         return {sequence: i for i, group in enumerate(self.groups) for sequence in bits(group)}
 
     def _sequences(self, state: int) -> int:
@@ -95,7 +89,7 @@ class Hierarchy(StateGraph):
         return sequences
 
     def ungrouped(self, node: int) -> Hierarchy:
-        """The hierarchy with one group's sequences alone."""
+        """Return the hierarchy in which each sequence of one group is a group of its own."""
         groups = (g for i, g in enumerate(self.groups) if i != node)
         alone = (1 << sequence for sequence in bits(self.groups[node]))
         ordered = _topological(self.graph, [*groups, *alone])
@@ -104,19 +98,12 @@ class Hierarchy(StateGraph):
 
 
 def hierarchy(problem: MemoryProblem, until: float) -> Hierarchy:
-    """Put operators into sequences and these into groups.
+    """Collect a problem's operators into sequences and these into groups.
 
-    A sequence is a longest chain of operators with one predecessor and one successor each. A
-    group is a cell: an *exit*, where branches join, and what leads to no other place. Exits are
-    the joins that every order passes alone, and between two of these the joins after which no
-    other join must come.
-
-    Parameters
-    ----------
-    problem
-        The problem of ordering the operators.
-    until
-        When to stop ordering groups, by :func:`time.perf_counter`.
+    A sequence is a maximal chain of operators with one predecessor and one successor each. A group
+    is a cell: an *exit*, where branches join, and the sequences from which every path leads to it.
+    Exits are the joins that every order passes alone, and between two of these the joins after
+    which another join is not certain.
     """
     graph = fused(problem, _chains(problem))
     groups = tuple(1 << node for node in range(len(graph)))
@@ -147,8 +134,8 @@ def _chains(problem: MemoryProblem) -> list[tuple[int, ...]]:
 
 
 def _cells(graph: FusedGraph) -> Iterator[int]:
-    """Bit sets of the sequences of each cell; nothing leaves one and comes back."""
-    #: For each sequence what every way from it to the end passes, itself included.
+    """Yield the bit set of each cell's sequences; no path leaves a cell and comes back."""
+    #: For each sequence the bit set of those on every path from it to the end, with itself.
     passed = [0] * len(graph)
     for node in reversed(range(len(graph))):
         common = graph.all_nodes if graph.successors[node] else 0
@@ -181,6 +168,6 @@ def _cells(graph: FusedGraph) -> Iterator[int]:
 
 
 def _topological(graph: FusedGraph, groups: Sequence[int]) -> tuple[int, ...] | None:
-    """The groups in topological order; None if two wait for each other."""
+    """Return the groups in topological order, or None if two wait for each other."""
     order = ordered_groups(groups, graph.predecessors)
     return None if order is None else tuple(groups[place] for place in order)

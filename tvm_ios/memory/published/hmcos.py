@@ -1,4 +1,4 @@
-"""HMCOS: schedule a hierarchical graph, and take it apart where the peak lies.
+"""HMCOS: schedule a hierarchical graph, and ungroup it where the peak lies.
 
 Wang et al., "Hierarchical Memory-Constrained Operator Scheduling of Neural Architecture Search
 Networks", DAC 2022.
@@ -18,16 +18,9 @@ from tvm_ios.memory.published.soft_budget import soft_budget
 def schedule_hmcos(
     problem: MemoryProblem, time_limit: float, options: SchedulerOptions = DEFAULT
 ) -> MemoryOrder:
-    """Order groups of sequences; ungroup the one where the peak lies; repeat while the peak falls.
+    """Order groups of sequences; ungroup the one with the peak; repeat while the peak falls.
 
-    Parameters
-    ----------
-    problem
-        The problem, of any size.
-    time_limit
-        Seconds, after which the best order so far is returned.
-    options
-        Where the first order, reverse post-order, begins.
+    Stops after ``time_limit`` seconds with the best order so far.
     """
     begin = time.perf_counter()
     bound = largest_need(problem)

@@ -1,7 +1,7 @@
-"""SERENITY's identity rewriting: a convolution need not wait for a whole concatenation.
+"""SERENITY's identity rewriting: convolutions of parts instead of a whole concatenation.
 
-Ahn et al., "Ordering Chaos", MLSys 2020, section 3.3. The rewritten graph computes the same and
-has orders with a smaller peak, because a part can be freed before the next one is made.
+Ahn et al., "Ordering Chaos", MLSys 2020, section 3.3. The rewritten graph computes the same and has
+orders with a smaller peak, because a part can be freed before the next one is made.
 """
 
 from __future__ import annotations
@@ -16,17 +16,13 @@ from tvm_ios.graph.operators import is_depthwise, operator_flops
 
 
 def rewrite_concatenations(graph: OpGraph) -> OpGraph:
-    """Rewrite convolutions that alone read a concatenation of channels.
+    """Rewrite convolutions that are the only readers of a concatenation of channels.
 
     A convolution without groups becomes a sum of convolutions, each of one part with its slice of
     the weight (channel-wise partitioning). A depthwise convolution becomes a concatenation of
     depthwise convolutions of the parts (kernel-wise partitioning), which may be rewritten again
-    with what reads it. Weights are slices of the old ones along the axis of the parts, in order.
-
-    Parameters
-    ----------
-    graph
-        A graph of operators; units are left as they are.
+    with its reader. Weights are slices of the old ones along the axis of the parts, in order. Units
+    are left as they are.
     """
     while (place := _first_place(graph)) is not None:
         graph = _rewritten(graph, *place)
@@ -34,7 +30,7 @@ def rewrite_concatenations(graph: OpGraph) -> OpGraph:
 
 
 def _first_place(graph: OpGraph) -> tuple[int, int] | None:
-    """A concatenation and the convolution that alone reads it."""
+    """Return the first concatenation to rewrite and the convolution that is its only reader."""
     for number, op in enumerate(graph.operators):
         if op.kind != "conv2d" or op.members or len(op.inputs) != 2:
             continue

@@ -1,4 +1,4 @@
-"""The integer program solved by CP-SAT, or by SCIP."""
+"""Solve the ordering integer program by CP-SAT or SCIP."""
 
 from __future__ import annotations
 
@@ -23,22 +23,10 @@ def solve_order(
     bound: int = 0,
     options: SchedulerOptions = DEFAULT,
 ) -> Answer:
-    """Order some nodes with the smallest peak by integer programming.
+    """Order the nodes between two states by integer programming, until ``until``.
 
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
-    low, high
-        The states where orders begin and end: bit sets of executed nodes.
-    start
-        The nodes in any order.
-    until
-        When to stop at the latest, by :func:`time.perf_counter`.
-    bound
-        Bytes that no order is below.
-    options
-        Which solver, and whether the program is pruned.
+    ``start`` is a known order of them and ``bound`` a lower bound of the peak in bytes. Return the
+    start if no better order is found.
     """
     peak = graph.peak_from(low, start)
     if bound >= peak or until <= time.perf_counter():
@@ -63,16 +51,9 @@ def solve_order(
 def _solve(
     program: IntegerProgram, hint: set[int], seconds: float
 ) -> tuple[Sequence[int] | None, int]:
-    """Values of the variables (None if none were found), and the largest proven bound of the peak.
+    """Return the variables' values (None if none were found), and a lower bound of the peak.
 
-    Parameters
-    ----------
-    program
-        What is to be solved; the bound is in its units.
-    hint
-        The variables that are 1 in a solution that is known.
-    seconds
-        How long it may take.
+    The bound is in the program's units. ``hint`` has the variables that are 1 in a known solution.
     """
     from ortools.sat.python import cp_model
 
@@ -99,7 +80,7 @@ def _solve(
 def _solve_by_scip(
     program: IntegerProgram, hint: set[int], seconds: float
 ) -> tuple[Sequence[int] | None, int]:
-    """The same as :func:`_solve`, by branch and bound on linear programs."""
+    """Solve as :func:`_solve` does, by branch and bound on linear programs."""
     from ortools.linear_solver.python import model_builder
 
     model = model_builder.Model()

@@ -1,13 +1,13 @@
 """The integer program of "Memory-aware Scheduling for Complex Wired Networks" (section IV-A).
 
 Variables, for node u and step t: x = u runs at t; y = buffer b is stored when step t begins. One
-node a step, each once; what a node reads is stored; what is stored was stored or written one step
+node a step, each once; inputs of a node are stored; a stored buffer was stored or written one step
 before; minimise the peak. Pruned by topology: a node runs after its ancestors and before its
 descendants, and a buffer is stored only between.
 
-A node of several operators has several footprints while it runs, each of which the peak bounds.
-They depend on what has run before (is a shared input freed?): variables z say which bytes are
-saved.
+A node of several operators has several footprints while it runs, and the peak bounds each of them.
+They depend on the nodes that have run before (is a shared input freed?): variables z say which
+bytes are saved.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from tvm_ios.memory.buffers import TensorBuffer
 from tvm_ios.memory.fused_graph import FusedGraph
 from tvm_ios.memory.problem import is_live
 
-#: Coefficients by variable, and what their sum is at most.
+#: Coefficients by variable, and the upper bound of their sum.
 Row = tuple[dict[int, int], int]
 
 
 @dataclass
 class IntegerProgram:
-    """Minimise variable 0, the peak, in units of bytes; all others are 0 or 1.
+    """An integer program that minimises variable 0, the peak; all others are 0 or 1.
 
     Attributes
     ----------
     rows
         ``(coefficients by variable, bound)``: the sum is at most the bound.
     exactly_one
-        Variables of which one is 1.
+        Sets of variables of which exactly one is 1.
     x
-        For each node and step the variable.
+        The variable of each node and step.
     unit
-        Bytes.
+        Bytes of one unit of the peak.
     lowest, highest
         Bounds of the peak, in units.
     variables
-        How many there are.
+        Number of variables.
     """
 
     unit: int
@@ -54,12 +54,12 @@ class IntegerProgram:
     variables: int = 1
 
     def new(self) -> int:
-        """Another variable."""
+        """Add a variable and return its number."""
         self.variables += 1
         return self.variables - 1
 
     def at_most(self, bound: int, *terms: tuple[int, list[int]]) -> None:
-        """Add a row of ``(coefficient, variables)``."""
+        """Add a row: the sum of ``(coefficient, variables)`` terms is at most the bound."""
         row: dict[int, int] = {}
         for coefficient, variables in terms:
             for variable in variables:
@@ -70,35 +70,26 @@ class IntegerProgram:
 def integer_program(
     graph: FusedGraph, low: int, high: int, bound: int, peak: int, pruning: bool = True
 ) -> IntegerProgram:
-    """Write down the order of some nodes as an integer program.
+    """Return the integer program that orders the nodes between two states.
 
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
-    low, high
-        The states where orders begin and end: bit sets of executed nodes.
-    bound, peak
-        Bytes that no order is below, and of a known order.
-    pruning
-        Whether to leave out what the topology decides (constraints 7 to 10); without it each node
-        has a variable in every step, and what is left out is not fixed either.
+    ``bound`` and ``peak`` limit the peak in bytes from below and above. Without ``pruning`` each
+    node has a variable in every step (constraints 7 to 10 of the paper are left out).
     """
     return _Writer(graph, low, high, pruning).write(bound, peak)
 
 
 @dataclass(frozen=True, slots=True)
 class _Saving:
-    """Bytes that a node needs less if all of some sets have a member that has run."""
+    """Bytes that a node needs less once each of some node sets has a member that has run."""
 
     nbytes: int
     needs: tuple[int, ...]
-    #: Of savings with one key only one counts.
+    #: Savings with the same key exclude each other: only one counts.
     key: int
 
 
 class _Writer:
-    """An integer program under construction."""
+    """Builder of an integer program."""
 
     def __init__(self, graph: FusedGraph, low: int, high: int, pruning: bool) -> None:
         self.graph, self.low, self.within = graph, low, high & ~low
@@ -144,12 +135,12 @@ class _Writer:
         return program
 
     def _x(self, u: int, begin: int, end: int) -> list[int]:
-        """The variables of a node in steps from one to another, both included."""
+        """Return the variables of a node in the steps from ``begin`` to ``end``, both included."""
         steps = range(max(begin, self.first[u]), min(end, self.last[u]) + 1)
         return [self.program.x[u, t] for t in steps]
 
     def _store(self, buffer: TensorBuffer, stored: list[list[tuple[int, list[int]]]]) -> int:
-        """Write when a buffer is stored; returns its bytes if it always is."""
+        """Add the variables and rows of a buffer's storage; return its bytes if always stored."""
         program = self.program
         writers = list(bits(buffer.writers & self.within))
         readers = list(bits(buffer.users & self.within))
@@ -196,7 +187,7 @@ class _Writer:
         return 0
 
     def _precede(self) -> None:
-        """Nodes run after what they read from, also where no buffer of one writer says so."""
+        """Order nodes after their predecessors by rows, where no single-writer buffer does."""
         single = {
             (b.writers, u)
             for b in self.graph.buffers
@@ -216,7 +207,7 @@ class _Writer:
     def _saves(
         self, u: int, t: int, levels: list[tuple[_Saving, ...]]
     ) -> list[list[tuple[int, list[int]]]]:
-        """For each footprint of a node in a step the terms of what is saved."""
+        """Add the variables of a node's savings in a step; return the terms for each footprint."""
         program = self.program
         variables: dict[_Saving, int] = {}
         for saving in dict.fromkeys(s for level in levels for s in level):
@@ -233,9 +224,9 @@ class _Writer:
         return [[(-s.nbytes // program.unit, [variables[s]]) for s in level] for level in levels]
 
     def _levels(self, u: int) -> Iterator[tuple[int, tuple[_Saving, ...]]]:
-        """The footprints of a node above the live bytes before it that may be its largest.
+        """Yield each footprint of a node, above the live bytes before, that may be its largest.
 
-        Each as bytes when nothing parallel has run, and what is saved when something has.
+        Each is the bytes when no parallel node has run, and the savings when some have.
         """
         savings = self._savings(u)
         levels = [
@@ -250,12 +241,12 @@ class _Writer:
                 yield need, saved
 
     def _savings(self, u: int) -> list[tuple[range, _Saving]]:
-        """What the operators of a node save if parallel nodes have run, by their places in it."""
+        """Return a node's savings from parallel nodes that have run, with the places they hold."""
         graph, problem = self.graph, self.graph.problem
         sequence, context = graph.sequences[u], graph.contexts[u]
         place = {operator: k for k, operator in enumerate(sequence)}
         savings: list[tuple[range, _Saving]] = []
-        #: Of each buffer that parallel nodes do not keep for ever: its last place, those nodes.
+        #: For each buffer that parallel nodes can free: its last place in the node; those nodes.
         freed: dict[int, tuple[int, tuple[int, ...]]] = {}
         for b in sorted({b for operator in sequence for b in problem.touched[operator]}):
             buffer = problem.memory.buffers[b]
@@ -273,7 +264,7 @@ class _Writer:
                 savings.append((range(max(used) + 1, len(sequence)), saving))
         for k, operator in enumerate(sequence):
             over = [b for b in problem.memory.takes[operator] if b in freed and freed[b][0] <= k]
-            # What can always take one of them saves these bytes already.
+            # An operator that can always overwrite one of them saves these bytes already.
             for b in over if all(freed[b][1] for b in over) else ():
                 saving = _Saving(problem.memory.buffers[b].nbytes, freed[b][1], operator)
                 savings.append((range(k, k + 1), saving))

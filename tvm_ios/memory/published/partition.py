@@ -1,4 +1,4 @@
-"""Acyclic partition where few bytes cross."""
+"""Acyclic partition of a graph where few bytes cross."""
 
 from __future__ import annotations
 
@@ -11,27 +11,12 @@ from tvm_ios.memory.fused_graph import FusedGraph
 def partition(
     graph: FusedGraph, parts: int, order: Sequence[int], memory_aware: bool = True
 ) -> list[int]:
-    """Divide a graph where the tensors between the parts have the fewest bytes.
+    """Divide a graph into at most ``parts`` parts with few bytes between them.
 
-    An order gives parts of equal size; each boundary may then move by half a part towards either
-    side, to the minimum cut on tensor bytes. (The problem of section IV-C in "Memory-aware
-    Scheduling for Complex Wired Networks", there left to dagP.)
-
-    Parameters
-    ----------
-    graph
-        The graph of fused nodes.
-    parts
-        How many parts to make at most.
-    order
-        An order of all nodes.
-    memory_aware
-        Whether the boundaries move at all.
-
-    Returns
-    -------
-    list of int
-        Bit sets of executed nodes at the ends of the parts, each within the next; all nodes last.
+    An order gives parts of equal size; with ``memory_aware`` each boundary may move by half a part
+    towards either side, to the minimum cut on tensor bytes. (The problem of section IV-C in
+    "Memory-aware Scheduling for Complex Wired Networks", there left to dagP.) Return the bit sets
+    of executed nodes at the ends of the parts, each within the next; the last has all nodes.
     """
     states = [0]
     for node in order:

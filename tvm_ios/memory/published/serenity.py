@@ -1,4 +1,4 @@
-"""SERENITY: dynamic programming over states, budgeted, between single-tensor cuts.
+"""SERENITY: dynamic programming over states, with a budget, between single-tensor cuts.
 
 Ahn et al., "Ordering Chaos", MLSys 2020. Its rewriting of concatenations is
 :mod:`tvm_ios.memory.published.identity_rewriting`.
@@ -20,17 +20,11 @@ from tvm_ios.memory.published.soft_budget import soft_budget
 def schedule_serenity(
     problem: MemoryProblem, time_limit: float, options: SchedulerOptions = DEFAULT
 ) -> MemoryOrder:
-    """Order each part between two cuts by itself.
+    """Order each part between two single-tensor cuts by dynamic programming.
 
-    Parameters
-    ----------
-    problem
-        The problem, of any size; without cuts, some 30 parallel operators already take too long.
-    time_limit
-        Seconds. What is not ordered by then keeps the order whose peak is the first budget: of
-        Kahn's algorithm, as published, or reverse post-order if that needs less.
-    options
-        Where reverse post-order begins.
+    Without cuts, some 30 parallel operators already take too long. Parts not ordered within
+    ``time_limit`` seconds keep the order whose peak is the first budget: of Kahn's algorithm, as
+    published, or reverse post-order if that needs less.
     """
     begin = time.perf_counter()
     until = begin + time_limit
@@ -53,7 +47,7 @@ def schedule_serenity(
 
 
 def kahn_order(problem: MemoryProblem) -> tuple[int, ...]:
-    """Kahn's algorithm: what has become ready first runs first."""
+    """Return the order of Kahn's algorithm, in which operators run as they become ready."""
     order: list[int] = []
     done = 0
     queue = deque(op for op, before in enumerate(problem.predecessors) if not before)
@@ -68,13 +62,10 @@ def kahn_order(problem: MemoryProblem) -> tuple[int, ...]:
 
 
 def single_tensor_cuts(problem: MemoryProblem) -> list[int]:
-    """States that every order passes through with nothing live but one operator's results.
+    """Return the states that every order passes with only one operator's results live.
 
-    Returns
-    -------
-    list of int
-        Bit sets of executed operators, each within the next; all operators last. Graph outputs
-        that have been written before do not count.
+    They are bit sets of executed operators, each within the next; the last has all operators. Graph
+    outputs written before do not count as live.
     """
     cuts: list[int] = []
     for operator in range(len(problem)):

@@ -15,34 +15,19 @@ _STEP_LIMIT = 0.25
 
 
 class _Flag(Enum):
-    """Why a run of the dynamic program found nothing."""
+    """The reason why a run of the dynamic program found no order."""
 
     NO_SOLUTION = "no solution"
     TIMEOUT = "timeout"
 
 
 def soft_budget(graph: StateGraph, low: int, start: Sequence[int], until: float) -> Answer:
-    """Order some nodes with the smallest peak (SERENITY, Algorithms 1 and 2).
+    """Order some nodes with the smallest peak (SERENITY, Algorithms 1 and 2) after ``low``.
 
-    States above the budget are pruned. It begins at the peak of the order that is known; a run
-    one of whose steps takes too long lowers it, a run that prunes every order raises it, by
-    bisection. When no budget is left between those, steps may take twice as long.
-
-    Parameters
-    ----------
-    graph
-        The graph that has these nodes.
-    low
-        The nodes executed before.
-    start
-        The nodes, in any order.
-    until
-        When to stop at the latest, by :func:`time.perf_counter`.
-
-    Returns
-    -------
-    Answer
-        Its bytes are above those that are live before.
+    States above the budget are pruned. The budget begins at the peak of the known order ``start``;
+    a run with a step that takes too long lowers it, a run that prunes every order raises it, by
+    bisection. When no budget is left between those, steps may take twice as long. The answer's
+    bytes are above those live before.
     """
     bound, peak = 0, graph.run(low, start)[1]
     limit = _STEP_LIMIT
@@ -67,12 +52,12 @@ def soft_budget(graph: StateGraph, low: int, start: Sequence[int], until: float)
 def _dynamic_program(
     graph: StateGraph, low: int, within: int, budget: int, limit: float, until: float
 ) -> tuple[int, ...] | _Flag:
-    """The order with the smallest peak, if that is within the budget.
+    """Return the order with the smallest peak if that is within the budget.
 
-    Of every state the smallest peak of an order that leads to it, states of one size at a time.
+    Keeps, for every state of one size, the smallest peak of an order that leads to it.
     """
     ready = mask_of(n for n in bits(within) if not graph.predecessors[n] & ~low)
-    # Of every state: peak and live bytes above those of the first one, ready nodes, the last node.
+    # For each state: peak and live bytes above those of the first, ready nodes, the last node.
     level = {low: (0, 0, ready, -1)}
     levels = [level]
     for _ in range(within.bit_count()):

@@ -1,4 +1,4 @@
-"""The activations that recurrent layers of ONNX name."""
+"""Activation functions of ONNX's recurrent layers, by name."""
 
 from __future__ import annotations
 
@@ -29,16 +29,11 @@ _PARAMETERS: dict[str, tuple[float | None, float | None]] = {
 def activations(
     steps: Steps, names: Sequence[str], most: Sequence[float]
 ) -> list[Activation] | None:
-    """Activations by name, whatever its case; None if one is unknown.
+    """Return the activations with these names, of any case, or None if one is unknown.
 
-    Parameters
-    ----------
-    steps
-        Puts operators before the layer, whose attributes have the activations' parameters.
-    names
-        The names that the layer states for all directions, in order.
-    most
-        How far from zero at most what each reads is; 0 for any number.
+    ``steps`` inserts operators before the layer, whose attributes hold the activations' parameters.
+    ``names`` are those of all directions, in order. ``most`` bounds the absolute value of each
+    activation's argument; 0 means no bound.
     """
     spelling = {name.lower(): name for name in _PARAMETERS}
     if not {name.lower() for name in names} <= spelling.keys():

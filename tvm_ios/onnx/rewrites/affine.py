@@ -1,4 +1,4 @@
-"""Fold per-channel scales and shifts (batch norms above all) into the convolutions before them."""
+"""Fold per-channel scales and shifts, above all batch norms, into the convolutions before them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SUMS = ("Add", "Sub")
 
 
 def fold_affine(graph: Any) -> None:
-    """Fold ``y = x * scale + shift`` with per-channel constants wherever a convolution makes x.
+    """Fold ``y = x * scale + shift`` with per-channel constants into the operator that makes x.
 
-    Covers ``BatchNormalization`` and constant ``Mul``, ``Add``, ``Sub``, ``Div``; x may also be a
-    matrix product (``Gemm``), or a ``Concat`` along the channels of such operators that are read
-    only here. A batch norm with nothing before it that could take it becomes ``Mul`` and ``Add``.
+    Covers ``BatchNormalization`` and constant ``Mul``, ``Add``, ``Sub``, ``Div``. The operator may
+    be a convolution, a matrix product (``Gemm``), or a ``Concat`` along the channels of such
+    operators with no other reader. A batch norm that cannot be folded becomes ``Mul`` and ``Add``.
     Arithmetic is in double precision.
     """
     for node in list(graph):
@@ -42,7 +42,7 @@ def fold_affine(graph: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Affine:
-    """``source * scale + shift``, both of shape (C,), in double precision."""
+    """The expression ``source * scale + shift``; both are doubles of shape (C,)."""
 
     source: Any
     scale: Array
@@ -50,7 +50,7 @@ class _Affine:
 
 
 def _recognise(node: Any) -> _Affine | None:
-    """The scale and the shift of a node; None too where infinities would come out otherwise."""
+    """Return a node as a scale and a shift, or None if it is none or these are not finite."""
     with np.errstate(all="ignore"):
         affine = _read(node)
     return affine if affine is not None and _is_finite(affine) else None
@@ -88,7 +88,7 @@ def _read(node: Any) -> _Affine | None:
 
 
 def _per_channel(source: Any, array: Array | None) -> Array | None:
-    """The constant as one number a channel (axis 1), if it is that."""
+    """Return a constant as one number per channel (axis 1), or None if it has no such form."""
     shape = source.shape
     if array is None or shape is None or len(shape) < 2 or array.ndim > len(shape):
         return None
@@ -101,7 +101,10 @@ def _per_channel(source: Any, array: Array | None) -> Array | None:
 
 
 def _makers(value: Any, channels: int) -> list[tuple[Any, int]] | None:
-    """The operators whose weights can take a factor for each of the value's channels."""
+    """Return the operators whose weights can absorb a factor per channel, each with its channels.
+
+    Return None if there is any other operator, or the value has another reader.
+    """
     node = value.producer()
     if node is None or len(value.uses()) != 1 or value.is_graph_output():
         return None
@@ -144,7 +147,7 @@ def _absorb(graph: Any, maker: Any, scale: Array, shift: Array) -> None:
 
 
 def _renewed(graph: Any, value: Any, array: Array) -> Any:
-    """A new constant in place of one that others may still read."""
+    """Replace the array of a constant, or return a new constant if others read this one."""
     if len(value.uses()) == 1 and value.name in graph.initializers:
         value.const_value = ir.tensor(np.ascontiguousarray(array), name=value.name)
         return value
@@ -152,10 +155,10 @@ def _renewed(graph: Any, value: Any, array: Array) -> Any:
 
 
 def _normalise_chain(graph: Any, node: Any) -> None:
-    """Compose the scales and shifts that end here into at most one Mul and one Add.
+    """Compose the chain of scales and shifts that ends at a node into at most one Mul and one Add.
 
-    Sums end a chain: a difference of numbers near each other has to be multiplied, as that of the
-    products has lost it.
+    A chain ends at a sum: a difference of nearly equal numbers has to be scaled after the
+    subtraction, since the difference of scaled numbers loses precision.
     """
     affine = _recognise(node)
     if affine is None or affine.source.shape is None:

@@ -1,4 +1,4 @@
-"""Pools with ``ceil_mode``, without windows that begin in the padding at the end."""
+"""Pools with ``ceil_mode``: rewrite those with windows that begin in the padding at the end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tvm_ios.onnx.shape_inference import infer_shapes
 def leave_out_windows_of_padding(model: Any) -> None:
     """Narrow the padding, or the image, so that no window begins in the padding at the end.
 
-    ONNX and all runtimes leave such a window out. But ONNX's shape inference counts it before
-    opset 22, and so does TVM's importer for Relay. Shapes after such a pool are inferred again.
+    ONNX and all runtimes leave such a window out, but ONNX's shape inference before opset 22 and
+    TVM's Relay importer count it. Shapes after such a pool are inferred again.
     """
     graph, opset = model.graph, model.opset_imports.get("", 0)
     if not any(map(_rounds_up, graph)):
@@ -34,12 +34,9 @@ def leave_out_windows_of_padding(model: Any) -> None:
 
 
 def require_no_windows_of_padding(graph: Any) -> None:
-    """Refuse what :func:`leave_out_windows_of_padding` did not see, for want of shapes.
+    """Require that no pool has a window that begins in the padding, or raise GraphError.
 
-    Raises
-    ------
-    GraphError
-        Naming the pool.
+    It finds pools whose shapes :func:`leave_out_windows_of_padding` did not know.
     """
     for node in graph:
         if _ends(node):
@@ -59,7 +56,7 @@ def _rounds_up(node: Any) -> bool:
 
 
 def _ends(node: Any) -> dict[int, int]:
-    """For each axis of the image with such a window: the padding, negative to cut, without it."""
+    """Return the end padding of each such axis without the window; negative values crop."""
     image = static_shape(node.inputs[0]) if _rounds_up(node) else None
     if image is None:
         return {}

@@ -1,4 +1,4 @@
-"""Einsum as matrix products, for which there are kernels and rules."""
+"""Rewrite ``Einsum`` as matrix products, for which there are kernels and rules."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _Term = tuple[Any, str]
 def expand_einsum(graph: Any, node: Any, opset: int) -> None:
     """Write an Einsum as sums, transposes and one ``MatMul`` for each further operand.
 
-    Operands are taken from left to right. An axis that is summed and stands in one operand alone
-    is summed before; one of both operands that stays is one of the product's batch. A diagonal
-    (``ii``), axes of extent 1 that are broadcast and dynamic extents leave the node as it is.
+    Operands are multiplied from left to right. An axis that is summed and occurs in one operand
+    alone is summed first; an axis of both operands that stays is a batch axis of the product. The
+    node stays if it has a diagonal (``ii``), broadcast axes of extent 1, or dynamic extents.
     """
     if node.op_type != "Einsum" or any(not _is_static(value) for value in node.inputs):
         return
@@ -51,9 +51,9 @@ def _is_static(value: Any) -> bool:
 
 
 def _terms(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str] | None:
-    """The letters of every operand and of the result, with letters for an ellipsis, too.
+    """Return the letters of each operand and of the result, with letters in place of an ellipsis.
 
-    None if they are not those of operands of these shapes.
+    Return None if the equation does not fit operands of these shapes.
     """
     left, arrow, result = equation.partition("->")
     terms = left.split(",")
@@ -70,7 +70,7 @@ def _terms(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str
     if more > len(free):
         return None
     dots = "".join(free[:more])
-    # Of an ellipsis of fewer axes these are the last ones.
+    # An ellipsis of fewer axes stands for the last ones.
     terms = [term.replace("...", dots[more - count :]) for count, term in pairs]
     if arrow:
         result = result.replace("...", dots)
@@ -87,13 +87,13 @@ class _Writer:
         self.steps, self.extents = steps, extents
 
     def summed(self, term: _Term, needed: set[str]) -> _Term:
-        """A term summed over the axes that are not needed."""
+        """Return a term summed over the axes that are not needed."""
         value, letters = term
         axes = [axis for axis, letter in enumerate(letters) if letter not in needed]
         return self.steps.summed(value, axes), "".join(x for x in letters if x in needed)
 
     def product(self, a: _Term, b: _Term, needed: set[str]) -> _Term:
-        """Two operands multiplied, and summed over the axes that are not needed after."""
+        """Return the product of two terms, summed over the axes that are not needed later."""
         a = self.summed(a, needed | set(b[1]))
         b = self.summed(b, needed | set(a[1]))
         if constant(a[0]) is not None and constant(b[0]) is None:
@@ -114,7 +114,7 @@ class _Writer:
         return self.steps.reshaped(value, [*extents, self._extent(columns)], whole), letters
 
     def _matrix(self, term: _Term, axes: list[list[str]]) -> Any:
-        """A term with its letters in this order, each list of them one axis."""
+        """Return a term transposed to these letters; each list is merged into one axis."""
         value, letters = term
         order = [letter for axis in axes for letter in axis]
         value = self.steps.transposed(value, [letters.index(letter) for letter in order])

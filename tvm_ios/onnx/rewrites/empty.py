@@ -1,4 +1,4 @@
-"""Tensors without elements, which are constants: what is computed of nothing is known."""
+"""Replace tensors without elements by constants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.edit import constant, is_of_onnx, new_constant
 from tvm_ios.onnx.rewrites.steps import Steps
 
-#: What ONNX says that reductions make of nothing; of integers the least and the greatest.
+#: Results of reductions over nothing; infinities stand for the extremes of integer types.
 _IDENTITIES = {
     "ReduceL1": 0,
     "ReduceL2": 0,
@@ -31,10 +31,10 @@ _SCATTERING = ("Scatter", "ScatterElements", "ScatterND")
 
 
 def make_empty_constant(graph: Any) -> bool:
-    """Let constants be read in the place of inputs and results without elements.
+    """Replace inputs and results without elements by constants; return whether there were any.
 
-    What reads constants alone can be folded then: ONNX defines reductions of nothing, and products
-    over nothing. Tells whether there were such values.
+    Readers of only constants can then be folded, for ONNX defines reductions and products over
+    nothing.
     """
     results = [value for node in graph for value in node.outputs]
     empty = [(v, array) for v in (*graph.inputs, *results) if (array := _empty(v)) is not None]
@@ -45,7 +45,7 @@ def make_empty_constant(graph: Any) -> bool:
 
 
 def drop_empty(graph: Any, node: Any, opset: int) -> None:
-    """Write an operator that reads or makes what has no elements without that, where it can be."""
+    """Rewrite an operator that reads or makes empty tensors without them, if possible."""
     if not is_of_onnx(node) or not node.outputs:
         return
     steps = Steps(graph, node, opset)
@@ -66,7 +66,7 @@ def drop_empty(graph: Any, node: Any, opset: int) -> None:
 
 
 def _split(steps: Steps, empty: list[Array | None]) -> None:
-    """Cut out only the ranges that have elements."""
+    """Slice out only the parts that have elements."""
     node = steps.node
     axis = node.attributes.get_int("axis", 0)
     kept = [value for value, array in zip(node.outputs, empty, strict=True) if array is None]
@@ -75,7 +75,7 @@ def _split(steps: Steps, empty: list[Array | None]) -> None:
 
 
 def _reduce(steps: Steps, identity: float) -> None:
-    """The reduction of nothing, whichever the axes."""
+    """Replace a reduction of an empty tensor by a constant of the reduction's identity."""
     result = steps.node.outputs[0]
     if result.shape is None or not result.shape.is_static():
         return
@@ -87,7 +87,7 @@ def _reduce(steps: Steps, identity: float) -> None:
 
 
 def _empty(value: Any) -> Array | None:
-    """The array of a value without elements; None of any other."""
+    """Return the array of a value without elements, or None for any other value."""
     if value.shape is None or value.dtype is None or not value.shape.is_static():
         return None
     shape = tuple(value.shape)

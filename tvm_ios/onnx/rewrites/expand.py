@@ -1,4 +1,4 @@
-"""Operators that are written out in simpler ones, so that every spelling becomes the same graph."""
+"""Expand operators into simpler ones, so that every spelling becomes the same graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def expand_hard_activation(graph: Any, node: Any, opset: int) -> None:
-    """``HardSigmoid`` as ``clip(x * alpha + beta, 0, 1)``; ``HardSwish`` as x times that."""
+    """Write ``HardSigmoid`` as ``clip(x * alpha + beta, 0, 1)``; ``HardSwish`` as x times that."""
     if node.op_type == "HardSigmoid":
         alpha = node.attributes.get_float("alpha", 0.2)
         beta = node.attributes.get_float("beta", 0.5)
@@ -28,7 +28,7 @@ def expand_hard_activation(graph: Any, node: Any, opset: int) -> None:
 
 
 def softmax_of_one_axis(graph: Any, node: Any, opset: int) -> None:
-    """Before opset 13 all axes from the given one on were one: say so by reshapes."""
+    """Reshape around a ``Softmax`` older than opset 13, which normalises several axes."""
     if node.op_type != "Softmax" or opset >= 13:
         return
     source = node.inputs[0]
@@ -45,7 +45,7 @@ def softmax_of_one_axis(graph: Any, node: Any, opset: int) -> None:
 
 
 def slice_of_one_index(graph: Any, node: Any, opset: int) -> None:
-    """A ``Gather`` of one known index is a slice, which units read without a copy."""
+    """Write a ``Gather`` of one constant index as a slice, which units read without a copy."""
     index = constant(node.inputs[1]) if node.op_type == "Gather" else None
     # Before version 10 the bounds of a slice were attributes.
     if index is None or index.size != 1 or index.ndim > 1 or opset < 10:
@@ -68,7 +68,7 @@ _OF_TWO = {"Sum": "Add", "Max": "Max", "Min": "Min", "Mean": "Add"}
 
 
 def binary_sums(graph: Any, node: Any, opset: int) -> None:
-    """A ``Sum``, ``Max``, ``Min`` or ``Mean`` of many as a chain of those of two."""
+    """Write a ``Sum``, ``Max``, ``Min`` or ``Mean`` of many as a chain of binary operators."""
     if len(node.inputs) < (2 if node.op_type == "Sum" else 3) or node.op_type not in _OF_TWO:
         return
     steps, result = Steps(graph, node, opset), node.outputs[0]
@@ -87,7 +87,7 @@ _MOST_JOINED = 64
 
 
 def concat_in_parts(graph: Any, node: Any, opset: int) -> None:
-    """A ``Concat`` of very many as one of those of fewer."""
+    """Write a ``Concat`` of very many inputs as a tree of smaller ones."""
     if node.op_type != "Concat" or len(node.inputs) <= _MOST_JOINED:
         return
     steps, parts = Steps(graph, node, opset), list(node.inputs)

@@ -1,4 +1,4 @@
-"""The inputs of a model with the shapes that it is to run with."""
+"""Give a model's inputs the shapes that it is to run with."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from tvm_ios.graph.input_shapes import Extent, resolve_shapes
 
 
 def fix_inputs(graph: Any, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Make the shapes of all inputs static, and forget what was said of other shapes.
+    """Make the shapes of all inputs static, and forget declared shapes that were not.
 
-    Raises
-    ------
-    InputShapeError
-        If an input has a dynamic dimension, or the shapes are not those of its inputs.
+    Raises InputShapeError if an input still has a dynamic dimension, or a given shape does not fit.
     """
     declared: dict[str, list[Extent] | None] = {
         value.name: None if value.shape is None else [_extent(extent) for extent in value.shape]
@@ -35,7 +32,7 @@ def fix_inputs(graph: Any, shapes: Mapping[str, Sequence[int]]) -> None:
 
 
 def _is_known(shape: Any) -> bool:
-    """Whether extents are numbers that no exporter writes for unknown ones."""
+    """Return whether all extents are positive numbers (exporters write 0 for unknown ones)."""
     return all(isinstance(extent, int) and extent > 0 for extent in shape)
 
 

@@ -1,4 +1,4 @@
-"""Operators that ONNX defines by others: TVM's importer lacks them, or reads other ones."""
+"""Inline ONNX operators that are defined by others and that TVM's importer lacks or misreads."""
 
 from __future__ import annotations
 
@@ -28,17 +28,10 @@ _WRITTEN_OUT = frozenset(
 
 
 def write_functions_out(model: Any) -> Any:
-    """The model with some of ONNX's operators as what the standard says that they are.
+    """Return the model with these operators replaced by their definition in the standard.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto``; it is not changed.
-
-    Raises
-    ------
-    GraphError
-        If there are such operators and this ``onnx``, before 1.19, cannot write them out.
+    The model is not changed. Raises GraphError if there are any and this ``onnx``, before 1.19,
+    cannot inline them.
     """
     while functions := _functions_of(model):
         # TVM with Relay needs an older one.
@@ -68,7 +61,7 @@ def write_functions_out(model: Any) -> Any:
 
 
 def _give_defaults(model: Any) -> None:
-    """Say what nodes leave to their defaults, which the inliner does not know."""
+    """Write out the default attributes of nodes, which the inliner does not know."""
     (opset,) = (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     for node in model.graph.node:
         if node.op_type not in _WRITTEN_OUT or not is_of_onnx(node):

@@ -1,4 +1,4 @@
-"""Products of matrices with a bias: one spelling of ``Gemm``."""
+"""Bring matrix products with a bias to one spelling of ``Gemm``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _Factored = tuple[Any, int, float]
 
 
 def canonical_gemms(graph: Any) -> None:
-    """``Gemm`` with a constant weight: no transposes, no factors, a bias of shape (N,)."""
+    """Rewrite ``Gemm`` with a constant weight: no transposes, no factors, a bias of shape (N,)."""
     factored: dict[_Factored, Any] = {}
     for node in list(graph):
         _canonical(graph, node, factored)
 
 
 def matmul_bias_to_gemm(graph: Any) -> None:
-    """A matrix product and the addition of a constant row are one Gemm."""
+    """Fuse a matrix product and the addition of a constant row into one Gemm."""
     for add in list(graph):
         if add.op_type != "Add" or add.inputs[0] is None:
             continue
@@ -50,9 +50,9 @@ def matmul_bias_to_gemm(graph: Any) -> None:
 
 
 def _canonical(graph: Any, node: Any, factored: dict[_Factored, Any]) -> None:
-    """What becomes of a constant is in ``factored``, for the thousand cells that share it."""
+    """Rewrite one Gemm. ``factored`` caches the new constants, which many nodes may share."""
     if node.op_type == "Gemm" and node.attributes.get_float("beta", 1.0) == 0:
-        # As runtimes have it, what is not added may also be NaN.
+        # As in runtimes, with beta 0 the third input is ignored even if it holds NaN.
         node.resize_inputs(2)
         del node.attributes["beta"]
     weight = constant(node.inputs[1]) if node.op_type == "Gemm" else None

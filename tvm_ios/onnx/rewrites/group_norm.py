@@ -1,4 +1,4 @@
-"""``GroupNormalization`` of which ONNX infers no shape, as ``InstanceNormalization``."""
+"""Rewrite ``GroupNormalization``, whose shape ONNX may not infer, as ``InstanceNormalization``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ _OF_CHANNELS = 21
 
 
 def write_group_norms_out(model: Any) -> Any:
-    """The model with group norms in operators whose shapes are inferred.
+    """Return the model with group norms written in operators whose shapes are inferred.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto``; it is not changed. Group norms whose scale is computed stay.
+    The model is not changed. Group norms whose scale is computed stay.
     """
     opset = opset_of(model)
     weights = {tensor.name: tensor.data_type for tensor in model.graph.initializer}

@@ -1,4 +1,4 @@
-"""Layer normalisation that an exporter spelled out (before opset 17 there was no operator)."""
+"""Fuse layer norms that an exporter spelled out (before opset 17 there was no operator)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ OPSET = 17
 def fuse_layer_norms(graph: Any) -> bool:
     """Replace ``(x - mean) / sqrt(mean((x - mean)**2) + epsilon) * scale + bias``.
 
-    Means are over the last axes, scale and bias are constants of these extents or missing, and
-    nothing else reads what is made between. Tells whether anything was replaced.
+    Means are over the last axes; scale and bias are constants of these extents or missing;
+    intermediate results have no other reader. Return whether anything was replaced.
     """
     fused = [_fuse(graph, node) for node in list(graph) if node.op_type == "Sub"]
     return any(fused)
@@ -69,7 +69,7 @@ def _fuse(graph: Any, centre: Any) -> bool:
 
 
 def _mean_axes(value: Any, source: Any) -> tuple[int, ...] | None:
-    """The last axes over which a value is the mean of another, ascending; None if it is not."""
+    """Return the trailing axes over which a value is the mean of ``source``, ascending, or None."""
     node = _maker(value, "ReduceMean")
     if node is None or node.inputs[0] is not source or source.shape is None:
         return None
@@ -92,7 +92,7 @@ def _is_square(node: Any, value: Any) -> bool:
 
 
 def _factor(node: Any, op_type: str, extents: tuple[int, ...]) -> tuple[Any, Any]:
-    """The constant of the operator that alone reads a result, and that operator; else None."""
+    """Return the constant that a value's only reader applies, and the reader; or None and node."""
     (value,) = node.outputs
     uses = list(value.uses())
     if len(uses) != 1 or value.is_graph_output() or uses[0].node.op_type != op_type:
@@ -104,7 +104,7 @@ def _factor(node: Any, op_type: str, extents: tuple[int, ...]) -> tuple[Any, Any
 
 
 def _maker(value: Any, op_type: str) -> Any:
-    """The operator that makes a value that is read once, if it is of the type."""
+    """Return the operator that makes a value with one reader, or None if it is of another type."""
     if value is None or value.producer() is None or value.is_graph_output():
         return None
     node = value.producer()

@@ -1,6 +1,6 @@
-"""Operators of opset 6 and older as those of opset 7, with which runtimes begin.
+"""Upgrade operators of opset 6 and older to opset 7, with which runtimes begin.
 
-What was an attribute becomes an input, and what an axis aligned broadcasts from the last one.
+Some attributes become inputs, and a ``broadcast`` axis becomes broadcasting from the last axis.
 """
 
 from __future__ import annotations
@@ -32,22 +32,15 @@ _WITHOUT_MEANING = frozenset({"consumed_inputs", "is_test", "output_sequence"})
 
 
 def is_legacy(model: Any) -> bool:
-    """Whether a model is of an opset older than 7; one that states none is of the first."""
+    """Return whether a model is of an opset older than 7. One that states none is of opset 1."""
     return opset_of(model) < _FIRST
 
 
 def modernise_legacy(model: Any) -> None:
-    """Let a model be one of opset 7, in place.
+    """Upgrade an older ``onnx.ModelProto``, whose operators stand in order, to opset 7, in place.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto`` of an older opset, whose operators stand in order.
-
-    Raises
-    ------
-    GraphError
-        If an operator has no form in opset 7, or it is not known how many axes it aligns.
+    Raises GraphError if an operator has no form in opset 7, or the rank of a broadcast operand is
+    unknown.
     """
     graphs = [model.graph, *graphs_inside(model.graph)]
     writers = dict(_WRITERS)
@@ -65,18 +58,10 @@ def modernise_legacy(model: Any) -> None:
 
 @dataclass
 class _Old:
-    """A node that is rewritten in place, and the operators that come before it.
+    """A node that is rewritten in place.
 
-    Attributes
-    ----------
-    node
-        The node.
-    ranks
-        How many axes values have, as far as it is known.
-    constants
-        The arrays that the graph holds, by name.
-    before
-        Operators to put before the node.
+    ``ranks`` has the known ranks of values, ``constants`` the graph's constant tensors, both by
+    name. ``before`` collects operators to insert before the node.
     """
 
     node: Any
@@ -85,7 +70,7 @@ class _Old:
     before: list[Any]
 
     def taken(self, name: str, default: Any = None) -> Any:
-        """Remove an attribute, and return what it stated."""
+        """Remove an attribute and return its value, or the default."""
         for place, attribute in enumerate(self.node.attribute):
             if attribute.name == name:
                 value = _helper.get_attribute_value(attribute)
@@ -99,14 +84,14 @@ class _Old:
         self.node.attribute.append(_helper.make_attribute(name, value))
 
     def constant(self, place: int) -> Array:
-        """Return an input that has to be constant."""
+        """Return the array of an input, or raise GraphError if it is not constant."""
         name = self.node.input[place]
         if name not in self.constants:
             raise self.refusal(f"reads {name!r}, which is computed")
         return numpy_helper.to_array(self.constants[name])
 
     def rank(self, place: int) -> int:
-        """Return how many axes an input has."""
+        """Return the rank of an input, or raise GraphError if it is not known."""
         name = self.node.input[place]
         if name in self.constants:
             return len(self.constants[name].dims)
@@ -115,7 +100,7 @@ class _Old:
         return self.ranks[name]
 
     def with_axes(self, place: int, count: int) -> None:
-        """Give an input more axes of one, after its own."""
+        """Append ``count`` axes of extent 1 to an input."""
         if count <= 0:
             return
         name, rank = self.node.input[place], self.rank(place)
@@ -125,7 +110,7 @@ class _Old:
         self.node.input[place] = wider
 
     def refusal(self, what: str) -> GraphError:
-        """Make an error that names the node."""
+        """Return an error that names the node."""
         return GraphError(
             f"{node_text(self.node)} {what}, by the rules of an opset before {_FIRST}: export the "
             "model with a newer opset"
@@ -151,7 +136,7 @@ def _rewrite(
 
 
 def _ranks(model: Any) -> dict[str, int]:
-    """How many axes values have; results of operators that broadcast have those of the first."""
+    """Return the known ranks of values. Results of broadcasts have the first operand's."""
     standing: Any = _onnx.ModelProto()
     standing.CopyFrom(model)
     for graph in (standing.graph, *graphs_inside(standing.graph)):
@@ -169,7 +154,7 @@ def _ranks(model: Any) -> dict[str, int]:
 
 
 def _align(old: _Old) -> None:
-    """The second operand's axes lie from an axis of the first on, without one at its end."""
+    """Align the second operand's axes with those of the first from ``axis`` on."""
     axis, broadcasts = old.taken("axis"), old.taken("broadcast", 0)
     if not broadcasts or axis is None:
         return
@@ -178,13 +163,13 @@ def _align(old: _Old) -> None:
 
 
 def _slope(old: _Old) -> None:
-    """A slope of one axis is one number a channel."""
+    """Make a one-dimensional slope one number per channel."""
     if old.rank(1) == 1 and old.rank(0) > 2 and _elements(old, 1) != 1:
         old.with_axes(1, old.rank(0) - 2)
 
 
 def _elements(old: _Old, place: int) -> int | None:
-    """The number of elements of an input, if it is constant."""
+    """Return the number of elements of an input, or None if it is not constant."""
     tensor = old.constants.get(old.node.input[place])
     return None if tensor is None else prod(tensor.dims)
 
@@ -208,7 +193,7 @@ def _gemm(old: _Old) -> None:
 
 
 def _power(old: _Old) -> None:
-    """The power of a pool's norm was a number with a fraction."""
+    """Make the exponent of a pool's norm, once a float, an integer."""
     p: float = old.taken("p", 2.0)
     if p != int(p):
         raise old.refusal(f"sums powers of {p}")
@@ -228,7 +213,7 @@ def _reshape(old: _Old) -> None:
 
 
 def _read(old: _Old, name: str, numbers: Sequence[int]) -> None:
-    """Give the node one more input, a constant of integers."""
+    """Append a constant of integers to the node's inputs."""
     whole = f"{old.node.output[0]}.{name}"
     value = numpy_helper.from_array(np.array(numbers, np.int64), whole)
     old.before.append(_helper.make_node("Constant", [], [whole], value=value))
@@ -247,7 +232,7 @@ def _split(old: _Old) -> None:
 
 
 def _tile(old: _Old) -> None:
-    """The first version repeats along one axis."""
+    """Write the first version of ``Tile``, which repeats along one axis, as a ``Concat``."""
     if len(old.node.input) == 3:
         count, axis = (int(old.constant(place).item()) for place in (1, 2))
         old.node.op_type = "Concat"

@@ -1,4 +1,4 @@
-"""Models of opsets whose ``Resize`` or ``Slice`` readers do not know, or that lack ``Round``."""
+"""Upgrade models whose ``Resize`` or ``Slice`` is of an old form, or that lack ``Round``."""
 
 from __future__ import annotations
 
@@ -27,12 +27,9 @@ _converter: Any = version_converter
 
 
 def modernise(model: Any) -> Any:
-    """The model in opset 11, if it is of an older one and has what changed until then.
+    """Return the model in opset 11 if it is older and has operators that changed until then.
 
-    Raises
-    ------
-    GraphError
-        If it resizes or quantises and cannot be converted.
+    Raises GraphError if it resizes or quantises and cannot be converted.
     """
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     kinds = {node.op_type for node in model.graph.node}
@@ -59,10 +56,10 @@ def modernise(model: Any) -> Any:
 
 
 def _as_meant(graph: Any, node: Any) -> list[Any]:
-    """Say of a resize what the old versions meant, and the converter leaves out.
+    """State the rounding of a nearest-pixel resize of an old opset, which the converter leaves out.
 
-    As ONNX Runtime has it, the nearest pixel is the next one where an axis becomes shorter, and
-    the one before where it becomes longer: a resize that does both is two.
+    As in ONNX Runtime, the nearest pixel is rounded up along an axis that becomes shorter, and down
+    along one that becomes longer. A resize that does both becomes two.
     """
     modes = [attribute for attribute in node.attribute if attribute.name == "mode"]
     is_nearest = not modes or modes[0].s == b"nearest"
@@ -99,7 +96,7 @@ def _state(node: Any, modes: Sequence[Any], nearest: str) -> None:
 
 
 def _constant(graph: Any, name: str) -> Any:
-    """The array of a value of a graph that is always the same, or None."""
+    """Return the array of a constant value of a graph, or None."""
     made = (a.t for n in graph.node if name in n.output for a in n.attribute if a.name == "value")
     tensors = (*(tensor for tensor in graph.initializer if tensor.name == name), *made)
     return numpy_helper.to_array(tensors[0]) if tensors else None

@@ -1,4 +1,4 @@
-"""Names for nodes that have none."""
+"""Name unnamed nodes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Any
 
 
 def name_by_type(graph: Any) -> None:
-    """Give each node without a name its type and the first number that makes it one: ``Conv_0``.
-
-    ``graph`` is one of ``onnx_ir``, whose passes would say ``node_17``.
-    """
+    """Name each unnamed ``onnx_ir`` node by its type and the first free number: ``Conv_0``."""
     taken = {node.name for node in graph}
     numbers: dict[str, count[int]] = {}
     for node in graph:

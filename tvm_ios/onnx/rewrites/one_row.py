@@ -1,4 +1,4 @@
-"""Convolutions and pools along one axis, as those of images of one row, which have kernels."""
+"""Rewrite 1-D convolutions and pools as 2-D ones on images of one row, which have kernels."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _BROADCASTING = frozenset({"Add", "Div", "Max", "Min", "Mul", "PRelu", "Pow", "S
 
 
 def one_row_images(model: Any) -> None:
-    """Give data (N, C, W) of convolutions and pools a second axis of one row, in place.
+    """Reshape (N, C, W) data of convolutions and pools to (N, C, 1, W), in place.
 
-    It stays through what is element-wise and through concatenations, so that between convolutions
-    there is no change of shape.
+    The row axis stays through element-wise operators and concatenations, so that no reshapes stand
+    between convolutions.
     """
     _Rows(model.graph, model.opset_imports.get("", 0)).write()
 
@@ -43,7 +43,7 @@ class _Rows:
         self.images: dict[Any, Any] = {}
 
     def write(self) -> None:
-        """Change all operators of the graph, in its order."""
+        """Rewrite all operators of the graph, in order."""
         for node in list(self.graph):
             if not is_of_onnx(node) or not node.inputs or not _is_alone(node):
                 continue
@@ -68,7 +68,7 @@ class _Rows:
                 node.attributes["axis"] = ir.AttrInt64("axis", axis + (axis == 2))
 
     def _broadcast(self, node: Any) -> None:
-        """Arithmetic of images of one row and of constants."""
+        """Rewrite element-wise arithmetic of one-row images and constants."""
         arrays = {value: constant(value) for value in node.inputs}
         computed = [value for value in node.inputs if arrays[value] is None]
         ranks = [array.ndim for array in arrays.values() if array is not None]
@@ -83,7 +83,7 @@ class _Rows:
                 self._replace(node, place, np.expand_dims(array, -2))
 
     def _widen(self, node: Any, data: Iterable[Any]) -> None:
-        """Let a node read images, and what read its result read the row of that."""
+        """Let a node read the one-row images of ``data``, and its readers the squeezed result."""
         steps = Steps(self.graph, node, self.opset)
         for value in data:
             if value not in self.images:
@@ -123,13 +123,13 @@ class _Rows:
         self.images[row] = image
 
     def _replace(self, node: Any, place: int, array: Any) -> None:
-        """Let a node read another constant, of the same name as far as that is free."""
+        """Let a node read another constant, with a name derived from the old one."""
         name = node.inputs[place].name
         node.replace_input_with(place, new_constant(self.graph, f"{name}.image", array))
 
 
 def _is_alone(node: Any) -> bool:
-    """Whether only the first result of an operator is read."""
+    """Return whether only the first result of an operator is read."""
     return not any(value.uses() or value.is_graph_output() for value in node.outputs[1:])
 
 

@@ -1,4 +1,4 @@
-"""The padding of windowed operators as numbers, and pads that copy elements as gathers."""
+"""Make paddings of windowed operators explicit, and write pads that copy elements as gathers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def gather_what_pads_copy(graph: Any, node: Any, opset: int) -> None:
-    """Write a Pad that reflects, repeats or wraps as a Gather along each axis that it widens."""
+    """Write a Pad that reflects, repeats or wraps as a Gather along each padded axis."""
     mode = node.attributes.get_string("mode", "constant") if node.op_type == "Pad" else "constant"
     if mode not in ("reflect", "edge", "wrap"):
         return
@@ -39,7 +39,7 @@ def gather_what_pads_copy(graph: Any, node: Any, opset: int) -> None:
 
 
 def explicit_pads(graph: Any, node: Any, opset: int) -> None:
-    """Say as ``pads`` what ``auto_pad`` or a transposed convolution's ``output_shape`` means."""
+    """Replace ``auto_pad``, and ``output_shape`` of a transposed convolution, by ``pads``."""
     del graph, opset
     mode = node.attributes.get_string("auto_pad", "NOTSET")
     if node.op_type == "ConvTranspose":

@@ -1,4 +1,4 @@
-"""Operators that only pass their input on."""
+"""Remove operators that return their input unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm_ios.onnx.edit import bypass, constant, is_of_onnx
 
 
 def remove_if_nothing(graph: Any, node: Any, opset: int) -> None:
-    """Remove an operator that only passes its input on, whatever the opset."""
+    """Remove an operator that returns its input unchanged."""
     del opset
     source = node.inputs[0] if node.inputs else None
     if source is None or not is_of_onnx(node):

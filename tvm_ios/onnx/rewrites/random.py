@@ -1,4 +1,4 @@
-"""Operators whose results are random: left out where nothing depends on them, or drawn once."""
+"""Random operators: replace them by zeros if they have no effect, or by numbers drawn once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PASSES = frozenset(
 
 
 def leave_out_random(graph: Any, node: Any, opset: int) -> None:
-    """Write zeros in the place of random numbers that are all multiplied by a constant zero."""
+    """Replace random numbers that are all multiplied by a constant zero by zeros."""
     if node.op_type not in RANDOM or not is_of_onnx(node):
         return
     steps, (result,) = Steps(graph, node, opset), node.outputs
@@ -36,15 +36,10 @@ def leave_out_random(graph: Any, node: Any, opset: int) -> None:
 
 
 def draw_once(model: Any, seed: int) -> Any:
-    """Return a model whose normal and uniform random numbers are constants, drawn with a seed.
+    """Return a model whose normal and uniform random numbers are constants drawn with a seed.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto`` of static inputs; it is not changed.
-    seed
-        The same seed gives the same numbers. The seeds that operators have are not asked: each
-        runtime draws other numbers by them.
+    The ``onnx.ModelProto``, of static inputs, is not changed. Seeds of operators are ignored, since
+    each runtime draws different numbers from them.
     """
     work: Any = ir.serde.deserialize_model(model)
     infer_shapes(work)
@@ -66,7 +61,7 @@ def draw_once(model: Any, seed: int) -> Any:
 
 
 def _is_multiplied_by_zero(value: Any) -> bool:
-    """Whether all that reads a value multiplies it by zero, sooner or later."""
+    """Return whether all uses of a value eventually multiply it by zero."""
     if value.is_graph_output():
         return False
     for node, place in value.uses():

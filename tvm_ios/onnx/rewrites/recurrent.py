@@ -1,7 +1,7 @@
-"""LSTM, GRU and RNN step by step: cells that schedulers see, and TVM's importer needs no more.
+"""Unroll LSTM, GRU and RNN into cells, which schedulers see and TVM's importer needs.
 
-What all steps read of the input is one matrix product; what they read of the state before is one
-each (Appleyard et al., "Optimizing Performance of Recurrent Neural Networks on GPUs", 2016).
+The input's contribution to all steps is one matrix product, the previous state's one per step
+(Appleyard et al., "Optimizing Performance of Recurrent Neural Networks on GPUs", 2016).
 """
 
 from __future__ import annotations
@@ -25,13 +25,10 @@ _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "R
 
 
 def unroll_recurrent(graph: Any, node: Any, opset: int) -> None:
-    """Write an LSTM, GRU or RNN of known weights as its cells, one for each step and direction.
+    """Write an LSTM, GRU or RNN of constant weights as one cell per step and direction.
 
-    Raises
-    ------
-    GraphError
-        If its weights are computed, an activation is unknown, or its sequences differ in length in
-        an opset before 9.
+    Raises GraphError if its weights are computed, an activation is unknown, or its sequences differ
+    in length before opset 9.
     """
     if node.op_type not in _GATES or opset < 7:
         return
@@ -43,24 +40,12 @@ def unroll_recurrent(graph: Any, node: Any, opset: int) -> None:
 
 @dataclass(frozen=True)
 class Direction:
-    """The weights of one direction, as right operands of products, and its activations.
+    """The weights, as right operands of products, and the activations of one direction.
 
-    Attributes
-    ----------
-    number
-        0, or 1 for the second one.
-    w, r
-        Of shapes (features, gates) and (hidden, gates).
-    bias_w, bias_r
-        Of shape (gates,); zeros where the node has none.
-    peepholes
-        Of shape (3, hidden), of an LSTM's input, output and forget gates; or None.
-    functions
-        The activations as ONNX lists them: f, g and h.
-    reverse
-        Whether it begins at the last step.
-    state, memory
-        Of shape (batch, hidden), before the first step; None for zeros.
+    Shapes: ``w`` (features, gates), ``r`` (hidden, gates), biases (gates,), ``peepholes`` (3,
+    hidden) in the order input, output, forget. ``functions`` are ONNX's f, g and h. ``reverse``
+    tells whether it begins at the last step. ``state`` and ``memory``, of (batch, hidden), precede
+    the first step; None means zeros.
     """
 
     number: int
@@ -76,7 +61,7 @@ class Direction:
 
 
 class Unroller:
-    """Writes a layer of a kind, ``"LSTM"``, ``"GRU"`` or ``"RNN"``, as its cells."""
+    """A writer of an ``"LSTM"``, ``"GRU"`` or ``"RNN"`` layer as cells."""
 
     def __init__(self, graph: Any, node: Any, opset: int, kind: str) -> None:
         self.node, self.steps, self.kind = node, Steps(graph, node, opset), kind
@@ -93,7 +78,7 @@ class Unroller:
         self.inside = self._inside()
 
     def write(self) -> None:
-        """Write all directions, and the node's results."""
+        """Write the cells of all directions, and replace the node's results."""
         if (cells := self.length * self.directions) > _MANY:
             warn_once(
                 f"{node_text(self.node)} is unrolled to {cells} cells, which take a minute or "
@@ -119,14 +104,14 @@ class Unroller:
         steps.stand_for(*results)
 
     def _ends(self, states: Sequence[Any]) -> Any:
-        """The last states of all directions as one result."""
+        """Return the last states of all directions as one tensor."""
         shape = [self.directions, self.batch, self.hidden]
         flat = self.steps.op("Concat", *states, axis=0)
         whole = self.steps.op("Reshape", flat, self.steps.number(shape))
         return self.steps.op("Transpose", whole, perm=[1, 0, 2]) if self.batch_first else whole
 
     def _run(self, source: Any, direction: Direction) -> tuple[list[Any], Any, Any]:
-        """The states of all steps in the order of time, and the last state and memory."""
+        """Return the states of all steps in order of time, the last state, and the last memory."""
         steps = self.steps
         bias = direction.bias_w + direction.bias_r
         if self._resets_late():
@@ -147,7 +132,7 @@ class Unroller:
         return states[::-1] if direction.reverse else states, state, memory
 
     def _inside(self) -> list[Any]:
-        """For each step which sequences of the batch have it, (batch, 1); None if all have."""
+        """Return for each step the (batch, 1) mask of running sequences, or None if all run."""
         steps, lengths = self.steps, self._input(4)
         stated = None if lengths is None else constant(lengths)
         if lengths is None or (stated is not None and np.all(stated == self.length)):
@@ -164,14 +149,14 @@ class Unroller:
         ]
 
     def _where(self, inside: Any, value: Any, otherwise: Any) -> Any:
-        """The value where a step is inside its sequence, else another, or zeros."""
+        """Select the value inside the sequences, and another one or zeros elsewhere."""
         if inside is None or value is None:
             return value
         zero = self.steps.number(np.zeros((), self.type))
         return self.steps.op("Where", inside, value, zero if otherwise is None else otherwise)
 
     def _lstm(self, direction: Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
-        """Gates in the order input, output, forget, candidate."""
+        """Return the function of an LSTM cell; gates are input, output, forget, candidate."""
         op, (f, g, h) = self.steps.op, direction.functions
         rows = () if direction.peepholes is None else direction.peepholes
         peepholes = [self.steps.number(row) for row in rows]
@@ -198,7 +183,7 @@ class Unroller:
         return cell
 
     def _gru(self, direction: Direction, weight: Any) -> Callable[..., tuple[Any, Any]]:
-        """Gates in the order update, reset, hidden."""
+        """Return the function of a GRU cell; gates are update, reset, hidden."""
         steps, op, hidden, (f, g) = self.steps, self.steps.op, self.hidden, direction.functions
         one, late = steps.number(1.0), self._resets_late()
         new_weight, new_bias = direction.r[:, -hidden:], steps.number(direction.bias_r[-hidden:])
@@ -208,7 +193,7 @@ class Unroller:
         def cell(gates: Any, state: Any, _: Any) -> tuple[Any, Any]:
             update, reset, new = self._parts(gates)
             if state is None:
-                # Of a state of zeros only the bias is left.
+                # A zero state contributes only the bias.
                 if late:
                     new = op("Add", new, op("Mul", f(reset), new_bias))
                 return op("Mul", op("Sub", one, f(update)), g(new)), None
@@ -237,16 +222,16 @@ class Unroller:
         return cell
 
     def _resets_late(self) -> bool:
-        """Whether a GRU's reset gate follows the product with the state, as cuDNN has it."""
+        """Return whether a GRU resets after the product with the state, as in cuDNN."""
         return self.kind == "GRU" and bool(self.node.attributes.get_int("linear_before_reset", 0))
 
     def _of_input(self, source: Any, direction: Direction, bias: Array) -> Any:
-        """What the gates of all steps read of the input, with the bias."""
+        """Return the input's contribution to the gates of all steps, with the bias."""
         number = self.steps.number
         return self.steps.op("Gemm", source, number(direction.w), number(bias))
 
     def _with(self, gates: Any, state: Any, weight: Any, direction: Direction) -> Any:
-        """What a step reads of the input, with what it reads of the state."""
+        """Return a step's gates with the state's contribution added."""
         if state is None:
             return gates
         return self.steps.op("Add", gates, self.steps.op("MatMul", state, weight))
@@ -254,7 +239,7 @@ class Unroller:
     def _parts(self, gates: Any) -> list[Any]:
         return self.steps.split(gates, [self.hidden] * self.gates, 1)
 
-    # What the node says.
+    # Reading the node's inputs and attributes.
 
     def _direction(self, d: int) -> Direction:
         width = self.gates * self.hidden
@@ -276,7 +261,7 @@ class Unroller:
         )
 
     def _start(self, place: int, d: int) -> Any:
-        """The state before the first step, (batch, hidden); None for zeros."""
+        """Return the state before the first step, of (batch, hidden), or None for zeros."""
         value = self._input(place)
         if value is None:
             return None
@@ -290,7 +275,7 @@ class Unroller:
         return self.steps.op("Reshape", value, self.steps.number(shape))
 
     def _functions(self, d: int) -> list[Activation]:
-        """The activations of a direction, with the clip of what they read."""
+        """Return the activations of a direction, with the clip of their arguments."""
         names = self.node.attributes.get_strings(
             "activations", _DEFAULTS[self.kind] * self.directions
         )

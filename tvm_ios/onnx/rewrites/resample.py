@@ -1,7 +1,7 @@
-"""One axis of a ``Resize``: which pixels each pixel of the result is a sum of, computed exactly.
+"""Weights of the source pixels for each result pixel along one axis of a ``Resize``.
 
-What ONNX says of coordinates and filters is computed with fractions, so that no rounding decides
-which of two pixels is nearer.
+Coordinates and filters are computed with fractions, so that no rounding decides which of two pixels
+is nearer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LARGEST_DENOMINATOR = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """How pixels are weighted: attributes of ``Resize`` of the same names."""
+    """The weighting of pixels; fields are the attributes of ``Resize`` of the same names."""
 
     mode: str
     nearest_mode: str
@@ -34,16 +34,9 @@ class Filter:
 class Axis:
     """An axis that is resized.
 
-    Attributes
-    ----------
-    before, after
-        Its extents in pixels.
-    scale
-        What the one is to be multiplied by to become the other, before that is rounded.
-    coordinates
-        The coordinate transformation mode.
-    begin, end
-        The part of the axis that ``tf_crop_and_resize`` reads, where 1 is the last pixel's centre.
+    ``before`` and ``after`` are its extents in pixels. ``scale`` is their ratio before ``after`` is
+    rounded. ``coordinates`` is the coordinate transformation mode. ``begin`` and ``end`` bound the
+    part that ``tf_crop_and_resize`` reads, where 1 is the last pixel's centre.
     """
 
     before: int
@@ -55,16 +48,16 @@ class Axis:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the scale leads to the extent of the result without rounding."""
+        """Whether the scale gives the result's extent without rounding."""
         return self.before * self.scale == self.after
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing is resized."""
+        """Whether the axis stays as it is."""
         return self.before == self.after and self.is_whole and (self.begin, self.end) == (0, 1)
 
     def place(self, pixel: int) -> Fraction:
-        """Where a pixel of the result lies, in pixels of the source."""
+        """Return the position of a result pixel, in pixels of the source."""
         last = self.before - 1
         match self.coordinates:
             case "align_corners":
@@ -84,29 +77,24 @@ class Axis:
                 return (pixel + _HALF) / self.scale - _HALF
 
     def outside(self) -> Array:
-        """Which pixels of the result lie outside of the source, where that has a value of its own.
-
-        Returns
-        -------
-        array of bool, (after,)
-        """
+        """Return a mask of the result pixels that get the extrapolation value."""
         if self.coordinates != "tf_crop_and_resize":
             return np.zeros(self.after, bool)
         return np.array([not 0 <= self.place(i) <= self.before - 1 for i in range(self.after)])
 
 
 def simplest(scale: float) -> Fraction:
-    """The simplest fraction that is this number in float32, or the number itself."""
+    """Return the simplest fraction that equals this number in float32, or the number itself."""
     fraction = Fraction(scale).limit_denominator(_LARGEST_DENOMINATOR)
     return fraction if np.float32(float(fraction)) == np.float32(scale) else Fraction(scale)
 
 
 def is_misread(axis: Axis, filter: Filter) -> bool:
-    """Whether TVM would choose another nearest pixel somewhere.
+    """Return whether TVM would choose another nearest pixel somewhere.
 
-    Just between two pixels it rounds floating-point numbers by chance; not for whole factors,
-    which kernels of ours compute. In the mode ``asymmetric`` it does with care what exporters
-    write, and Relay's importer takes no notice of the other roundings.
+    TVM's floating-point positions are unreliable half-way between two pixels, except for whole
+    factors, which this package's kernels compute. In the mode ``asymmetric`` it handles the
+    roundings that exporters write, and Relay's importer ignores the others.
     """
     is_whole_factor = axis.after % axis.before == 0
     if axis.coordinates == "asymmetric" and axis.before != axis.after:
@@ -119,12 +107,9 @@ def is_misread(axis: Axis, filter: Filter) -> bool:
 
 
 def taps(axis: Axis, filter: Filter) -> tuple[Array, Array]:
-    """The pixels that each pixel of the result is a sum of, and their weights.
+    """Return the source pixels of each result pixel and their weights.
 
-    Returns
-    -------
-    array of int64, array of float64, (after, taps)
-        Both padded to the same number of taps by weights of zero.
+    Both arrays, of int64 and float64, have shape (after, taps), padded by weights of zero.
     """
     sums = [_weights(axis, filter, axis.place(pixel)) for pixel in range(axis.after)]
     most = max(map(len, sums))
@@ -137,7 +122,7 @@ def taps(axis: Axis, filter: Filter) -> tuple[Array, Array]:
 
 
 def _weights(axis: Axis, filter: Filter, place: Fraction) -> dict[int, Fraction]:
-    """Weights that are not zero by pixel; what lies outside is the pixel at the border."""
+    """Return the nonzero weights by pixel. Positions outside count for the border pixel."""
     last = axis.before - 1
     if filter.mode == "nearest":
         return {min(max(_nearest(place, filter.nearest_mode), 0), last): Fraction(1)}
@@ -160,7 +145,7 @@ def _weights(axis: Axis, filter: Filter, place: Fraction) -> dict[int, Fraction]
 
 
 def _kernel(distance: Fraction, filter: Filter) -> Fraction:
-    """The weight of a pixel so far away, within the filter's reach."""
+    """Return the weight of a pixel at a distance within the filter's reach."""
     if filter.mode == "linear":
         return 1 - distance
     a = filter.cubic_coeff_a

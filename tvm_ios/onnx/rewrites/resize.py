@@ -1,4 +1,4 @@
-"""One form of ``Resize``, because readers take its other forms for something else, silently."""
+"""Bring ``Resize`` to one form, because importers silently misread its other forms."""
 
 from __future__ import annotations
 
@@ -18,15 +18,11 @@ from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
 def explicit_sizes(graph: Any, node: Any, opset: int) -> None:
-    """Let a ``Resize`` say its whole result's shape, or write it as sums of pixels.
+    """Let a ``Resize`` state its result's shape, or write it as sums of gathered pixels.
 
-    Readers know those forms that a size describes, of images alone: others, and those in which
-    floating-point numbers would choose the nearest pixel, become sums of gathered pixels.
-
-    Raises
-    ------
-    GraphError
-        If its scales or sizes depend on data, or do not say which pixels are read.
+    Importers read forms that a size describes, of images only. Other forms, and those in which
+    floating-point positions would choose the wrong pixel, become sums. Raises GraphError if its
+    scales or sizes depend on data or are ambiguous.
     """
     if node.op_type != "Resize" or not is_of_onnx(node):
         return
@@ -56,7 +52,7 @@ def _filter(node: Any) -> Filter:
 
 
 def _axes(name: str, node: Any, before: Sequence[int], after: Sequence[int]) -> list[Axis]:
-    """All axes of the data, with what the inputs and attributes say of some."""
+    """Return all axes of the data, as the inputs and attributes describe them."""
     inputs: list[Any] = [*node.inputs[1:], None, None, None]
     roi, scales, sizes = inputs[:3]
     coordinates = node.attributes.get_string("coordinate_transformation_mode", "half_pixel")
@@ -96,7 +92,7 @@ def _varies(value: Any) -> bool:
 
 
 def _describes(node: Any, filter: Filter, axes: Sequence[Axis]) -> bool:
-    """Whether the size of the result says it all, to readers that know images alone."""
+    """Return whether the result's size describes the resize to importers that only know images."""
     if filter.antialias or filter.exclude_outside or axes[0].coordinates == "tf_crop_and_resize":
         return False
     if not all(axis.is_same for axis in axes[:2]) or not all(axis.is_whole for axis in axes):
@@ -109,7 +105,7 @@ def _describes(node: Any, filter: Filter, axes: Sequence[Axis]) -> bool:
 def _say_sizes(graph: Any, node: Any, opset: int, after: Sequence[int]) -> None:
     get = node.attributes.get_string
     if get("coordinate_transformation_mode", "") == "half_pixel_symmetric":
-        # Of sizes that are not rounded it is the same.
+        # For sizes that are not rounded both modes are equal.
         node.attributes["coordinate_transformation_mode"] = ir.AttrString(
             "coordinate_transformation_mode", "half_pixel"
         )
@@ -126,7 +122,7 @@ def _say_sizes(graph: Any, node: Any, opset: int, after: Sequence[int]) -> None:
 
 
 def _write_sums(name: str, steps: Steps, filter: Filter, axes: Sequence[Axis]) -> None:
-    """Gather the pixels of each axis and sum them by their weights."""
+    """Gather the pixels along each axis and sum them with their weights."""
     source, coordinates = steps.node.inputs[0], axes[0].coordinates
     if coordinates in ("align_corners", "tf_crop_and_resize") and not all(
         axis.is_whole for axis in axes
@@ -142,7 +138,7 @@ def _write_sums(name: str, steps: Steps, filter: Filter, axes: Sequence[Axis]) -
         if dtype != ir.DataType.DOUBLE:
             value = steps.cast(source, ir.DataType.FLOAT)
     kind = value.dtype.numpy()
-    # What becomes smaller first leaves less to do.
+    # Shrinking axes first leaves less work for the others.
     order = sorted(range(len(axes)), key=lambda i: Fraction(axes[i].after, axes[i].before))
     for place in (i for i in order if not axes[i].is_same):
         pixels, weights = taps(axes[place], filter)

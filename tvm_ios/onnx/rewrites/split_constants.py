@@ -1,4 +1,4 @@
-"""Splits of constants, which the library that folds constants leaves as they are."""
+"""Fold splits of constants, which the library that folds constants leaves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def split_constants(graph: Any, opset: int) -> bool:
-    """Let the parts of all constants that are split be constants; whether there were any."""
+    """Replace the results of splits of constants by constants; return whether there were any."""
     splits = [node for node in graph if node.op_type == "Split" and node.domain == ""]
     return sum(_split(Steps(graph, node, opset)) for node in splits) > 0
 

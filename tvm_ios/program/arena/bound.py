@@ -38,7 +38,7 @@ def heaviest_antichain(times: Lifetimes) -> tuple[int, ...]:
     heaviest = int(times.sizes.argmax())
     if len(used) == 0:
         return (heaviest,)
-    # Whatever is dead before another comes earlier in the one order that the steps are of.
+    # A buffer that is dead before another one comes earlier in the order of the steps.
     used = used[np.argsort(times.first_step[used], kind="stable")]
     sizes = times.sizes[used]
     uncut = _uncut(sizes, *_links(_predecessors(times, used)))
@@ -109,7 +109,7 @@ def _uncut(sizes: Array, heads: Array, tails: Array) -> Array:
         (np.full(count, source), giving, sizes),
         (taking, np.full(count, sink), sizes),
         (heads, taking[tails], np.full(len(heads), everything)),
-        # Of a link to a buffer some may be passed on to the next.
+        # Flow that links bring to a buffer may be passed on to the next one.
         (taking, giving, np.full(count, everything)),
     ):
         flow.add_arcs_with_capacity(begin, end, capacity)

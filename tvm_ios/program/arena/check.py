@@ -26,10 +26,10 @@ def check_arena(program: Program, plan: MemoryPlan) -> None:
     check_plan(program, plan)
     ranges, sizes = pieces(program, plan)
     bytes_of = {b: slice(piece_range.start, piece_range.stop) for b, piece_range in ranges.items()}
-    #: Which buffer has a piece of the arena, and when all earlier ones had finished with it.
+    #: For each piece of the arena its buffer, and the launches after which earlier ones were dead.
     owner = np.full(len(sizes), -1, np.int64)
     finished_before = np.zeros((len(sizes), len(program.lanes)), np.int64)
-    #: What each buffer's accesses so far are, as launches finished a lane.
+    #: For each buffer its accesses so far, as the number of finished launches of each lane.
     finished = {b: np.zeros(len(program.lanes), np.int64) for b in plan.offsets}
     for lane, count, surely, launch in ordered_launches(program):
         for buffer in dict.fromkeys(map(program.whole_of, launch.buffers)):

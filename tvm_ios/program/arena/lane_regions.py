@@ -16,7 +16,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.program.arena.best_fit import place
 from tvm_ios.program.arena.lifetimes import Lifetimes
 
-#: Instead of a lane, of what several lanes use, or none.
+#: In place of a lane number, for buffers that several lanes use, or none.
 SHARED = -1
 
 

@@ -1,4 +1,4 @@
-"""When the buffers of an arena are in use, by the happens-before order of a program.
+"""Lifetimes of an arena's buffers, by the happens-before order of a program.
 
 A buffer is *dead before* another one if every run has finished with it before it begins with the
 other: only then may the two share bytes. This partial order is kept as vectors over the lanes: the
@@ -23,7 +23,7 @@ _BLOCK = 1 << 24
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """The buffers of an arena, numbered from 0, and when each is in use.
+    """The buffers of an arena, numbered from 0, and the times of their use.
 
     Attributes
     ----------
@@ -32,10 +32,10 @@ class Lifetimes:
     sizes
         Bytes that each takes in an arena, multiples of 64, of shape [n].
     last
-        How many launches of each lane have finished when the buffer is dead, of shape
+        Number of launches of each lane that have finished when the buffer is dead, of shape
         [lanes, n].
     finished_before
-        How many launches of each lane have surely finished when the buffer is first touched,
+        Number of launches of each lane that have surely finished when the buffer is first touched,
         whichever launch that is, of shape [lanes, n].
     first_step, last_step
         Its first and last access in one order that the program allows, of shape [n].
@@ -68,7 +68,7 @@ class Lifetimes:
 
 
 def lifetimes(program: Program) -> Lifetimes:
-    """Return when the planned buffers of a program are in use; a part counts as its whole."""
+    """Return the lifetimes of the planned buffers of a program; a part counts as its whole."""
     buffers = planned_buffers(program)
     place = {number: index for index, number in enumerate(buffers)}
     for number, buffer in enumerate(program.buffers):

@@ -16,13 +16,13 @@ from tvm_ios.program.arena.solver import solve
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program
 
-#: How much of its deterministic time CP-SAT may take; about seconds.
+#: CP-SAT's limit of deterministic time; about seconds.
 SOLVER_LIMIT = 3.0
 
 
 @dataclass(frozen=True)
 class PlannedMemory:
-    """A memory plan with a proof of how good it is.
+    """A memory plan with a lower bound of its size.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class PlannedMemory:
     proven
         Whether no plan is smaller: it meets the bound, or the solver says so.
     unshared
-        Bytes of the buffers if each has memory of its own.
+        Bytes of the buffers if none shares memory.
     regions
         The region of each lane, for the buffers that it alone uses, if lanes have regions.
     """
@@ -54,7 +54,7 @@ def plan_memory(program: Program) -> PlannedMemory:
     """Give the intermediate buffers and scratch of a race-free program offsets in one arena.
 
     Try best-fit in several orders; if none meets the lower bound, improve the best by CP-SAT. The
-    same program gives the same plan.
+    plan is deterministic.
     """
     return plan_lifetimes(lifetimes(program))
 

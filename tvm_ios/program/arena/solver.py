@@ -67,7 +67,7 @@ def solve(
 def _cliques(conflicts: Sequence[Array]) -> Iterator[list[int]]:
     """Yield cliques of the conflict graph that together cover every conflict."""
     near = [sum(1 << int(other) for other in others) for others in conflicts]
-    #: Of each buffer the later ones with which no clique has it yet.
+    #: For each buffer the later ones that share no clique with it yet.
     open_pairs = [others >> n + 1 << n + 1 for n, others in enumerate(near)]
     for buffer in range(len(near)):
         while open_pairs[buffer]:

@@ -1,6 +1,6 @@
-"""Schedules in files of IOS's published implementation, for units of our graphs.
+"""Import schedules from files of IOS's published implementation.
 
-- nodes: what is in such a file
-- placing: which units its nodes are
+- nodes: the nodes and stages of such a file
+- placing: the units that its nodes correspond to
 - imported: the file's stages as a schedule of these units
 """

@@ -1,4 +1,4 @@
-"""A published schedule as one of our units, and schedules of either format from a file."""
+"""Convert published schedules to units of this package, and read schedules of either format."""
 
 from __future__ import annotations
 
@@ -17,15 +17,10 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 
 class GivenSchedule(NamedTuple):
-    """A schedule of a file.
+    """A schedule from a file, validated for a graph.
 
-    Attributes
-    ----------
-    schedule
-        Of the graph that it was read for; validated.
-    added
-        Units that the file says nothing of, such as a classifier: they run one by one after its
-        last stage.
+    ``added`` are the units that the file does not mention, such as a classifier: they run one by
+    one after its last stage.
     """
 
     schedule: Schedule
@@ -34,14 +29,10 @@ class GivenSchedule(NamedTuple):
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A schedule of IOS's published implementation, as yet for no graph.
+    """A schedule file of IOS's published implementation, not yet fitted to a graph.
 
-    Attributes
-    ----------
-    name
-        Of the file, for errors.
-    data
-        What it holds: what IOS's ``Graph.export_config`` gave.
+    ``name`` is that of the file, for errors. ``data`` is what IOS's ``Graph.export_config``
+    returned.
     """
 
     name: str
@@ -49,21 +40,14 @@ class PublishedFile:
 
     @property
     def policy(self) -> str:
-        """Who made the schedule: the network and how it was searched, as the file says."""
+        """The file's own name of the schedule: the network and how it was searched."""
         return str(self.data["name"])
 
     def fitted(self, graph: OpGraph) -> GivenSchedule:
-        """Its stages over units of ours.
+        """Return the schedule's stages over the units of a graph of the same network, of any batch.
 
-        Parameters
-        ----------
-        graph
-            The same network as units, with any batch.
-
-        Raises
-        ------
-        ScheduleError
-            If it is malformed, or a node of it is no unit of the graph, which is named.
+        Raises ScheduleError if it is malformed, or a node of it, which is named, is no unit of the
+        graph.
         """
         try:
             published = published_schedule(self.data)
@@ -82,13 +66,7 @@ class PublishedFile:
 
 
 def read_schedule(path: Path | str, graph: OpGraph) -> GivenSchedule:
-    """Read a schedule of either format for a graph of units.
-
-    Raises
-    ------
-    ScheduleError
-        If the file holds none, or its schedule is for another graph.
-    """
+    """Read a schedule of either format for a graph; raise ScheduleError if it does not fit."""
     read = schedule_of_file(path)
     if isinstance(read, PublishedFile):
         return read.fitted(graph)
@@ -105,7 +83,7 @@ def schedule_of_file(path: Path | str) -> Schedule | PublishedFile:
 
 
 def schedule_of_text(text: bytes | str, name: str = "the schedule") -> Schedule | PublishedFile:
-    """Read what such a file holds; ``name`` is for errors."""
+    """Parse the text of a file of either format; ``name`` is used in errors."""
     try:
         data = json_object(text)
     except JsonError as error:

@@ -1,9 +1,9 @@
-"""The file format of IOS's published implementation: nodes by blocks, and the stages of each block.
+"""The file format of IOS's published implementation: blocks of nodes and their stages.
 
-A node is what a schedule moves. Convolutions that a schedule merges are one node already, whose
-``hint_name`` joins the names that they had: ``"8 9 11"``. Whoever reads one of them reads a range
-of the node's channels. A node's inputs are terms, which are joined along the channels; the values
-of a term are added.
+A node is the item that a schedule moves. Convolutions that a schedule merges are stored as one
+node, whose ``hint_name`` joins their names: ``"8 9 11"``. A reader of one of them reads a range of
+the node's channels. A node's inputs are terms, concatenated along the channels; the values of a
+term are added.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from tvm_ios.files.json_text import JsonError, natural, naturals
 
-#: What computes nothing that a kernel of its own would be needed for: joins, sums, activations.
+#: Types of nodes that need no kernel of their own: joins, sums, activations.
 _ELEMENTWISE = ("identity", "element", "relu", "activation")
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Channels ``[begin, end)`` of what a node makes."""
+    """The channels ``[begin, end)`` of a node's result."""
 
     node: str
     begin: int
@@ -29,25 +29,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a schedule of the published implementation moves.
+    """A node of a published schedule: a convolution, several merged ones, a pool or a join.
 
-    Attributes
-    ----------
-    name
-        Unique in the file.
-    parts
-        How many convolutions were merged into it; 1 if none were.
-    reads
-        What it reads.
-    shape
-        Channels, rows and columns of what it makes.
-    weights
-        The shape of the weights of each of its convolutions: output channels, input channels of a
-        group, rows, columns.
-    pool
-        ``"max"``, ``"avg"``, ``"global_avg"``; empty if it does not pool.
-    window
-        Rows and columns of the window of a pooling that is not global, and its strides.
+    ``parts`` is the number of merged convolutions, or 1. ``shape`` is the result's (channels, rows,
+    columns). ``weights`` has the weights' shape of each convolution: output channels, input
+    channels of a group, rows, columns. ``pool`` is ``"max"``, ``"avg"``, ``"global_avg"`` or empty.
+    ``window`` has rows, columns and strides of a pool that is not global.
     """
 
     name: str
@@ -59,7 +46,7 @@ class Node:
     window: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """For errors: ``node 12 (a 3x3 convolution of 8 to 96x35x35)``."""
+        """Return text for errors: ``node 12 (a 3x3 convolution of 8 to 96x35x35)``."""
         windows = " and ".join(f"{rows}x{columns}" for *_, rows, columns in self.weights)
         merged = f"{self.parts} merged convolutions, {windows}," if self.parts > 1 else ""
         what = (
@@ -73,7 +60,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Nodes, each after what it reads, and the stages in which they run."""
+    """Nodes in topological order, and the stages in which they run."""
 
     nodes: tuple[Node, ...]
     stages: tuple[tuple[tuple[str, ...], ...], ...]
@@ -81,14 +68,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class PublishedSchedule:
-    """What is in such a file.
+    """The content of a published schedule file.
 
-    Attributes
-    ----------
-    source
-        The name by which nodes read the network's input.
-    blocks
-        In the order of execution.
+    ``source`` is the name of the network's input. ``blocks`` are in the order of execution.
     """
 
     source: str
@@ -96,18 +78,12 @@ class PublishedSchedule:
 
 
 def is_published(data: Mapping[str, Any]) -> bool:
-    """Whether parsed JSON claims to be such a file."""
+    """Return whether parsed JSON looks like a published schedule file."""
     return "format" not in data and {"name", "input", "blocks"} <= data.keys()
 
 
 def published_schedule(data: Mapping[str, Any]) -> PublishedSchedule:
-    """Read such a file.
-
-    Raises
-    ------
-    KeyError, TypeError, ValueError, AttributeError
-        If the data lacks or misstates something.
-    """
+    """Parse such a file. Malformed data raise KeyError, TypeError, ValueError or AttributeError."""
     channels = {str(data["input"]["name"]): _extents(data["input"]["output_shape"])[0]}
     blocks = [_block(block, channels) for block in data["blocks"]]
     return PublishedSchedule(str(data["input"]["name"]), tuple(blocks))

@@ -1,4 +1,4 @@
-"""Which units of a graph the nodes of a published schedule are."""
+"""Match the nodes of a published schedule with the units of a graph."""
 
 from __future__ import annotations
 
@@ -18,19 +18,15 @@ _POOLS = {"max_pool2d": "max", "avg_pool2d": "avg", "mean": "global_avg"}
 
 
 class PlacingError(Exception):
-    """Which node is no unit, and why not."""
+    """The error that a node matches no unit, with the reason."""
 
 
 def place(published: PublishedSchedule, graph: OpGraph) -> dict[str, tuple[int, ...]]:
-    """For each node the units that it is: several in the order of its channels if it is merged.
+    """Return the units that each node matches, or raise PlacingError.
 
-    A unit is taken for a node if it reads from the units that the node's sources are, has weights
-    of the same shapes or pools alike, and makes a tensor of the same extents, whatever its batch.
-
-    Raises
-    ------
-    PlacingError
-        If there is no such unit.
+    A unit matches a node if it reads from the units of the node's sources, has weights of the same
+    shapes or the same pooling, and makes a tensor of the same extents, for any batch. A merged node
+    matches several units, in the order of its channels.
     """
     placing = _Placing(published, graph)
     for block in published.blocks:
@@ -68,7 +64,7 @@ class _Placing:
                 self._borders.setdefault(value.node, set()).update((value.begin, value.end))
 
     def place(self, block: Block) -> None:
-        """Place the nodes of a block, depth first: each where its sources allow it."""
+        """Place the nodes of a block by a depth-first search with backtracking."""
         nodes = block.nodes
         choices: list[Iterator[tuple[int, ...]]] = [self._choices(nodes[0])]
         furthest, tried, reason = 0, 0, self._reason(nodes[0])
@@ -96,12 +92,12 @@ class _Placing:
         free = self._beside(node)
         if node.parts == 1:
             fitting = [unit for unit in free if self._fits(node, unit)]
-            # Of branches that begin alike, first the one that goes on as the node does.
+            # Among equal units try first those whose readers match the node's.
             return iter([(unit,) for unit in sorted(fitting, key=partial(self._unlike, node))])
         return self._merged(node, [unit for unit in free if self._is_part(node, unit)], ())
 
     def _beside(self, node: Node) -> list[int]:
-        """Units that read from exactly what a node reads from, and are none yet."""
+        """Return the free units that read from exactly the units of a node's sources."""
         sources = 0
         for value in node.reads:
             mask = self._mask(value)
@@ -111,7 +107,7 @@ class _Placing:
         return [unit for unit in self._reading.get(sources, ()) if unit not in self.taken]
 
     def _mask(self, value: Value) -> int | None:
-        """The units that made some channels; None if these are not all channels of units."""
+        """Return the bit set of units that made these channels; None if it cuts through a unit."""
         if value.node == self.published.source:
             return 0
         mask, begin, made = 0, 0, 0
@@ -129,7 +125,7 @@ class _Placing:
         return same and ours.shape == node.shape
 
     def _unlike(self, node: Node, unit: int) -> int:
-        """How many readers of a node have weights that no reader of the unit has."""
+        """Return the number of a node's readers whose weights no reader of the unit has."""
         after = {self._units[reader].weights for reader in bits(self.graph.successors[unit])}
         return sum(reader.weights not in after for reader in self._readers.get(node.name, ()))
 
@@ -144,7 +140,7 @@ class _Placing:
     def _merged(
         self, node: Node, free: Sequence[int], chosen: tuple[int, ...]
     ) -> Iterator[tuple[int, ...]]:
-        """Units whose channels, one after another, are the node's, cut where others read them."""
+        """Yield tuples of units whose concatenated channels are the node's."""
         begin = sum(self._units[unit].shape[0] for unit in chosen)
         if len(chosen) == node.parts:
             windows = zip(*(self._units[unit].weights[0][2:] for unit in chosen), strict=True)

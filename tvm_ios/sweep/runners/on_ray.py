@@ -31,7 +31,7 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
 #: For the schedules that travel between tasks; models in files are not sent on one machine.
 _STORE_BYTES = 128 << 20
-#: How long a cluster has to take a connection.
+#: Seconds that a cluster has to accept a connection.
 _ANSWER_SECONDS = 10.0
 
 
@@ -44,7 +44,7 @@ def on_ray(address: str, workers: int, devices: Collection[str]) -> Generator[Ru
     hold: each has to be a resource of the cluster. Raise UserError if Ray is not installed, there
     is no such cluster, or it lacks a resource.
     """
-    # What Ray tells of its workers is not what a command's stdout is for.
+    # Ray's messages about its workers do not belong on a command's stdout.
     with temporary_folder() as folder, redirect_stdout(sys.stderr):
         ray = _connect(address, workers, devices, folder)
         try:

@@ -122,7 +122,7 @@ class _Processes:
 
     def _may_begin(self, holds: str | None, held: Collection[str | None]) -> bool:
         if HERE in held:
-            # What is measured here is alone on the machine.
+            # A job that measures here has the machine to itself.
             return False
         if holds == HERE:
             others = (begun for begun in self._waiting if begun.job.holds != HERE)

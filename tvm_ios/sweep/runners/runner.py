@@ -1,4 +1,4 @@
-"""The interface of whatever runs the jobs of a sweep."""
+"""The interface of a runner, which runs the jobs of a sweep."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 from tvm_ios.sweep.content import Job
 
-#: How often a task is begun whose worker is killed.
+#: Number of attempts at a task whose workers are killed.
 ATTEMPTS = 3
 
 
 class Runner(Protocol):
-    """Runs jobs in workers; of the jobs that hold the same device, one at a time."""
+    """Runs jobs in workers; jobs that hold the same device run one at a time."""
 
     @property
     def workers(self) -> int:

@@ -19,7 +19,7 @@ _REDUCTION = genotype(
 
 
 def build_amoebanet_a(seed: int = 0) -> Any:
-    """AmoebaNet-A (4, 50): input (1, 3, 224, 224), output (1, 1000) logits.
+    """Build AmoebaNet-A (4, 50): input (1, 3, 224, 224), output (1, 1000) logits.
 
     The stem's cells have 12 and 25 filters, the normal cells 50, 100 and 200.
     """
@@ -27,5 +27,5 @@ def build_amoebanet_a(seed: int = 0) -> Any:
 
 
 def build_amoebanet_a_cifar(seed: int = 0) -> Any:
-    """AmoebaNet-A for CIFAR (6, 36): input (1, 3, 32, 32), output (1, 10) logits."""
+    """Build AmoebaNet-A for CIFAR (6, 36): input (1, 3, 32, 32), output (1, 10) logits."""
     return build_for_cifar("amoebanet_a_cifar", seed, _NORMAL.normal, _REDUCTION.reduction, 36)

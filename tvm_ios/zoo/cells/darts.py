@@ -13,7 +13,7 @@ _POOL_PADDING = (1, 1, 1, 1)
 
 
 def build_darts(seed: int = 0) -> Any:
-    """DARTS of 14 cells, 48 channels: input (1, 3, 224, 224), output (1, 1000) logits.
+    """Build DARTS of 14 cells, 48 channels: input (1, 3, 224, 224), output (1, 1000) logits.
 
     Three convolutions of 3x3/2 come first; the first cell reads the results of the last two.
     """
@@ -25,14 +25,17 @@ def build_darts(seed: int = 0) -> Any:
 
 
 def build_darts_cifar(seed: int = 0) -> Any:
-    """DARTS of 20 cells, 36 channels: input (1, 3, 32, 32), output (1, 10) logits."""
+    """Build DARTS of 20 cells, 36 channels: input (1, 3, 32, 32), output (1, 10) logits."""
     net = ImageNetwork("darts_cifar", seed, (3, 32, 32))
     stem = net.batch_norm(net.conv(net.input, 3 * 36, 3))
     return classify(net, _cells(net, stem, stem, 20, 36), 10, rectified=False)
 
 
 def _cells(net: ImageNetwork, before: Feature, now: Feature, count: int, filters: int) -> Feature:
-    """So many cells, of which those after a third and after two thirds double the filters."""
+    """Append ``count`` cells; those after a third and two thirds are reduction cells.
+
+    These double the filters.
+    """
     for number in range(count):
         append = _NORMAL.normal
         if number in (count // 3, 2 * count // 3):
@@ -44,7 +47,7 @@ def _cells(net: ImageNetwork, before: Feature, now: Feature, count: int, filters
 
 
 def _factorised_reduction(net: ImageNetwork, x: Feature, filters: int) -> Feature:
-    """Halves of the filters from the even pixels and from the odd ones."""
+    """Halve the resolution; the even and the odd pixels give half of the filters each."""
     x = net.relu(x)
     even = net.conv(x, filters // 2, 1, 2, "valid")
     odd = net.conv(net.without_first_pixels(x), filters - filters // 2, 1, 2, "valid")

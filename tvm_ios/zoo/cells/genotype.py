@@ -1,4 +1,4 @@
-"""Cells as searches publish them: a list of operations on numbered states."""
+"""Cells in the form that searches publish: a list of operations on numbered states."""
 
 from __future__ import annotations
 
@@ -18,19 +18,12 @@ from tvm_ios.zoo.writing.network import Feature, ImageNetwork, Padding
 
 @dataclass(frozen=True, slots=True)
 class CellGenotype:
-    """A cell. States 0 and 1 are the tensor before and the tensor now, at the cell's channels.
+    """A cell. State 0 is the previous cell's input, state 1 its output, at this cell's channels.
 
-    Attributes
-    ----------
-    operations
-        Each two of them are summed to the next state, 2, 3, ...: a name and the state it reads.
-        In a reduction cell those that read states 0 and 1 have a stride of two.
-    result
-        The states that the cell concatenates.
-    halving
-        How the tensor before, and what is skipped, loses half of its resolution.
-    pool_padding
-        Of poolings.
+    Each two ``operations``, pairs of a name and the state that is read, are summed to the next
+    state, 2, 3, ... In a reduction cell those that read states 0 and 1 have stride 2. ``result``
+    are the states that the cell concatenates. ``halving`` halves the resolution of state 0 and of
+    skipped tensors. ``pool_padding`` is that of poolings.
     """
 
     operations: tuple[tuple[str, int], ...]
@@ -41,13 +34,13 @@ class CellGenotype:
     def normal(
         self, net: ImageNetwork, now: Feature, before: Feature | None, filters: int
     ) -> Feature:
-        """Append the cell at the resolution of the tensor now."""
+        """Append the cell at the resolution of ``now``."""
         return self._append(net, now, before, filters, 1)
 
     def reduction(
         self, net: ImageNetwork, now: Feature, before: Feature | None, filters: int
     ) -> Feature:
-        """Append the cell at half the resolution."""
+        """Append the cell at half the resolution of ``now``."""
         return self._append(net, now, before, filters, 2)
 
     def _append(
@@ -95,7 +88,7 @@ def genotype(
     halving: Halving = factorised_reduction,
     pool_padding: Padding = "same",
 ) -> CellGenotype:
-    """A cell from words such as ``"sep3 0, skip 1; max3 2, avg3 0"``, a sum each."""
+    """Return a cell from text such as ``"sep3 0, skip 1; max3 2, avg3 0"``, two terms per sum."""
     words = text.replace(";", ",").split(",")
     operations = ((name, int(state)) for name, state in (word.split() for word in words))
     return CellGenotype(tuple(operations), tuple(result), halving, pool_padding)

@@ -19,13 +19,8 @@ OPERATIONS = ("conv3x3", "conv1x1", "maxpool3x3")
 class Cell:
     """A directed acyclic graph from vertex 0, the input, to the last vertex, the output.
 
-    Attributes
-    ----------
-    operations
-        The operations of the inner vertices 1, 2, ...
-    edges
-        Pairs of vertices, from the smaller number to the larger; every vertex lies on a way from
-        the input to the output.
+    ``operations`` are those of the inner vertices 1, 2, ... ``edges`` lead from smaller to larger
+    vertices; every vertex lies on a path from the input to the output.
     """
 
     operations: tuple[str, ...]
@@ -33,24 +28,16 @@ class Cell:
 
     @property
     def output(self) -> int:
-        """The number of the last vertex."""
+        """Number of the last vertex."""
         return len(self.operations) + 1
 
     def sources(self, vertex: int) -> list[int]:
-        """What a vertex reads, ascending."""
+        """Return the vertices that a vertex reads, ascending."""
         return sorted(u for u, v in self.edges if v == vertex)
 
 
 def random_cells(count: int, seed: int = 0) -> tuple[Cell, ...]:
-    """Different cells, drawn as NAS-Bench-101 does: any matrix and operations, then pruned.
-
-    Parameters
-    ----------
-    count
-        How many.
-    seed
-        The same one gives the same cells.
-    """
+    """Return ``count`` different cells drawn as NAS-Bench-101 does: at random, then pruned."""
     generator = random.Random(seed)
     cells: dict[Cell, None] = {}
     while len(cells) < count:
@@ -65,20 +52,11 @@ def random_cells(count: int, seed: int = 0) -> tuple[Cell, ...]:
 
 
 def build_cell(cell: Cell, channels: int = 256, size: int = 16, seed: int = 0) -> Any:
-    """One cell as an ``onnx.ModelProto``: input and output (1, channels, size, size).
+    """Build one cell: input and output (1, channels, size, size).
 
-    A vertex sums what it reads; the cell's input reaches it through a 1x1 convolution of its own.
-    The output concatenates what leads to it, and adds the projected input if that does too.
-
-    Parameters
-    ----------
-    cell
-        The graph.
-    channels, size
-        Of the cell's input and output; the second stack of the published network has 256 channels
-        of 16 x 16.
-    seed
-        The seed of the weights.
+    A vertex sums what it reads, the cell's input through a 1x1 convolution of its own. The output
+    concatenates its sources, and adds the projected input if that is one. The second stack of the
+    published network has 256 channels of 16 x 16.
     """
     net = ImageNetwork("cell", seed, (channels, size, size))
     widths = vertex_channels(cell, channels)
@@ -100,10 +78,10 @@ def build_cell(cell: Cell, channels: int = 256, size: int = 16, seed: int = 0) -
 
 
 def vertex_channels(cell: Cell, channels: int) -> dict[int, int]:
-    """Channels of each inner vertex, by the rule of NAS-Bench-101.
+    """Return the channels of each inner vertex, by the rule of NAS-Bench-101.
 
-    Those that lead to the output share its channels, the first ones take what is left over; any
-    other has as many as the widest that it leads to.
+    Sources of the output share its channels, with the remainder on the first ones; any other vertex
+    has as many as its widest reader.
     """
     leading = [source for source in cell.sources(cell.output) if source]
     widths: dict[int, int] = {}
@@ -116,7 +94,7 @@ def vertex_channels(cell: Cell, channels: int) -> dict[int, int]:
 
 
 def _pruned(operations: Sequence[str], edges: Sequence[tuple[int, int]]) -> Cell | None:
-    """The cell without the vertices that no way from the input to the output visits."""
+    """Return the cell without vertices off all paths from input to output; None without a path."""
     last = len(operations) + 1
     forward, backward = {0}, {last}
     for u, v in sorted(edges, key=lambda edge: edge[1]):

@@ -18,13 +18,13 @@ from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 
 def build_nasnet_a(seed: int = 0) -> Any:
-    """NASNet-A large as an ``onnx.ModelProto``: input (1, 3, 331, 331), output (1, 1000) logits.
+    """Build NASNet-A large: input (1, 3, 331, 331), output (1, 1000) logits.
 
-    Three times six normal cells of 168, 336 and 672 filters, two reduction cells between them,
-    and two in the stem (of 42 and 84 filters). The normal cell after a change of resolution sums
-    two separable convolutions of the *current* tensor first, as in the network that the IOS
-    measurements were made with; every other normal cell takes one of the two from the tensor
-    before it.
+    It has three times six normal cells of 168, 336 and 672 filters, two reduction cells between
+    them, and two in the stem (of 42 and 84 filters). The normal cell after a change of resolution
+    sums two separable convolutions of the *current* tensor first, as in the network that the IOS
+    measurements were made with; every other normal cell takes one of the two from the previous
+    tensor.
     """
     filters, repeats = 168, 6
     net = ImageNetwork("nasnet_a", seed, (3, 331, 331))
@@ -57,17 +57,17 @@ def build_nasnet_a_mobile(seed: int = 0) -> Any:
 
 
 def build_nasnet_a_cifar(seed: int = 0) -> Any:
-    """NASNet-A for CIFAR (6 @ 768): input (1, 3, 32, 32), output (1, 10) logits.
+    """Build NASNet-A for CIFAR (6 @ 768): input (1, 3, 32, 32), output (1, 10) logits.
 
-    Three times six normal cells of 32, 64 and 128 filters with two reduction cells between them;
-    the last concatenation has 768 channels. The first cell reads the stem's 96 channels
+    It has three times six normal cells of 32, 64 and 128 filters with two reduction cells between
+    them; the last concatenation has 768 channels. The first cell reads the stem's 96 channels
     unsqueezed, as published in TF-Slim.
     """
     return build_for_cifar("nasnet_a_cifar", seed, _normal_cell, _reduction_cell, 32)
 
 
 def build_nasnet_cell(seed: int = 0) -> Any:
-    """Two small normal cells, one reading the other: input (1, 3, 32, 32), output (1, 10)."""
+    """Build two small normal cells, one reading the other: input (1, 3, 32, 32), output (1, 10)."""
     net = ImageNetwork("nasnet_cell", seed, (3, 32, 32))
     before = net.batch_norm(net.conv(net.input, 12, 3, stride=2, padding="valid"))
     now = net.batch_norm(net.conv(net.relu(before), 16, 3))
@@ -118,7 +118,7 @@ def _reduction_cell(
 
 
 def _rectified_halves(net: ImageNetwork, x: Feature, filters: int) -> Feature:
-    """A factorised reduction each of whose paths rectifies: two of IOS's units."""
+    """Append a factorised reduction with a ReLU in each path: two of IOS's units."""
     paths = net.relu(x), net.shift(net.relu(x))
     halves = [net.conv(net.avg_pool(path, 1, 2, "valid"), filters // 2, 1) for path in paths]
     return net.batch_norm(net.concat(halves))

@@ -22,15 +22,10 @@ Wiring = tuple[int, Sequence[tuple[int, int]]]
 
 
 def build_randwire(seed: int = 0, wirings: Iterable[Wiring] | None = None) -> Any:
-    """RandWire as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000) logits.
+    """Build RandWire: input (1, 3, 224, 224), output (1, 1000) logits.
 
-    Parameters
-    ----------
-    seed
-        Of the weights; the default wirings are always the same.
-    wirings
-        The stages' graphs, if not the default ones: an edge leads from the smaller number to the
-        larger.
+    The seed is that of the weights; the default wirings are always the same. ``wirings`` replaces
+    them by other graphs, whose edges lead from the smaller number to the larger.
     """
     net = ImageNetwork("randwire", seed, (3, 224, 224))
     x = net.batch_norm(net.conv(net.input, _CHANNELS // 2, 3, 2))
@@ -42,16 +37,10 @@ def build_randwire(seed: int = 0, wirings: Iterable[Wiring] | None = None) -> An
 
 
 def build_randwire_small(variant: int, seed: int = 0) -> Any:
-    """RandWire, small regime: input (1, 3, 224, 224), output (1, 1000) logits.
+    """Build RandWire, small regime: input (1, 3, 224, 224), output (1, 1000) logits.
 
-    Two convolutions of 3x3/2, then three stages of 32 nodes with 78, 156 and 312 channels.
-
-    Parameters
-    ----------
-    variant
-        1, 2 or 3: which random graphs.
-    seed
-        The seed of the weights.
+    Two convolutions of 3x3/2 come first, then three stages of 32 nodes with 78, 156 and 312
+    channels. ``variant``, from 1 to 3, selects the random graphs.
     """
     net = ImageNetwork(f"randwire_small_{variant}", seed, (3, 224, 224))
     x = net.batch_norm(net.conv(net.input, _SMALL_CHANNELS // 2, 3, 2))

@@ -1,4 +1,4 @@
-"""What cells of searched networks (NASNet, AmoebaNet, DARTS) have in common, and their stacking."""
+"""Common parts of cells of searched networks (NASNet, AmoebaNet, DARTS), and their stacking."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Halving = Callable[[ImageNetwork, Feature, int], Feature]
 def build_for_imagenet(
     name: str, seed: int, normal: AppendedCell, reduction: AppendedCell, filters: int
 ) -> Any:
-    """A network of 16 cells: input (1, 3, 224, 224), output (1, 1000) logits.
+    """Build a network of 16 cells: input (1, 3, 224, 224), output (1, 1000) logits.
 
-    A stem of 3x3/2 with 32 filters, unpadded, two reduction cells of a quarter and a half of the
-    filters, and three times four normal cells, of ``filters`` at first; between them reduction
-    cells, which double the filters (as the networks of Zoph et al. were published in TF-Slim).
+    It has an unpadded stem of 3x3/2 with 32 filters, two reduction cells of a quarter and a half of
+    the filters, and three times four normal cells, of ``filters`` at first; between them reduction
+    cells double the filters (as the networks of Zoph et al. were published in TF-Slim).
     """
     net = ImageNetwork(name, seed, (3, 224, 224))
     before = net.batch_norm(net.conv(net.input, 32, 3, stride=2, padding="valid"))
@@ -36,10 +36,10 @@ def build_for_imagenet(
 def build_for_cifar(
     name: str, seed: int, normal: AppendedCell, reduction: AppendedCell, filters: int
 ) -> Any:
-    """A network of 20 cells: input (1, 3, 32, 32), output (1, 10) logits.
+    """Build a network of 20 cells: input (1, 3, 32, 32), output (1, 10) logits.
 
-    A stem of 3x3 with three times the filters, and three times six normal cells with a reduction
-    cell between them, which doubles the filters.
+    It has a stem of 3x3 with three times the filters, and three times six normal cells; between
+    them reduction cells double the filters.
     """
     net = ImageNetwork(name, seed, (3, 32, 32))
     before, now = None, net.batch_norm(net.conv(net.input, 3 * filters, 3))
@@ -56,7 +56,7 @@ def _stacked(
     filters: int,
     cells: int,
 ) -> Feature:
-    """Three groups of normal cells, with a reduction cell between them."""
+    """Append three groups of normal cells, with a reduction cell between them."""
     for group in range(3):
         for number in range(cells):
             with net.scope(f"cell{group * cells + number}"):
@@ -69,19 +69,19 @@ def _stacked(
 
 
 def squeeze(net: ImageNetwork, x: Feature, filters: int) -> Feature:
-    """A tensor at the cell's channels."""
+    """Append a ReLU, a 1x1 convolution to the cell's channels, and a batch norm."""
     return net.batch_norm(net.conv(net.relu(x), filters, 1))
 
 
 def fit(net: ImageNetwork, x: Feature, filters: int) -> Feature:
-    """A tensor at the cell's channels, if it has others."""
+    """Append a 1x1 convolution to the cell's channels, if the tensor has others."""
     return x if x.channels == filters else net.batch_norm(net.conv(x, filters, 1))
 
 
 def factorised_reduction(net: ImageNetwork, x: Feature, filters: int) -> Feature:
-    """A tensor at half its resolution: a half of the filters from each of two shifts.
+    """Halve the resolution; two shifts of the tensor give half of the filters each.
 
-    Of an odd number the second has one more.
+    The second has one more of an odd number.
     """
     rectified = net.relu(x)
     first = net.conv(net.avg_pool(rectified, 1, 2, "valid"), filters // 2, 1)
@@ -97,7 +97,7 @@ def adjust(
     filters: int,
     halving: Halving = factorised_reduction,
 ) -> Feature:
-    """The tensor before, at this cell's channels and resolution; if there is none, that now."""
+    """Return the previous tensor at this cell's channels and resolution, or the current if None."""
     if before is None:
         return now
     if before.height == now.height:
@@ -106,7 +106,7 @@ def adjust(
 
 
 def separable(net: ImageNetwork, x: Feature, filters: int, kernel: int, stride: int = 1) -> Feature:
-    """A separable convolution, applied twice; the first one has the stride."""
+    """Append a separable convolution twice; the first has the stride."""
     for step in (stride, 1):
         x = net.conv(net.relu(x), x.channels, kernel, step, groups=x.channels)
         x = net.batch_norm(net.conv(x, filters, 1))
@@ -114,6 +114,6 @@ def separable(net: ImageNetwork, x: Feature, filters: int, kernel: int, stride: 
 
 
 def classify(net: ImageNetwork, x: Feature, classes: int, rectified: bool = True) -> Any:
-    """The model: a dense layer on the mean of all pixels, rectified or not, is its end."""
+    """Append a dense layer on the mean of all pixels, and return the model."""
     x = net.global_avg_pool(net.relu(x) if rectified else x)
     return net.finish(net.dense(net.dropout(x), classes), (1, classes))

@@ -1,1 +1,1 @@
-"""Convolutional networks, one or a family a file."""
+"""Convolutional networks; each file has one network or family."""

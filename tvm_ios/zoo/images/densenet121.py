@@ -11,7 +11,7 @@ _GROWTH = 32
 
 
 def build_densenet121(seed: int = 0) -> Any:
-    """DenseNet-121 as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build DenseNet-121: input (1, 3, 224, 224), output (1, 1000) logits."""
     net = ImageNetwork("densenet121", seed, (3, 224, 224))
     x = net.relu(net.batch_norm(net.conv(net.input, 2 * _GROWTH, 7, 2, (3, 3, 3, 3)), 1e-5))
     x = net.max_pool(x, 3, 2, (1, 1, 1, 1))

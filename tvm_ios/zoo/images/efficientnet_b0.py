@@ -14,7 +14,7 @@ _STAGES = (
 
 
 def build_efficientnet_b0(seed: int = 0) -> Any:
-    """EfficientNet-B0 as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000)."""
+    """Build EfficientNet-B0: input (1, 3, 224, 224), output (1, 1000) logits."""
     net = ImageNetwork("efficientnet_b0", seed, (3, 224, 224))
     x = _conv(net, net.input, 32, 3, 2)
     for number, (expansion, kernel, stride, channels, blocks) in enumerate(_STAGES, 1):

@@ -8,7 +8,7 @@ from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 
 def build_ios_figure_2(seed: int = 0) -> Any:
-    """Input (1, 384, 15, 15), output (1, 1920, 15, 15).
+    """Build the convolutions: input (1, 384, 15, 15), output (1, 1920, 15, 15).
 
     Of three convolutions that read the input one has twice its channels, and another is read by a
     fourth; the sizes are those of the authors' published experiment.

@@ -1,4 +1,4 @@
-"""HRNet for classification (Wang et al., 2020): branches of four resolutions that exchange."""
+"""HRNet for classification (Wang et al., 2020): branches of four resolutions with exchanges."""
 
 from __future__ import annotations
 
@@ -11,20 +11,12 @@ from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A network of the family.
+    """The sizes of a network of the family.
 
-    Attributes
-    ----------
-    size
-        Height and width of the image.
-    stem
-        Blocks and filters of the bottlenecks before the branches.
-    channels
-        The channels of the branches, the finest first.
-    blocks
-        How many basic blocks a branch has between two exchanges.
-    modules
-        How many exchanges the stages of two, three and four branches have.
+    ``size`` is the image's height and width. ``stem`` has the blocks and filters of the bottlenecks
+    before the branches. ``channels`` are those of the branches, the finest first. ``blocks`` is the
+    number of basic blocks of a branch between two exchanges, ``modules`` that of exchanges in the
+    stages of two, three and four branches.
     """
 
     size: int
@@ -40,39 +32,39 @@ _W32 = _Shape(224, (4, 64), (32, 64, 128, 256), 4, (1, 4, 3))
 
 
 def build_hrnet_w18_small_v1(seed: int = 0) -> Any:
-    """HRNet-W18-C-Small-v1: input (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build HRNet-W18-C-Small-v1: input (1, 3, 224, 224), output (1, 1000) logits."""
     return _build("hrnet_w18_small_v1", seed, _W18_SMALL_V1)
 
 
 def build_hrnet_w18_small_v2(seed: int = 0) -> Any:
-    """HRNet-W18-C-Small-v2: input (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build HRNet-W18-C-Small-v2: input (1, 3, 224, 224), output (1, 1000) logits."""
     return _build("hrnet_w18_small_v2", seed, _W18_SMALL_V2)
 
 
 def build_hrnet_w32(seed: int = 0) -> Any:
-    """HRNet-W32-C: input (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build HRNet-W32-C: input (1, 3, 224, 224), output (1, 1000) logits."""
     return _build("hrnet_w32", seed, _W32)
 
 
 def build_hrnet_w18_small_v1_256(seed: int = 0) -> Any:
-    """The same for images of 256 x 256, with a narrow stem."""
+    """Build HRNet-W18-C-Small-v1 for images of 256 x 256, with a narrow stem."""
     return _build("hrnet_w18_small_v1_256", seed, _narrow(_W18_SMALL_V1))
 
 
 def build_hrnet_w18_small_v2_256(seed: int = 0) -> Any:
-    """The same for images of 256 x 256, with a narrow stem."""
+    """Build HRNet-W18-C-Small-v2 for images of 256 x 256, with a narrow stem."""
     return _build("hrnet_w18_small_v2_256", seed, _narrow(_W18_SMALL_V2))
 
 
 def build_hrnet_w32_256(seed: int = 0) -> Any:
-    """The same for images of 256 x 256, with a narrow stem."""
+    """Build HRNet-W32-C for images of 256 x 256, with a narrow stem."""
     return _build("hrnet_w32_256", seed, _narrow(_W32))
 
 
 def _narrow(shape: _Shape) -> _Shape:
-    """For larger images, with bottlenecks of 32 filters before the branches.
+    """Return the sizes for images of 256 x 256, with stem bottlenecks of 32 filters.
 
-    Their peak memory with activations fused is the one that "Memory-aware Scheduling for Complex
+    Its peak memory with fused activations is the one that "Memory-aware Scheduling for Complex
     Wired Networks" has in table II; that of the published stems of 64 filters is larger.
     """
     return replace(shape, size=256, stem=(shape.stem[0], 32))
@@ -102,7 +94,7 @@ def _build(name: str, seed: int, shape: _Shape) -> Any:
 def _transition(
     net: ImageNetwork, branches: Sequence[Feature], channels: Sequence[int]
 ) -> list[Feature]:
-    """Branches of these channels; the last is new, from the coarsest there was."""
+    """Return branches of these channels. The last is new, from the coarsest that there was."""
     same_resolution = [
         branch if branch.channels == count else _conv(net, branch, count, 3)
         for branch, count in zip(branches, channels, strict=False)
@@ -118,7 +110,7 @@ def _blocks(net: ImageNetwork, x: Feature, count: int) -> Feature:
 
 
 def _exchange(net: ImageNetwork, branches: Sequence[Feature], target: int) -> Feature:
-    """The sum of all branches at the resolution of one."""
+    """Return the sum of all branches at the resolution of one."""
     channels = branches[target].channels
     terms: list[Feature] = []
     for source, x in enumerate(branches):

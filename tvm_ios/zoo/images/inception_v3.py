@@ -8,7 +8,7 @@ from tvm_ios.zoo.writing.network import Feature, ImageNetwork, Padding
 
 
 def build_inception_v3(seed: int = 0) -> Any:
-    """Inception V3 as an ``onnx.ModelProto``: input (1, 3, 299, 299), output (1, 1000) logits."""
+    """Build Inception V3: input (1, 3, 299, 299), output (1, 1000) logits."""
     net = ImageNetwork("inception_v3", seed, (3, 299, 299))
     x = _conv(net, net.input, 32, 3, 2, "valid")
     x = _conv(net, x, 32, 3, 1, "valid")

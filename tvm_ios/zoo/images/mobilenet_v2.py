@@ -14,7 +14,7 @@ _STAGES = (
 
 
 def build_mobilenet_v2(seed: int = 0) -> Any:
-    """MobileNet V2 as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build MobileNet V2: input (1, 3, 224, 224), output (1, 1000) logits."""
     net = ImageNetwork("mobilenet_v2", seed, (3, 224, 224))
     x = _conv(net, net.input, 32, 3, 2)
     for number, (expansion, channels, blocks, stride) in enumerate(_STAGES, 1):

@@ -20,7 +20,7 @@ _BLOCKS = (
 
 
 def build_mobilenet_v3(seed: int = 0) -> Any:
-    """MobileNet V3 as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build MobileNet V3: input (1, 3, 224, 224), output (1, 1000) logits."""
     net = ImageNetwork("mobilenet_v3", seed, (3, 224, 224))
     x = net.activation("HardSwish", _conv(net, net.input, 16, 3, 2))
     for number, block in enumerate(_BLOCKS):
@@ -53,7 +53,7 @@ def _bottleneck(
 
 
 def _rounded(channels: int) -> int:
-    """The nearest multiple of 8 that is not more than a tenth smaller."""
+    """Return the nearest multiple of 8 that is at least 0.9 times the channels."""
     near = max(8, (channels + 4) // 8 * 8)
     return near if near >= 0.9 * channels else near + 8
 

@@ -12,7 +12,7 @@ _BLOCKS = (3, 4, 6, 3)
 
 
 def build_resnet50(seed: int = 0) -> Any:
-    """ResNet-50 as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000) logits.
+    """Build ResNet-50: input (1, 3, 224, 224), output (1, 1000) logits.
 
     The stride sits in the 3x3 convolution (version 1.5).
     """
@@ -20,15 +20,15 @@ def build_resnet50(seed: int = 0) -> Any:
 
 
 def build_resnet34(seed: int = 0) -> Any:
-    """ResNet-34 as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build ResNet-34: input (1, 3, 224, 224), output (1, 1000) logits."""
     return _build("resnet34", seed, _basic)
 
 
 def build_resnet18_tailor(seed: int = 0) -> Any:
-    """Four basic blocks: input (1, 64, 56, 56), output (1, 512, 7, 7).
+    """Build four basic blocks: input (1, 64, 56, 56), output (1, 512, 7, 7).
 
-    GraphTurbo (section 5.6) leaves out the layers before and after ResNet-18's stages and fuses
-    the convolutions that are left in pairs to four sub-graphs: a block of each stage.
+    GraphTurbo (section 5.6) leaves out the layers before and after ResNet-18's stages and fuses the
+    remaining convolutions in pairs to four sub-graphs: a block of each stage.
     """
     net = ImageNetwork("resnet18_tailor", seed, (64, 56, 56))
     x = net.input

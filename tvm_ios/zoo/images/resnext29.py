@@ -11,7 +11,7 @@ _STAGES, _BLOCKS = 3, 3
 
 
 def build_resnext29(seed: int = 0) -> Any:
-    """ResNeXt-29 as an ``onnx.ModelProto``: input (1, 3, 32, 32), output (1, 10) logits."""
+    """Build ResNeXt-29: input (1, 3, 32, 32), output (1, 10) logits."""
     net = ImageNetwork("resnext29", seed, (3, 32, 32))
     x = net.relu(net.batch_norm(net.conv(net.input, 64, 3)))
     for stage in range(_STAGES):

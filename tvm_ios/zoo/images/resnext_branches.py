@@ -1,7 +1,7 @@
-"""ResNeXt whose blocks are branches of their own, as Rammer ran it (Ma et al., OSDI 2020).
+"""ResNeXt with blocks of separate branches, as Rammer ran it (Ma et al., OSDI 2020).
 
-A block of Xie et al. (2017) in its form (b) of figure 3: each branch has two convolutions of its
-own, and what they make is joined.
+A block is that of Xie et al. (2017), figure 3, form (b): each branch has two convolutions of its
+own, and their results are concatenated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 
 def build_resnext29_branches(seed: int = 0) -> Any:
-    """ResNeXt-29 of 16 branches of 64 channels: input (1, 3, 32, 32), output (1, 10) logits.
+    """Build ResNeXt-29 of 16 branches of 64 channels: input (1, 3, 32, 32), output (1, 10).
 
     Blocks end in 64, 128 and 256 channels; where these double, the shortcut is an average pooling
     and channels of zeros.
@@ -32,7 +32,7 @@ def build_resnext29_branches(seed: int = 0) -> Any:
 
 
 def build_resnext101_branches(seed: int = 0) -> Any:
-    """ResNeXt-101 of 64 branches: input (1, 3, 224, 224), output (1, 1000) logits.
+    """Build ResNeXt-101 of 64 branches: input (1, 3, 224, 224), output (1, 1000) logits.
 
     Branches have 4 channels in the first stage and twice as many in each next one.
     """
@@ -55,7 +55,7 @@ def build_resnext101_branches(seed: int = 0) -> Any:
 def _branches(
     net: ImageNetwork, x: Feature, widths: Sequence[int], channels: int, stride: int
 ) -> Feature:
-    """Two convolutions in each branch, and one of what all of them make."""
+    """Append two convolutions per branch, and a 1x1 convolution of their concatenation."""
     made: list[Feature] = []
     for number, width in enumerate(widths):
         with net.scope(f"branch{number}"):

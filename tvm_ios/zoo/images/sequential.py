@@ -8,9 +8,9 @@ from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 
 def build_alexnet(seed: int = 0) -> Any:
-    """AlexNet (Krizhevsky et al., 2012): input (1, 3, 227, 227), output (1, 1000) logits.
+    """Build AlexNet (Krizhevsky et al., 2012): input (1, 3, 227, 227), output (1, 1000).
 
-    In one column, with 384 channels in the fourth convolution, as in TensorFlow's benchmarks.
+    It has one column, and 384 channels in the fourth convolution, as in TensorFlow's benchmarks.
     """
     net = ImageNetwork("alexnet", seed, (3, 227, 227))
     x = net.relu(net.conv(net.input, 64, 11, 4, "valid", bias=True))
@@ -22,7 +22,7 @@ def build_alexnet(seed: int = 0) -> Any:
 
 
 def build_vgg16(seed: int = 0) -> Any:
-    """VGG-16 (Simonyan and Zisserman, 2015): input (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build VGG-16 (Simonyan and Zisserman, 2015): input (1, 3, 224, 224), output (1, 1000)."""
     net = ImageNetwork("vgg16", seed, (3, 224, 224))
     x = net.input
     for channels, layers in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):

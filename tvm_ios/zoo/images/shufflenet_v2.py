@@ -28,7 +28,7 @@ class _Network(ImageNetwork):
 
 
 def build_shufflenet_v2(seed: int = 0) -> Any:
-    """ShuffleNet V2 as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build ShuffleNet V2: input (1, 3, 224, 224), output (1, 1000) logits."""
     net = _Network("shufflenet_v2", seed, (3, 224, 224))
     x = net.relu(_conv(net, net.input, 24, 3, 2))
     x = net.max_pool(x, 3, 2, (1, 1, 1, 1))

@@ -15,7 +15,7 @@ _FIRES = (
 
 
 def build_squeezenet(seed: int = 0) -> Any:
-    """SqueezeNet as an ``onnx.ModelProto``: input (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build SqueezeNet: input (1, 3, 224, 224), output (1, 1000) logits."""
     net = ImageNetwork("squeezenet", seed, (3, 224, 224))
     x = net.relu(net.conv(net.input, 96, 7, stride=2, padding="valid", bias=True))
     x = net.max_pool(x, 3, 2, "valid", ceil_mode=True)

@@ -10,17 +10,10 @@ _WIDTHS = (8, 16, 32, 64, 128)
 
 
 def build_unet(seed: int = 0, size: int = 128, upsampling: str = "transpose") -> Any:
-    """A U-Net as an ``onnx.ModelProto``: input (1, 3, size, size), output (1, 2, size, size).
+    """Build a U-Net: input (1, 3, size, size), output (1, 2, size, size).
 
-    Parameters
-    ----------
-    seed
-        The seed of the weights.
-    size
-        Height and width, a multiple of 16.
-    upsampling
-        ``"transpose"``, a transposed convolution as published; or ``"nearest"`` or ``"linear"``
-        with a 1x1 convolution after it.
+    ``size`` is a multiple of 16. ``upsampling`` is ``"transpose"``, a transposed convolution as
+    published; or ``"nearest"`` or ``"linear"`` with a 1x1 convolution after it.
     """
     net = ImageNetwork("unet", seed, (3, size, size))
     x, skipped = net.input, list[Feature]()

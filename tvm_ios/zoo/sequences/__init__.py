@@ -1,1 +1,1 @@
-"""Networks of vectors: recurrent, transformers, recommendation."""
+"""Networks on vectors: recurrent networks, transformers, recommendation."""

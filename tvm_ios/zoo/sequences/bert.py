@@ -22,19 +22,11 @@ def build_bert(
     heads: int = 12,
     name: str = "bert",
 ) -> Any:
-    """``"tokens"`` and ``"segments"`` (1, tokens), output (1, tokens, 2), an answer's ends.
+    """Build BERT: ``"tokens"``, ``"segments"`` (1, tokens); output (1, tokens, 2), answer ends.
 
-    GraphTurbo (table 1) reports 4,052 sentences of 128 tokens a second, which BERT large would not
-    reach on its accelerator.
-
-    Parameters
-    ----------
-    tokens
-        How long the sequence is, at most 512.
-    seed
-        Of the weights, which are the same for all lengths.
-    layers, width, heads, name
-        BERT base's by default.
+    ``tokens`` is at most 512; the weights are the same for all lengths. The defaults are BERT
+    base's: GraphTurbo (table 1) reports 4,052 sentences of 128 tokens a second, which BERT large
+    would not reach on its accelerator.
     """
     size = EncoderSize(layers, tokens, width, heads, words=30_522)
     net = _Bert(f"{name}_{tokens}", seed, size)
@@ -54,10 +46,10 @@ build_bert_512 = partial(build_bert, 512)
 
 
 class _Bert(Encoder):
-    """An encoder whose tokens belong to segments."""
+    """An encoder with segment embeddings."""
 
     def embed_segments(self, tokens: Any, segments: Any) -> Any:
-        """Vectors of the tokens, of their places and of their segments."""
+        """Return the sum of token, position and segment embeddings."""
         size = self._size
         words = self._table("words", size.words, 1.0)
         places = self._table("places", _PLACES, 0.5)

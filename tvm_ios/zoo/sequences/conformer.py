@@ -15,16 +15,16 @@ _MELS, _KERNEL = 80, 32
 
 
 def build_conformer(seed: int = 0) -> Any:
-    """A spectrogram (1, 1, 1000, 80), ten seconds; output (1, 249, 144).
+    """Build Conformer (S): a spectrogram (1, 1, 1000, 80), ten seconds; output (1, 249, 144).
 
-    Sixteen layers of width 144 with four heads and convolutions over 32 steps. GraphTurbo does not
-    say which of the three sizes it ran.
+    It has sixteen layers of width 144 with four heads and convolutions over 32 steps. GraphTurbo
+    does not say which of the three sizes it ran.
     """
     return _build("conformer", seed, frames=1000, layers=16, width=144)
 
 
 def build_conformer_small(seed: int = 0) -> Any:
-    """A spectrogram (1, 1, 47, 80) and two layers of width 16, for tests."""
+    """Build a Conformer of two layers of width 16, for tests: spectrogram (1, 1, 47, 80)."""
     return _build("conformer_small", seed, frames=47, layers=2, width=16)
 
 
@@ -45,11 +45,11 @@ def _halved(extent: int) -> int:
 class _Conformer(Encoder):
     @cached_property
     def _distances(self) -> Any:
-        """Vectors of the distances between tokens, which are no parameters."""
+        """Constant vectors of the distances between tokens."""
         return self._weight("distances.fixed", _sinusoids(self._size.tokens, self._size.width))
 
     def subsample(self, image: Any) -> Any:
-        """A vector of each fourth frame: two convolutions of 3x3/2, and a dense layer."""
+        """Return a vector of every fourth frame: two convolutions of 3x3/2, and a dense layer."""
         size, x, channels = self._size, image, 1
         for number in range(2):
             with self.scope(f"subsample{number}"):
@@ -62,7 +62,7 @@ class _Conformer(Encoder):
         return self.linear("subsampled", rows, features, size.width)
 
     def conform(self, x: Any) -> Any:
-        """A block: half a feed-forward layer, attention, a convolution, and the other half."""
+        """Append a block: half a feed-forward layer, attention, a convolution, the other half."""
         x = self.add(x, self._half_feed_forward(x))
         x = self.add(x, self.relative_attention(self.norm(x)))
         x = self.add(x, self.convolved(self.norm(x)))
@@ -75,7 +75,7 @@ class _Conformer(Encoder):
         return self._op("Mul", self._fresh("half"), [narrow, self._number(0.5)])
 
     def relative_attention(self, x: Any) -> Any:
-        """Attention with the distances between tokens (Dai et al., 2019)."""
+        """Append attention with relative positions (Dai et al., 2019)."""
         size = self._size
         tokens, head, far = size.tokens, size.width // size.heads, 2 * size.tokens - 1
         query, key, value = (
@@ -108,7 +108,7 @@ class _Conformer(Encoder):
         return self.linear("output", merged, size.width, size.width)
 
     def convolved(self, x: Any) -> Any:
-        """A gated product, a depthwise convolution over steps with a batch norm, and a product."""
+        """Append a gated product, a depthwise convolution over steps with batch norm, a product."""
         size = self._size
         gated = self._turn(self.linear("gated", x, size.width, 2 * size.width), (0, 2, 1))
         names = [self._fresh(name) for name in ("signal", "gate")]
@@ -124,7 +124,7 @@ class _Conformer(Encoder):
         return self.linear("mixed", rows, size.width, size.width)
 
     def _shifted(self, scores: Any) -> Any:
-        """Of scores by distance, (heads, tokens, distances), those of each pair of tokens."""
+        """Return the scores of each pair of tokens from those by (heads, tokens, distances)."""
         size = self._size
         tokens, far = size.tokens, 2 * size.tokens - 1
         widths = self._weight(self._fresh("pads"), np.array([0, 0, 0, 1, 0, 0, 0, 0], np.int64))
@@ -172,7 +172,7 @@ class _Conformer(Encoder):
 
 
 def _sinusoids(tokens: int, width: int) -> Array:
-    """Sines and cosines of each distance, the largest first: (1, 2 tokens - 1, width)."""
+    """Return sinusoids of all distances, largest first, of shape (1, 2 tokens - 1, width)."""
     distances = np.arange(tokens - 1, -tokens, -1, dtype=np.float32)[:, None]
     angles = distances / 10_000 ** (np.arange(0, width, 2, dtype=np.float32) / width)
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(1, -1, width)

@@ -16,7 +16,7 @@ _TOP = (1024, 1024, 512, 256, 1)
 
 
 def build_dlrm(seed: int = 0) -> Any:
-    """Dense features (1, 13) and looked-up embeddings (1, 26, 128); a probability (1, 1)."""
+    """Build DLRM: dense (1, 13) and embeddings (1, 26, 128); output (1, 1), a probability."""
     net = _Dlrm("dlrm", seed)
     dense = net.new_input("dense", (1, _BOTTOM[0]))
     embeddings = net.new_input("embeddings", (1, _TABLES, _BOTTOM[-1]))
@@ -30,7 +30,7 @@ def build_dlrm(seed: int = 0) -> Any:
 
 class _Dlrm(ModelWriter):
     def mlp(self, x: Any, widths: tuple[int, ...], last: str) -> Any:
-        """Dense layers, rectified between; after the last stands another activation."""
+        """Append dense layers with ReLU between them, and another activation at the end."""
         for layer, (fan_in, fan_out) in enumerate(itertools.pairwise(widths), 1):
             name = self._fresh("dense")
             weight = self._normal((fan_in, fan_out), math.sqrt(2.0 / fan_in))
@@ -41,7 +41,7 @@ class _Dlrm(ModelWriter):
         return x
 
     def interact(self, x: Any, embeddings: Any) -> Any:
-        """The products of all pairs of vectors, behind the dense one."""
+        """Return the dense vector concatenated with the products of all pairs of vectors."""
         row = self._reshape(x, (1, 1, _BOTTOM[-1]))
         vectors = self._op("Concat", "vectors", [row, embeddings], {"axis": 1})
         turned = self._op("Transpose", "turned", [vectors], {"perm": (0, 2, 1)})

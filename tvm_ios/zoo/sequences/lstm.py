@@ -10,21 +10,21 @@ _CLASSES = 10
 
 
 def build_lstm_tc(seed: int = 0) -> Any:
-    """LSTM-TC as PyTorch writes its cells: input (100, 1, 256), output (1, 10) logits.
+    """Build LSTM-TC with cells as in PyTorch: input (100, 1, 256), output (1, 10) logits.
 
-    Ten layers of hidden size 256 over 100 steps (Rammer, table 1), batch 1: a thousand cells of
-    thirteen operators.
+    It has ten layers of hidden size 256 over 100 steps (Rammer, table 1), batch 1: a thousand cells
+    of thirteen operators.
     """
     return _build("lstm_tc", seed, layers=10, steps=100, hidden=256)
 
 
 def build_lstm_small(seed: int = 0) -> Any:
-    """Two layers of hidden size 16 over 6 steps: input (6, 1, 16), output (1, 10) logits."""
+    """Build two layers of hidden size 16 over 6 steps: input (6, 1, 16), output (1, 10)."""
     return _build("lstm_small", seed, layers=2, steps=6, hidden=16)
 
 
 def build_lstm_tc_gates(seed: int = 0) -> Any:
-    """LSTM-TC as Rammer ran it: input (100, 1, 256), output (1, 256), the last state.
+    """Build LSTM-TC as Rammer ran it: input (100, 1, 256), output (1, 256), the last state.
 
     Cells have eight products, two for each gate; a step passes all layers before the next one
     begins.
@@ -33,7 +33,7 @@ def build_lstm_tc_gates(seed: int = 0) -> Any:
 
 
 def build_lstm_gates_small(seed: int = 0) -> Any:
-    """The same with two layers of hidden size 16 over 6 steps: input (6, 1, 16)."""
+    """Build LSTM-TC as Rammer ran it, but two layers of 16 over 6 steps: input (6, 1, 16)."""
     return _build_gates("lstm_gates_small", seed, layers=2, steps=6, hidden=16)
 
 

@@ -8,16 +8,16 @@ from tvm_ios.zoo.writing.recurrent import RecurrentNetwork
 
 
 def build_seq2seq(seed: int = 0) -> Any:
-    """Input (100, 1, 128), output (1, 128), what the decoder makes in its last step.
+    """Build Seq2Seq: input (100, 1, 128), output (1, 128), the decoder's last result.
 
-    An encoder of 8 layers over 100 steps and a decoder of 4 layers over 30 steps, of hidden size
-    128. The decoder reads the encoder's last state first and its own results then.
+    It has an encoder of 8 layers over 100 steps and a decoder of 4 layers over 30 steps, of hidden
+    size 128. The decoder reads the encoder's last state first, and then its own results.
     """
     return _build("seq2seq", seed, encoder=(8, 100), decoder=(4, 30), hidden=128)
 
 
 def build_seq2seq_small(seed: int = 0) -> Any:
-    """Two layers over 5 steps, one layer over 3 steps: input (5, 1, 16), output (1, 16)."""
+    """Build two layers over 5 steps and one over 3: input (5, 1, 16), output (1, 16)."""
     return _build("seq2seq_small", seed, encoder=(2, 5), decoder=(1, 3), hidden=16)
 
 

@@ -12,14 +12,15 @@ _CLASSES = 10
 
 
 def build_transformer(seed: int = 0) -> Any:
-    """Four layers, width 256, four heads: token ids (1, 64), output (1, 10) logits."""
+    """Build four layers, width 256, four heads: token ids (1, 64), output (1, 10) logits."""
     return _build("transformer", seed, EncoderSize(layers=4, tokens=64, width=256, heads=4))
 
 
 def build_bert_small(seed: int = 0) -> Any:
-    """BERT-Small (Turc et al., 2019) without its vocabulary: token ids (1, 128), (1, 10) logits.
+    """Build BERT-Small (Turc et al., 2019): token ids (1, 128), output (1, 10) logits.
 
-    Four layers, width 512, eight heads, layer norms after the sums.
+    Its vocabulary is left out. It has four layers, width 512, eight heads, and layer norms after
+    the sums.
     """
     size = EncoderSize(layers=4, tokens=128, width=512, heads=8)
     net = Encoder("bert_small", seed, size)
@@ -31,7 +32,7 @@ def build_bert_small(seed: int = 0) -> Any:
 
 
 def build_transformer_small(seed: int = 0) -> Any:
-    """Two narrow layers for tests: token ids (1, 12), output (1, 10) logits.
+    """Build two narrow layers for tests: token ids (1, 12), output (1, 10) logits.
 
     Its layer norms are spelled out, as exporters did before opset 17.
     """

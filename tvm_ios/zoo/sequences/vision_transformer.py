@@ -12,12 +12,12 @@ _PATCH, _CLASSES = 16, 1000
 
 
 def build_vit_tiny(seed: int = 0) -> Any:
-    """Twelve layers, width 192, three heads: image (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build ViT of width 192, three heads: image (1, 3, 224, 224), output (1, 1000) logits."""
     return _build("vit_tiny", seed, width=192, heads=3)
 
 
 def build_vit_base(seed: int = 0) -> Any:
-    """Twelve layers, width 768, twelve heads: image (1, 3, 224, 224), output (1, 1000) logits."""
+    """Build ViT of width 768, twelve heads: image (1, 3, 224, 224), output (1, 1000) logits."""
     return _build("vit_base", seed, width=768, heads=12)
 
 
@@ -32,10 +32,10 @@ def _build(name: str, seed: int, width: int, heads: int) -> Any:
 
 
 class _VisionTransformer(Encoder):
-    """An encoder of patches, and of a class token before them."""
+    """An encoder of patches, with a class token before them."""
 
     def patches(self, image: Any) -> Any:
-        """A vector of each patch, behind the class token; with their places."""
+        """Return the class token and patch embeddings, plus position embeddings."""
         size = self._size
         shape = (size.width, 3, _PATCH, _PATCH)
         weight = self._weight("patches.weight", self._normal(shape, (3 * _PATCH**2) ** -0.5))
@@ -50,7 +50,7 @@ class _VisionTransformer(Encoder):
         return self.add(joined, self._weight("places", places))
 
     def head(self, x: Any) -> Any:
-        """A dense layer on the class token."""
+        """Append a dense layer on the class token."""
         first = self._weight("head.token", np.array(0, np.int64))
         token = self._op("Gather", "head.gather", [x, first], {"axis": 1})
         return self.linear("head", token, self._size.width, _CLASSES)

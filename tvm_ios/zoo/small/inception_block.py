@@ -1,4 +1,4 @@
-"""One small block with every kind of convolution that a merge has to cope with."""
+"""A small block with every kind of convolution that merging has to handle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvm_ios.zoo.writing.network import Feature, ImageNetwork, Padding
 
 
 def build_inception_block(seed: int = 0) -> Any:
-    """An Inception-E-like block: input (1, 3, 19, 19), output (1, 10) logits.
+    """Build an Inception-E-like block: input (1, 3, 19, 19), output (1, 10) logits.
 
     Besides the branches of Inception V3's last blocks it has a 5x5 convolution, an even kernel
     (2x2) and asymmetric pads; all read the same tensor, so they may be merged.

@@ -8,8 +8,9 @@ from tvm_ios.zoo.writing.network import Feature, ImageNetwork
 
 
 def build_two_inputs(seed: int = 0) -> Any:
-    """Two images of unlike sizes, joined in the middle: ``"input"`` (1, 3, 16, 16) and
-    ``"detail"`` (1, 1, 32, 32), output (1, 10) logits.
+    """Build a network of two images, (1, 3, 16, 16) and (1, 1, 32, 32), with 10 logits.
+
+    The inputs are ``"input"`` and ``"detail"``.
     """
     net = ImageNetwork("two_inputs", seed, (3, 16, 16))
     left = _conv(net, net.input, 12)
@@ -20,8 +21,10 @@ def build_two_inputs(seed: int = 0) -> Any:
 
 
 def build_several_outputs(seed: int = 0) -> Any:
-    """Input (1, 3, 16, 16); ``"output"`` (1, 10) logits, ``"features"`` (1, 16, 16, 16), which
-    two branches go on to read, and ``"mask"`` (1, 4, 16, 16), the end of one of them.
+    """Build a network of input (1, 3, 16, 16) and three outputs.
+
+    They are ``"output"`` (1, 10), logits; ``"features"`` (1, 16, 16, 16), which two branches read;
+    and ``"mask"`` (1, 4, 16, 16), the end of one branch.
     """
     net = ImageNetwork("several_outputs", seed, (3, 16, 16))
     features = _conv(net, net.input, 16)

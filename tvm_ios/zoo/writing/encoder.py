@@ -13,7 +13,7 @@ from tvm_ios.zoo.writing.model_writer import ModelWriter
 
 @dataclass(frozen=True, slots=True)
 class EncoderSize:
-    """How large an encoder is."""
+    """The size of an encoder."""
 
     layers: int
     tokens: int
@@ -23,7 +23,7 @@ class EncoderSize:
 
 
 class Encoder(ModelWriter):
-    """An encoder as PyTorch exports one that is written in its modules."""
+    """A writer of encoders as PyTorch exports hand-written ones."""
 
     def __init__(self, name: str, seed: int, size: EncoderSize, spelled_out: bool = False) -> None:
         super().__init__(name, seed)
@@ -31,28 +31,28 @@ class Encoder(ModelWriter):
         self._spelled_out = spelled_out
 
     def pre_norm(self, x: Any) -> Any:
-        """A layer that normalises what each of its halves reads."""
+        """Append a layer that normalises the input of attention and of the feed-forward part."""
         x = self.add(x, self.attention(self.norm(x)))
         return self.add(x, self.feed_forward(self.norm(x)))
 
     def post_norm(self, x: Any) -> Any:
-        """A layer that normalises the sum after each of its halves, as BERT's."""
+        """Append a layer that normalises after each residual sum, as in BERT."""
         x = self.norm(self.add(x, self.attention(x)))
         return self.norm(self.add(x, self.feed_forward(x)))
 
     def embed(self, tokens: Any) -> Any:
-        """Vectors of the tokens and of their places."""
+        """Return the sum of token and position embeddings."""
         size = self._size
         words = self._weight("words", self._normal((size.words, size.width), 1.0))
         places = self._weight("places", self._normal((size.tokens, size.width), 0.5))
         return self.add(self._op("Gather", "embedding", [words, tokens], {"axis": 0}), places)
 
     def add(self, a: Any, b: Any) -> Any:
-        """Sum, broadcast."""
+        """Append a broadcast sum."""
         return self._op("Add", self._fresh("add"), [a, b])
 
     def norm(self, x: Any) -> Any:
-        """Layer normalisation over the features."""
+        """Append a layer norm over the features."""
         name, width = self._fresh("norm"), self._size.width
         scale = self._weight(f"{name}.scale", self._uniform((width,), 0.8, 1.2))
         bias = self._weight(f"{name}.bias", self._normal((width,), 0.1))
@@ -71,7 +71,7 @@ class Encoder(ModelWriter):
         return self._op("Add", name, [self._op("Mul", f"{name}.scaled", [normal, scale]), bias])
 
     def attention(self, x: Any) -> Any:
-        """Every token looks at every other, in several heads."""
+        """Append multi-head self-attention."""
         size = self._size
         head = size.width // size.heads
         query, key, value = (
@@ -91,13 +91,13 @@ class Encoder(ModelWriter):
         return self.linear("output", merged, size.width, size.width)
 
     def _heads(self, x: Any, perm: tuple[int, ...]) -> Any:
-        """The features in parts, one a head; then (batch, token, head, feature) in this order."""
+        """Split features into heads, and transpose (batch, token, head, feature) by ``perm``."""
         size = self._size
         parts = self._reshape(x, (1, -1, size.heads, size.width // size.heads))
         return self._op("Transpose", self._fresh("heads"), [parts], {"perm": perm})
 
     def feed_forward(self, x: Any) -> Any:
-        """Two layers with GELU between them, by the error function."""
+        """Append two dense layers with GELU between them, by the error function."""
         width = self._size.width
         x = self.linear("wide", x, width, 4 * width)
         scaled = self._op("Div", self._fresh("gelu.scaled"), [x, self._number(math.sqrt(2))])
@@ -108,12 +108,12 @@ class Encoder(ModelWriter):
         return self.linear("narrow", gelu, 4 * width, width)
 
     def classify(self, x: Any, classes: int) -> Any:
-        """A dense layer on the mean of all tokens."""
+        """Append a dense layer on the mean of all tokens."""
         mean = self._op("ReduceMean", "mean", [x], {"axes": [1], "keepdims": 0})
         return self.linear("classifier", mean, self._size.width, classes)
 
     def linear(self, name: str, x: Any, features: int, results: int) -> Any:
-        """A product with a matrix, and a bias."""
+        """Append a matrix product with a bias."""
         name = self._fresh(name)
         weight = self._normal((features, results), 1.0 / math.sqrt(features))
         product = self._op("MatMul", name, [x, self._weight(f"{name}.weight", weight)])

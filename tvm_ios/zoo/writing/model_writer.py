@@ -17,15 +17,7 @@ OPSET = 17
 
 
 class ModelWriter:
-    """A model under construction.
-
-    Parameters
-    ----------
-    name
-        The name of the ONNX graph.
-    seed
-        The seed of all weights.
-    """
+    """A writer of an ONNX graph of this name, with weights from this seed."""
 
     def __init__(self, name: str, seed: int) -> None:
         self._name = name
@@ -37,23 +29,23 @@ class ModelWriter:
 
     @contextmanager
     def scope(self, name: str) -> Generator[None]:
-        """Prefix the names of operators made inside."""
+        """Prefix the names of operators that are appended inside."""
         self._scope.append(name)
         yield
         self._scope.pop()
 
     def new_input(self, name: str, shape: Sequence[int], dtype: Any = ir.DataType.FLOAT) -> Any:
-        """A new input of the model: an ONNX value."""
+        """Add an input to the model, and return its value."""
         value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(dtype))
         self._inputs.append(value)
         return value
 
     def finish(self, output: Any, shape: tuple[int, ...]) -> Any:
-        """The model, an ``onnx.ModelProto`` with one output, ``"output"``, of this shape."""
+        """Return the ``onnx.ModelProto``, with one output, ``"output"``, of this shape."""
         return self.finish_all({"output": (output, shape)})
 
     def finish_all(self, outputs: Mapping[str, tuple[Any, tuple[int, ...]]]) -> Any:
-        """The model with these outputs: by name the value and its shape."""
+        """Return the ``onnx.ModelProto`` with these outputs: by name the value and its shape."""
         for name, (value, shape) in outputs.items():
             value.name = name
             value.shape = ir.Shape(shape)
@@ -81,7 +73,7 @@ class ModelWriter:
         return value
 
     def _parts(self, kind: str, value: Any, names: list[str]) -> list[Any]:
-        """Equal parts along axis 1."""
+        """Split a value into equal parts along axis 1."""
         parts = self._tape.op_multi_out(
             "Split", [value], {"axis": 1}, num_outputs=len(names), name=self._fresh(kind)
         )

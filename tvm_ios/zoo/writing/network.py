@@ -1,4 +1,4 @@
-"""A small language for writing image networks as ONNX."""
+"""A writer of image networks as ONNX; most methods append one operator."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ACTIVATIONS: dict[str, tuple[float, Mapping[str, float]]] = {
 class Feature:
     """A feature map under construction: an ONNX value and its extents.
 
-    ``moment`` is about the mean square of its elements, which decides the scale of the weights
-    that read it: a rectified signal keeps half of it (He et al., 2015).
+    ``moment`` is about the mean square of its elements, which decides the scale of the weights that
+    read it: a rectified signal keeps half of it (He et al., 2015).
     """
 
     value: Any
@@ -37,16 +37,10 @@ class Feature:
 
 
 class ImageNetwork(ModelWriter):
-    """An image network under construction; most methods append one operator.
+    """A writer of image networks; most methods append one operator.
 
-    Parameters
-    ----------
-    name
-        The name of the ONNX graph.
-    seed
-        The seed of all weights.
-    input_shape
-        Channels, height and width of the first input, ``"input"``; the batch is 1.
+    ``input_shape`` is (channels, height, width) of the first input, ``"input"``; the batch is 1.
+    The seed is that of all weights.
     """
 
     def __init__(self, name: str, seed: int, input_shape: tuple[int, int, int]) -> None:
@@ -54,7 +48,7 @@ class ImageNetwork(ModelWriter):
         self.input = self.image("input", input_shape)
 
     def image(self, name: str, shape: tuple[int, int, int]) -> Feature:
-        """A new input of these channels, height and width."""
+        """Add an image input of these channels, height and width."""
         return Feature(self.new_input(name, (1, *shape)), *shape)
 
     def conv(
@@ -68,7 +62,7 @@ class ImageNetwork(ModelWriter):
         bias: bool = False,
         dilation: int = 1,
     ) -> Feature:
-        """Convolution with He-scaled weights."""
+        """Append a convolution with He-scaled weights."""
         kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
         strides = (stride, stride) if isinstance(stride, int) else stride
         window = ((kernel[0] - 1) * dilation + 1, (kernel[1] - 1) * dilation + 1)
@@ -87,7 +81,7 @@ class ImageNetwork(ModelWriter):
         return self._spatial("Conv", name, inputs, attributes, x, channels)
 
     def batch_norm(self, x: Feature, epsilon: float = 1e-3) -> Feature:
-        """Batch normalisation whose statistics differ from channel to channel."""
+        """Append a batch norm whose statistics differ from channel to channel."""
         name, shape = self._fresh("batch_norm"), (x.channels,)
         inputs = [
             x.value,
@@ -100,7 +94,7 @@ class ImageNetwork(ModelWriter):
         return replace(x, value=value, moment=1.0)
 
     def conv_transpose(self, x: Feature, channels: int, kernel: int, stride: int) -> Feature:
-        """Transposed convolution without padding, with a bias."""
+        """Append a transposed convolution without padding, with a bias."""
         name = self._fresh("conv_transpose")
         # A pixel of the result sums over so many of a channel's weights.
         taps = max(1, kernel // stride) ** 2
@@ -116,7 +110,7 @@ class ImageNetwork(ModelWriter):
         return Feature(value, channels, *extents)
 
     def upsample(self, x: Feature, factor: int, mode: str = "nearest") -> Feature:
-        """Enlarge by repeating pixels (``"nearest"``) or between them (``"linear"``)."""
+        """Enlarge by repeating pixels (``"nearest"``) or by interpolation (``"linear"``)."""
         name = self._fresh("resize")
         factors = np.array([1, 1, factor, factor], np.float32)
         inputs = [x.value, None, self._weight(f"{name}.scales", factors)]
@@ -128,17 +122,17 @@ class ImageNetwork(ModelWriter):
         return replace(x, value=value, height=x.height * factor, width=x.width * factor)
 
     def relu(self, x: Feature) -> Feature:
-        """Rectify."""
+        """Append a ReLU."""
         return self.activation("Relu", x)
 
     def activation(self, kind: str, x: Feature) -> Feature:
-        """An activation by its ONNX name: Relu, HardSwish, Sigmoid or HardSigmoid."""
+        """Append an activation by its ONNX name: Relu, HardSwish, Sigmoid or HardSigmoid."""
         moment, attributes = _ACTIVATIONS[kind]
         value = self._op(kind, self._fresh(kind.lower()), [x.value], attributes)
         return replace(x, value=value, moment=moment)
 
     def relu6(self, x: Feature) -> Feature:
-        """Limit to the range from 0 to 6."""
+        """Clip to the range from 0 to 6."""
         name = self._fresh("clip")
         limits = [
             self._weight(f"{name}.{label}", np.array(limit, np.float32))
@@ -147,16 +141,16 @@ class ImageNetwork(ModelWriter):
         return replace(x, value=self._op("Clip", name, [x.value, *limits]), moment=0.5)
 
     def swish(self, x: Feature) -> Feature:
-        """``x * sigmoid(x)``, as two operators."""
+        """Append ``x * sigmoid(x)``, as two operators."""
         return replace(self.multiply(x, self.activation("Sigmoid", x)), moment=0.35)
 
     def multiply(self, x: Feature, factor: Feature) -> Feature:
-        """Product; a factor of one pixel holds for all."""
+        """Append a product; a factor of one pixel is broadcast."""
         value = self._op("Mul", self._fresh("mul"), [x.value, factor.value])
         return replace(x, value=value, moment=x.moment * factor.moment)
 
     def squeeze_excite(self, x: Feature, channels: int, inner: str, gate: str) -> Feature:
-        """Scale each channel by a gate that is computed from all channels' means."""
+        """Scale each channel by a gate computed from the means of all channels."""
         mean = self.global_avg_pool(x)
         squeezed = self.conv(mean, channels, 1, bias=True)
         squeezed = self.swish(squeezed) if inner == "Swish" else self.activation(inner, squeezed)
@@ -165,7 +159,7 @@ class ImageNetwork(ModelWriter):
         )
 
     def split(self, x: Feature, parts: int) -> list[Feature]:
-        """Equal parts of the channels."""
+        """Split the channels into equal parts."""
         channels = x.channels // parts
         names = [self._fresh("part") for _ in range(parts)]
         values = self._parts("split", x.value, names)
@@ -179,7 +173,7 @@ class ImageNetwork(ModelWriter):
         padding: Padding = "same",
         ceil_mode: bool = False,
     ) -> Feature:
-        """Max pooling over square windows."""
+        """Append max pooling over square windows."""
         pads = pads_of(padding, (x.height, x.width), (kernel, kernel), (stride, stride))
         attributes: dict[str, Any] = {"kernel_shape": (kernel, kernel), "pads": pads}
         attributes |= {"strides": (stride, stride), "ceil_mode": int(ceil_mode)}
@@ -187,7 +181,7 @@ class ImageNetwork(ModelWriter):
         return self._spatial("MaxPool", name, [x.value], attributes, x, x.channels)
 
     def avg_pool(self, x: Feature, kernel: int, stride: int, padding: Padding = "same") -> Feature:
-        """Average pooling over square windows; padding does not count."""
+        """Append average pooling over square windows; padding does not count."""
         pads = pads_of(padding, (x.height, x.width), (kernel, kernel), (stride, stride))
         attributes: dict[str, Any] = {"kernel_shape": (kernel, kernel), "pads": pads}
         attributes |= {"strides": (stride, stride), "count_include_pad": 0}
@@ -203,7 +197,7 @@ class ImageNetwork(ModelWriter):
         return self._without_first_pixels(f"{name}.slice", larger)
 
     def zero_channels(self, x: Feature, count: int) -> Feature:
-        """So many channels of zeros before the channels, and as many behind them."""
+        """Append ``count`` channels of zeros, and prepend as many."""
         name = self._fresh("zero_channels")
         widths = np.array([0, count, 0, 0, 0, count, 0, 0], np.int64)
         value = self._op("Pad", name, [x.value, self._weight(f"{name}.pads", widths)])
@@ -224,7 +218,7 @@ class ImageNetwork(ModelWriter):
         return replace(x, value=value, height=x.height - 1, width=x.width - 1)
 
     def first_channels(self, x: Feature, channels: int) -> Feature:
-        """The first of the channels; all of them are no operator."""
+        """Keep the first channels; if that is all of them, no operator is appended."""
         if channels == x.channels:
             return x
         name = self._fresh("first_channels")
@@ -236,7 +230,7 @@ class ImageNetwork(ModelWriter):
         return replace(x, value=value, channels=channels)
 
     def add(self, *terms: Feature) -> Feature:
-        """Sum of one or more feature maps, left to right."""
+        """Append the sum of one or more feature maps, left to right."""
         total = terms[0]
         for term in terms[1:]:
             value = self._op("Add", self._fresh("add"), [total.value, term.value])
@@ -244,36 +238,39 @@ class ImageNetwork(ModelWriter):
         return total
 
     def residual(self, x: Feature, y: Feature) -> Feature:
-        """Sum of unrelated signals without an activation after it: their squares add up."""
+        """Append the sum of uncorrelated signals without activation, whose moments add up."""
         return replace(self.add(x, y), moment=x.moment + y.moment)
 
     def concat(self, parts: Sequence[Feature]) -> Feature:
-        """Concatenation along the channels."""
+        """Concatenate along the channels."""
         value = self._op("Concat", self._fresh("concat"), [p.value for p in parts], {"axis": 1})
         channels = sum(part.channels for part in parts)
         moment = max(part.moment for part in parts)
         return replace(parts[0], value=value, channels=channels, moment=moment)
 
     def global_avg_pool(self, x: Feature) -> Feature:
-        """Mean over height and width, which become 1."""
+        """Append the mean over height and width, which become 1."""
         value = self._op("GlobalAveragePool", self._fresh("global_avg_pool"), [x.value])
         return replace(x, value=value, height=1, width=1)
 
     def dropout(self, x: Feature) -> Feature:
-        """Dropout, which does nothing at inference; importers must remove it."""
+        """Append a dropout, which does nothing at inference; importers must remove it."""
         return replace(x, value=self._op("Dropout", self._fresh("dropout"), [x.value]))
 
     def flatten(self, x: Feature) -> Any:
-        """All but the batch into one axis."""
+        """Flatten all axes but the batch into one."""
         return self._op("Flatten", self._fresh("flatten"), [x.value], {"axis": 1})
 
     def hidden(self, x: Feature, features: int) -> Feature:
-        """A fully connected layer, rectified: a feature map of one pixel, without its two axes."""
+        """Append a rectified dense layer; the result is a feature map of one pixel.
+
+        Its ONNX value has shape (1, features), without the two image axes.
+        """
         value = self._op("Relu", self._fresh("relu"), [self.dense(x, features)])
         return Feature(value, features, 1, 1, 0.5)
 
     def dense(self, x: Feature, classes: int, bias: bool = True) -> Any:
-        """Flatten, then a fully connected layer."""
+        """Flatten, then append a dense layer."""
         flat = self.flatten(x)
         features = x.channels * x.height * x.width
         name = self._fresh("dense")

@@ -1,4 +1,4 @@
-"""What stands around an image when a window moves over it."""
+"""The padding of windowed operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Padding = str | tuple[int, int, int, int]
 def pads_of(
     padding: Padding, extents: tuple[int, int], window: tuple[int, int], strides: tuple[int, int]
 ) -> tuple[int, int, int, int]:
-    """The pixels at the top, left, bottom and right of an image of these extents."""
+    """Return the padding at the top, left, bottom and right of an image of these extents."""
     if isinstance(padding, tuple):
         return padding
     if padding == "valid":

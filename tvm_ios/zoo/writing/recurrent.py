@@ -18,10 +18,10 @@ _GATES = ("input", "forget", "candidate", "output")
 
 
 class RecurrentNetwork(ModelWriter):
-    """A model that reads a sequence, written as cells in loops over time (batch 1)."""
+    """A writer of networks on sequences, as cells in loops over time (batch 1)."""
 
     def steps(self, source: Any, count: int) -> list[Any]:
-        """What is read at each step, (1, features), of a sequence (steps, 1, features)."""
+        """Return the slices of a sequence (steps, 1, features), each of (1, features)."""
         return [self._step(source, step) for step in range(count)]
 
     def _step(self, source: Any, step: int) -> Any:
@@ -30,16 +30,16 @@ class RecurrentNetwork(ModelWriter):
         return self._op("Gather", name, [source, index], {"axis": 0})
 
     def zeros(self, name: str, hidden: int) -> Any:
-        """A state or memory before the first step."""
+        """Return a zero state or memory."""
         return self._weight(self._fresh(name), np.zeros((1, hidden), np.float32))
 
     def linear(self, name: str, x: Any, features: int, results: int) -> Any:
-        """A dense layer with bias."""
+        """Append a dense layer with bias."""
         weight, bias = self._linear_weights(name, features, results)
         return self._op("Gemm", name, [x, weight, bias], {"transB": 1})
 
     def layer(self, sequence: Sequence[Any], cell: Cell, hidden: int) -> list[Any]:
-        """The state of one layer at every step, from zeros on."""
+        """Append a layer of cells over a sequence, and return its states, starting from zeros."""
         state, memory = self.zeros("state", hidden), self.zeros("memory", hidden)
         states: list[Any] = []
         for step, x in enumerate(sequence):
@@ -49,9 +49,9 @@ class RecurrentNetwork(ModelWriter):
         return states
 
     def layers_by_step(self, cells: Sequence[Cell], hidden: int) -> Callable[[int, Any], Any]:
-        """A function of the number of a step and what is read in it: all layers, one by one.
+        """Return a function (step, x) that appends one step of all layers.
 
-        It returns the state of the last layer, and keeps those of all for the next step.
+        It returns the state of the last layer, and keeps those of all layers for the next step.
         """
         carried = [(self.zeros("state", hidden), self.zeros("memory", hidden)) for _ in cells]
 
@@ -65,7 +65,7 @@ class RecurrentNetwork(ModelWriter):
         return run
 
     def cell_of_two_products(self, features: int, hidden: int) -> Cell:
-        """PyTorch's: a product of the input and one of the state give all gates."""
+        """Return PyTorch's cell: one product of the input and one of the state for all gates."""
         weights = (
             *self._linear_weights("input_gates", features, 4 * hidden),
             *self._linear_weights("hidden_gates", hidden, 4 * hidden),
@@ -80,9 +80,9 @@ class RecurrentNetwork(ModelWriter):
         return cell
 
     def cell_of_one_product(self, features: int, hidden: int) -> Cell:
-        """TensorFlow's basic cell: one product of input and state, side by side.
+        """Return TensorFlow's basic cell: one product of the concatenated input and state.
 
-        Gates that forget begin with a bias of one, added in each step.
+        Forget gates have a bias of one more, added in each step.
         """
         weight, bias = self._linear_weights("gates", features + hidden, 4 * hidden)
         one = self._weight(self._fresh("one"), np.array(1.0, np.float32))
@@ -97,7 +97,7 @@ class RecurrentNetwork(ModelWriter):
         return cell
 
     def cell_of_eight_products(self, features: int, hidden: int) -> Cell:
-        """Rammer's: each gate has a product of its own with the input and one with the state."""
+        """Return Rammer's cell: each gate has one product with the input and one with the state."""
         weights = [self._gate_weights(gate, features, hidden) for gate in _GATES]
         one = self._weight(self._fresh("one"), np.array(1.0, np.float32))
 
@@ -117,7 +117,7 @@ class RecurrentNetwork(ModelWriter):
         return self._parts("split", gates, [self._fresh(name) for name in _GATES])
 
     def _next(self, gates: Sequence[Any], memory: Any) -> tuple[Any, Any]:
-        """The next state and memory (Hochreiter and Schmidhuber, 1997, with forget gates)."""
+        """Return the next state and memory (Hochreiter and Schmidhuber, 1997; forget gates)."""
         input_gate, forget, candidate, output_gate = (
             self._op(kind, self._fresh(kind.lower()), [gate])
             for kind, gate in zip(("Sigmoid", "Sigmoid", "Tanh", "Sigmoid"), gates, strict=True)

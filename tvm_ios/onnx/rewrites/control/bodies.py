@@ -1,4 +1,4 @@
-"""Graphs that operators hold, written out in the graph in which the operator stands."""
+"""Copy the graphs that operators hold into the graph in which the operator stands."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ LARGEST = 20_000
 
 @dataclass
 class Body:
-    """A graph of an operator, which can be written out any number of times.
+    """A graph that an operator holds, which can be copied any number of times.
 
-    Attributes
-    ----------
-    graph, node
-        The graph that is written to, and the operator before which it is.
-    body
-        The graph that the operator holds; it may read values of the graph around it.
+    Copies are inserted into ``graph``, before ``node``. ``body`` may read values of the graph
+    around it.
     """
 
     graph: Any
@@ -34,19 +30,11 @@ class Body:
     _constants: dict[Any, Any] = field(default_factory=dict[Any, Any])
 
     def write(self, inputs: Sequence[Any], name: str) -> list[Any]:
-        """Copy the body, reading these inputs; the names of what is in it begin with ``name``.
+        """Insert a copy of the body that reads these inputs; return its outputs' values.
 
-        Shapes are left out, for they may differ from one copy to the next.
-
-        Returns
-        -------
-        list of value
-            What the body's outputs are then: also inputs, or values of the graph around it.
-
-        Raises
-        ------
-        GraphError
-            If the graph becomes too large.
+        Names in the copy begin with ``name``. Shapes are left out, for they may differ from copy to
+        copy. The values may also be inputs, or values of the graph around. Raises GraphError if the
+        graph becomes too large.
         """
         if len(self.graph) + len(self.body) > LARGEST:
             raise GraphError(
@@ -67,19 +55,9 @@ class Body:
 
 
 def replace_nodes(graph: Any, results_of: Callable[[Any], Sequence[Any] | None]) -> bool:
-    """Let other values be read in the place of what operators of ONNX make.
+    """Replace ONNX operators by other values, and return whether any was replaced.
 
-    Parameters
-    ----------
-    graph
-        A graph of ``onnx_ir``.
-    results_of
-        Gives these values for a node, which is removed then, or None if it stays.
-
-    Returns
-    -------
-    bool
-        Whether any node was removed.
+    ``results_of`` returns the values that replace a node's outputs, or None if the node stays.
     """
     replaced = False
     for node in list(graph):
@@ -90,7 +68,7 @@ def replace_nodes(graph: Any, results_of: Callable[[Any], Sequence[Any] | None])
 
 
 def _stand_for(graph: Any, node: Any, results: Sequence[Any]) -> None:
-    """Let these values be read in the place of a node's results, and remove the node."""
+    """Let readers of a node's results read these values instead, and remove the node."""
     for number, (old, new) in enumerate(zip(node.outputs, results, strict=True)):
         if not old.name:
             continue
@@ -105,7 +83,7 @@ def _stand_for(graph: Any, node: Any, results: Sequence[Any]) -> None:
 
 
 def values_read(node: Any) -> Iterator[Any]:
-    """The values that a node reads, also in the graphs that it holds."""
+    """Yield the values that a node reads, also in the graphs that it holds."""
     yield from (value for value in node.inputs if value is not None)
     for attribute in node.attributes.values():
         if attribute.type != ir.AttributeType.GRAPH:
@@ -118,7 +96,7 @@ def values_read(node: Any) -> Iterator[Any]:
 
 
 def _copied(node: Any, values: dict[Any, Any], prefix: str) -> Any:
-    """A copy of a node that reads and makes other values; those that it makes are added."""
+    """Return a copy of a node with its values mapped. Its results are added to ``values``."""
     attributes: list[Any] = [
         ir.AttrGraph(attribute.name, _copied_graph(attribute.as_graph(), values, prefix))
         if attribute.type == ir.AttributeType.GRAPH

@@ -1,4 +1,4 @@
-"""``Compress`` by a known condition, which is a gather."""
+"""Rewrite ``Compress`` with a constant condition as a gather."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def gather_what_is_kept(graph: Any, node: Any, opset: int) -> None:
-    """Write a ``Compress`` whose condition is constant, and keeps something, as a ``Gather``."""
+    """Write a ``Compress`` with a constant condition that keeps something as a ``Gather``."""
     if node.op_type != "Compress" or not is_of_onnx(node):
         return
     source, condition = node.inputs

@@ -1,4 +1,4 @@
-"""``If``, ``Loop`` and ``Scan`` that are known beforehand, as the operators that they run."""
+"""Unroll ``If``, ``Loop`` and ``Scan`` whose course is known at compile time."""
 
 from __future__ import annotations
 
@@ -29,25 +29,12 @@ _INDEXED = {
 
 
 def write_control_flow_out(graph: Any, opset: int) -> bool:
-    """Replace what control flow is known beforehand; what it holds of it stays for the next time.
+    """Inline control flow that constants decide, and return whether there was any.
 
-    A branch is taken, steps are written one after another, and of a condition that is computed both
-    branches are, where their results are of the same shapes.
-
-    Parameters
-    ----------
-    graph, opset
-        A graph of ``onnx_ir`` whose constants are folded, and its opset.
-
-    Returns
-    -------
-    bool
-        Whether there was any.
-
-    Raises
-    ------
-    GraphError
-        If the graph becomes too large.
+    Nested control flow is left for the next call. An ``If`` with a constant condition becomes its
+    branch, a loop its steps one after another. An ``If`` with a computed condition becomes both
+    branches and a selection, if their results have equal shapes. Constants of the graph must be
+    folded. Raises GraphError if the graph becomes too large.
     """
 
     def results_of(node: Any) -> Sequence[Any] | None:
@@ -83,7 +70,7 @@ def _is_same_and_static(one: Any, other: Any) -> bool:
 
 
 def _holds_what_may_fail(graph: Any) -> bool:
-    """Whether a branch that is not taken may not be computed: it could fail, or never end."""
+    """Return whether a graph may fail or not end, so that it must run only if taken."""
     return any(map(_may_fail, ir.traversal.RecursiveGraphIterator(graph)))
 
 
@@ -139,7 +126,7 @@ def _scanned(
     backward: Sequence[int],
     name: str = "",
 ) -> list[Any] | None:
-    """The last states and the stacked results of all steps; None if their number is unknown."""
+    """Return the last states and the stacked results of all steps; None for an unknown number."""
     node = steps.node
     length, *others = {_extent(source, axis) for source, axis in zip(sources, axes, strict=True)}
     if length is None or others:
@@ -169,7 +156,7 @@ def _scanned(
 
 
 def _batched_scan(steps: Steps, body: Body, scanned: int) -> list[Any] | None:
-    """The ``Scan`` of opset 8: of (batch, steps, ...), each item of the batch by itself."""
+    """Unroll a ``Scan`` of opset 8, on (batch, steps, ...), for each item of the batch."""
     node = steps.node
     lengths, *inputs = node.inputs
     batch = _extent(inputs[-1], 0)
@@ -195,7 +182,7 @@ def _batched_scan(steps: Steps, body: Body, scanned: int) -> list[Any] | None:
 
 
 def _extent(value: Any, axis: int) -> int | None:
-    """The extent of an axis, None if it is not known."""
+    """Return the extent of an axis, or None if it is not known."""
     if value is None or value.shape is None:
         return None
     extent = value.shape[axis]
@@ -208,7 +195,7 @@ def _slice(steps: Steps, value: Any, index: int, axis: int) -> Any:
 
 
 def _stacked(steps: Steps, parts: Sequence[Any], axis: int, output: Any) -> Any:
-    """The values side by side, along a new axis."""
+    """Return the values stacked along a new axis."""
     if parts:
         # A negative axis counts in the result, which has one more.
         return steps.op("Concat", *(steps.unsqueezed(part, axis) for part in parts), axis=axis)

@@ -1,4 +1,4 @@
-"""Sequences of tensors whose lengths are known: operators that read single tensors remain."""
+"""Replace sequences of known length by operators on single tensors."""
 
 from __future__ import annotations
 
@@ -18,24 +18,10 @@ _Items = list[Any]
 
 
 def write_sequences_out(graph: Any, opset: int) -> bool:
-    """Replace what reads sequences, and optional values, whose content is known.
+    """Replace readers of sequences and optionals of known content; return whether there were any.
 
-    What makes them is left without readers.
-
-    Parameters
-    ----------
-    graph, opset
-        A graph of ``onnx_ir`` whose constants are folded, and its opset.
-
-    Returns
-    -------
-    bool
-        Whether there was any.
-
-    Raises
-    ------
-    GraphError
-        If an operator asks for an item that is not there.
+    The operators that make the sequences stay, without readers. Constants of the graph must be
+    folded. Raises GraphError if an operator reads an item that does not exist.
     """
     items: dict[Any, _Items] = {}
 
@@ -50,7 +36,7 @@ def write_sequences_out(graph: Any, opset: int) -> bool:
     return replace_nodes(graph, results_of)
 
 
-# What makes a sequence, or an optional value.
+# Operators that make a sequence or an optional value.
 
 
 def _empty(steps: Steps, items: dict[Any, _Items]) -> None:
@@ -84,7 +70,7 @@ def _erase(steps: Steps, items: dict[Any, _Items]) -> None:
 
 
 def _split(steps: Steps, items: dict[Any, _Items]) -> None:
-    """``SplitToSequence``: parts of an axis."""
+    """Replace ``SplitToSequence`` by a split."""
     node = steps.node
     source: Any = node.inputs[0]
     sizes = node.inputs[1] if len(node.inputs) > 1 else None
@@ -105,7 +91,7 @@ def _split(steps: Steps, items: dict[Any, _Items]) -> None:
 
 
 def _map(steps: Steps, items: dict[Any, _Items]) -> None:
-    """``SequenceMap``: its body, of each item."""
+    """Replace ``SequenceMap`` by one copy of its body per item."""
     node = steps.node
     first, *rest = node.inputs
     is_sequence = [isinstance(value.type, ir.SequenceType) for value in rest]
@@ -130,7 +116,7 @@ def _map(steps: Steps, items: dict[Any, _Items]) -> None:
 
 
 def _hold(steps: Steps, sequences: Sequence[Sequence[Any]], items: dict[Any, _Items]) -> None:
-    """Let sequences of these values stand for the results of an operator."""
+    """Let sequences of these values replace the results of an operator."""
     results: list[Any] = []
     for held, output in zip(sequences, steps.node.outputs, strict=True):
         results.append(steps.op("SequenceConstruct", *held))
@@ -139,7 +125,7 @@ def _hold(steps: Steps, sequences: Sequence[Sequence[Any]], items: dict[Any, _It
     steps.stand_for(*results)
 
 
-# What reads one.
+# Operators that read one.
 
 
 def _at(steps: Steps, items: dict[Any, _Items]) -> Any:
@@ -166,7 +152,7 @@ def _concatenated(steps: Steps, items: dict[Any, _Items]) -> Any:
 
 
 def _element(steps: Steps, items: dict[Any, _Items]) -> Any:
-    """The value of an optional one that is there."""
+    """Return the value that an optional holds, or None if it is not known."""
     _pass_on(steps, items)
     source = steps.node.inputs[0]
     maker = source.producer()
@@ -206,14 +192,10 @@ def _position(
     extra: int = 0,
     last: int | None = None,
 ) -> int | None:
-    """A place in a sequence, counted from its begin; None if it or the sequence is not known.
+    """Return a non-negative index into a sequence, or None if it or the sequence is not known.
 
-    Parameters
-    ----------
-    extra
-        One where the place behind the last item is one too.
-    last
-        The place that is meant where none is given; by default that behind the last item.
+    ``extra`` is 1 where the index behind the last item is allowed. ``last`` is the index if
+    ``place`` is None; by default the one behind the last item.
     """
     number = None if place is None else constant(place)
     if source not in items or (place is not None and number is None):

@@ -1,4 +1,4 @@
-"""How many steps a ``Loop`` runs, where its data do not decide."""
+"""Count the steps of a ``Loop``, where its data do not decide them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _helper: Any = onnx.helper
 
 
 def trip_count(node: Any, opset: int) -> int | None:
-    """The number of steps of a ``Loop``, or None if the data decide it.
+    """Return the number of steps of a ``Loop``, or None if its data decide it.
 
-    What its condition depends on, also from step to step, is run by ``onnx.reference`` for as long
-    as the condition holds; never more often than the largest graph has operators. Where the count
-    or the condition is an input that no step changes, what the model declares of the results that
-    steps stack says how many there are.
+    The part of the body that the condition depends on is run by ``onnx.reference`` for as long as
+    the condition holds, at most as often as the largest graph has operators. If the count or the
+    condition is an input that no step changes, the number is taken from the declared shapes of
+    stacked results.
     """
     counted = _counted(node, opset)
     if counted is not None:
@@ -39,7 +39,7 @@ def trip_count(node: Any, opset: int) -> int | None:
 
 
 def _declared_extent(value: Any) -> int | None:
-    """The leading extent that a model declares of a value, or of what only casts it."""
+    """Return the leading extent that the model declares of a value or of its cast, or None."""
     while value.shape is None or not isinstance(value.shape[0], int):
         readers = [use.node for use in value.uses()]
         if len(readers) != 1 or readers[0].op_type not in ("Cast", "Identity"):
@@ -49,7 +49,7 @@ def _declared_extent(value: Any) -> int | None:
 
 
 def _counted(node: Any, opset: int) -> int | None:
-    """The number of steps that constants say."""
+    """Return the number of steps that constants decide, or None."""
     limit, condition, *carried = node.inputs
     most = None if limit is None else constant(limit)
     holds = None if condition is None else constant(condition)
@@ -83,7 +83,7 @@ class _Condition:
         self.nodes = self._nodes()
 
     def trips(self, ceiling: int, opset: int) -> int:
-        """How often the condition holds, counted up to a ceiling."""
+        """Run the condition until it is false; return the number of steps, at most ``ceiling``."""
         body = self.body
         inputs = [body.inputs[0], body.inputs[1], *(body.inputs[2 + p] for p in self.places)]
         outputs = [body.outputs[0], *(body.outputs[1 + p] for p in self.places)]

@@ -1,4 +1,4 @@
-"""The operators of attention that project, mask and remember."""
+"""Rewrites of ONNX Runtime's attention operators with projections, masks and caches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def _attention(steps: Steps) -> None:
-    """``Attention``: queries, keys and values are one product of the input."""
+    """Rewrite ``Attention``: queries, keys and values are one product of the input."""
     source, weight, bias, mask, past, added = (input_of(steps, place) for place in range(6))
     projected = steps.op("MatMul", source, weight)
     if bias is not None:
@@ -21,7 +21,7 @@ def _attention(steps: Steps) -> None:
 
 
 def _quantised_attention(steps: Steps) -> None:
-    """``QAttention``: the product is of integers."""
+    """Rewrite ``QAttention``, whose projection is an integer product."""
     inputs = [input_of(steps, place) for place in range(9)]
     source, weight, bias, scale, weight_scale, mask, zero, weight_zero, past = inputs
     projected = as_float_product(
@@ -33,7 +33,7 @@ def _quantised_attention(steps: Steps) -> None:
 def _attend_to_projected(
     steps: Steps, projected: Any, width: int, mask: Any, past: Any, added: Any
 ) -> None:
-    """Attend within what was projected; ``width`` is that of queries, keys and values together."""
+    """Write attention on projected data, ``width`` wide for queries, keys and values together."""
     count = steps.integer("num_heads", 0)
     for name in ("do_rotary", "past_present_share_buffer"):
         if steps.integer(name, 0):
@@ -61,7 +61,7 @@ def _attend_to_projected(
 
 
 def _multi_head_attention(steps: Steps) -> None:
-    """``MultiHeadAttention``: queries, keys and values are given, apart or packed."""
+    """Rewrite ``MultiHeadAttention``: queries, keys and values are inputs, separate or packed."""
     inputs = [input_of(steps, place) for place in range(8)]
     query, key, value, bias, mask, added, past_key, past_value = inputs
     count = steps.integer("num_heads", 0)
@@ -103,7 +103,7 @@ def _multi_head_attention(steps: Steps) -> None:
 
 
 def _keys(steps: Steps) -> int:
-    """How many keys a node is given."""
+    """Return the number of keys that a node reads."""
     key = input_of(steps, 1)
     if key is None:
         return shape_of(steps.node.inputs[0])[1]
@@ -112,7 +112,7 @@ def _keys(steps: Steps) -> int:
 
 
 def _unpacked(steps: Steps, value: Any, parts: int) -> list[Any]:
-    """Parts of what is of shape (batch, length, heads, parts, head size), by heads."""
+    """Split (batch, length, heads, parts, size) into parts of (batch, heads, length, size)."""
     turned = steps.op("Transpose", value, perm=[3, 0, 2, 1, 4])
     return [steps.squeezed(part, 0) for part in steps.split(turned, [1] * parts, 0)]
 

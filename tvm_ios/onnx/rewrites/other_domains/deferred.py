@@ -1,4 +1,4 @@
-"""An operator that cannot be written in others before more is known of what it reads."""
+"""Deferral of a rewrite until more is known of what the operator reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant, node_text
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
-#: What can be done about an operator that is not read.
+#: Advice in errors about an operator that is not supported.
 WAY_OUT = (
     "export the model without it, or give the model a function of this name that computes it by "
     "ONNX's operators (onnx.helper.make_function)"
@@ -26,23 +26,17 @@ _KEEP_RANK = frozenset(
 
 
 class Deferred(Exception):
-    """Something of an operator's inputs is not known yet."""
+    """The exception that a shape, type or constant of an operator's inputs is not known yet."""
 
 
 def input_of(steps: Steps, place: int) -> Any:
-    """An input of the node, or None where it is left out."""
+    """Return an input of the node, or None if it is omitted."""
     inputs = steps.node.inputs
     return inputs[place] if place < len(inputs) else None
 
 
 def shape_of(value: Any) -> list[int]:
-    """The extents of a value.
-
-    Raises
-    ------
-    Deferred
-        If they are not known yet.
-    """
+    """Return the extents of a value, or raise Deferred if they are not known yet."""
     shape = static_shape(value)
     if shape is None:
         raise Deferred(f"the shape of {value.name!r}")
@@ -50,12 +44,9 @@ def shape_of(value: Any) -> list[int]:
 
 
 def rank_of(value: Any) -> int:
-    """How many axes an image has; quantised operators, whose shapes are not inferred, keep them.
+    """Return the rank of an image, or raise Deferred if it is not known yet.
 
-    Raises
-    ------
-    Deferred
-        If it is not known yet.
+    Quantised operators, whose shapes are not inferred, have the rank of what they read.
     """
     while value.shape is None:
         node = value.producer()
@@ -66,26 +57,14 @@ def rank_of(value: Any) -> int:
 
 
 def type_of(value: Any) -> Any:
-    """The type of a value's elements.
-
-    Raises
-    ------
-    Deferred
-        If it is not known yet.
-    """
+    """Return the type of a value's elements, or raise Deferred if it is not known yet."""
     if value.dtype is None:
         raise Deferred(f"the type of {value.name!r}")
     return value.dtype
 
 
 def array_of(value: Any) -> Array:
-    """The array that a constant holds.
-
-    Raises
-    ------
-    Deferred
-        If it is not known yet.
-    """
+    """Return the array of a constant, or raise Deferred if the value is not constant yet."""
     array = constant(value)
     if array is None:
         raise Deferred(f"{value.name!r}, which is computed,")
@@ -93,7 +72,7 @@ def array_of(value: Any) -> Array:
 
 
 def is_read(steps: Steps, place: int) -> bool:
-    """Whether the node has an output at this place that something reads."""
+    """Return whether the node's output at this place exists and has a reader."""
     outputs = steps.node.outputs
     if place >= len(outputs) or not outputs[place].name:
         return False
@@ -101,12 +80,9 @@ def is_read(steps: Steps, place: int) -> bool:
 
 
 def finish(steps: Steps, *results: Any) -> None:
-    """Let results stand for the node's outputs; None for one that is not made.
+    """Replace the node's outputs by results; None stands for an output that is not computed.
 
-    Raises
-    ------
-    GraphError
-        If something reads one that is not made.
+    Raises GraphError if such an output has a reader.
     """
     made: list[Any] = []
     for place, _ in enumerate(steps.node.outputs):
@@ -118,7 +94,7 @@ def finish(steps: Steps, *results: Any) -> None:
 
 
 def refusal(steps: Steps, what: str) -> GraphError:
-    """Say that a node uses a part of its operator that is not written in ONNX's operators."""
+    """Return the error that a node uses a feature of its operator that no rewrite covers."""
     return GraphError(
         f"{node_text(steps.node)} of the domain {steps.node.domain!r} {what}, which is not "
         f"supported: {WAY_OUT}"

@@ -1,4 +1,4 @@
-"""Numbers that are scaled, chosen, replaced and looked up (``ai.onnx.ml``)."""
+"""Rewrites of ``ai.onnx.ml`` operators that scale, select, impute and encode features."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def as_float32(steps: Steps, value: Any) -> Any:
-    """A tensor of any type of numbers in float32, which these operators compute in."""
+    """Return a numeric tensor cast to float32, in which these operators compute."""
     type_of(value)
     return steps.cast(value, ir.DataType.FLOAT)
 
 
 def floats(steps: Steps, name: str) -> Array:
-    """The numbers of an attribute in float32."""
+    """Return the numbers of an attribute in float32."""
     return np.array(steps.node.attributes.get_floats(name, []), np.float32)
 
 
@@ -31,7 +31,7 @@ def _scaler(steps: Steps) -> None:
 
 
 def _normalizer(steps: Steps) -> None:
-    """Rows divided by a norm, but for those whose norm is zero."""
+    """Rewrite ``Normalizer``: rows divided by their norm, except where it is zero."""
     value = as_float32(steps, steps.node.inputs[0])
     kind = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
     name = steps.node.attributes.get_string("norm", "MAX")
@@ -50,7 +50,7 @@ def _binarizer(steps: Steps) -> None:
 
 
 def _imputer(steps: Steps) -> None:
-    """What equals a number, or is none, is replaced by one of all or of each column."""
+    """Rewrite ``Imputer``: replace elements that equal a number, or NaN."""
     (value,) = steps.node.inputs
     dtype, get = type_of(value), steps.node.attributes
     if dtype.is_floating_point():
@@ -69,7 +69,7 @@ def _imputer(steps: Steps) -> None:
 
 
 def _feature_vectorizer(steps: Steps) -> None:
-    """Columns of all inputs side by side; each is cut, or filled with zeros, to its width."""
+    """Rewrite ``FeatureVectorizer``: join columns, each input cut or zero-padded to a width."""
     parts: list[Any] = []
     widths = steps.integers("inputdimensions")
     for value, width in zip(steps.node.inputs, widths, strict=True):
@@ -95,7 +95,7 @@ def _array_feature_extractor(steps: Steps) -> None:
 
 
 def _one_hot_encoder(steps: Steps) -> None:
-    """One more axis: whether an element is each of some integers."""
+    """Rewrite ``OneHotEncoder``: compare elements with integer categories along a new axis."""
     (value,) = steps.node.inputs
     known = steps.integers("cats_int64s")
     if not known or not steps.integer("zeros", 1):
@@ -106,7 +106,7 @@ def _one_hot_encoder(steps: Steps) -> None:
 
 
 def _label_encoder(steps: Steps) -> None:
-    """The value that stands beside each key; what is no key becomes the default."""
+    """Rewrite ``LabelEncoder``: look each element up among keys, with a default for others."""
     (value,) = steps.node.inputs
     keys, values = _listed(steps, "keys"), _listed(steps, "values")
     dtype = type_of(value).numpy()
@@ -132,7 +132,7 @@ def _label_encoder(steps: Steps) -> None:
 
 
 def _listed(steps: Steps, which: str) -> Array:
-    """The keys or the values of a ``LabelEncoder``."""
+    """Return the keys or the values of a ``LabelEncoder``."""
     get = steps.node.attributes
     tensor = get.get(f"{which}_tensor")
     if tensor is not None:

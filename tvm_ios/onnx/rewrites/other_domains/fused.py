@@ -1,4 +1,4 @@
-"""Activations, products and convolutions that ONNX Runtime fused with what is around them."""
+"""Rewrites of activations, products and convolutions that ONNX Runtime fused with neighbours."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _quick_gelu(steps: Steps, value: Any) -> Any:
 
 
 def _of_sum(activation: Callable[[Steps, Any], Any]) -> Callable[[Steps], None]:
-    """An activation of its input and a bias, if there is one."""
+    """Return a rewrite of an activation whose input may have a bias added."""
 
     def write(steps: Steps) -> None:
         value, bias = input_of(steps, 0), input_of(steps, 1)
@@ -58,7 +58,7 @@ def _of_sum(activation: Callable[[Steps, Any], Any]) -> Callable[[Steps], None]:
 
 
 def _split_gelu(steps: Steps) -> None:
-    """One half of a sum, times the activation of the other."""
+    """Rewrite a biased split GELU: one half of the sum times the GELU of the other half."""
     value = steps.op("Add", *steps.node.inputs)
     half = shape_of(steps.node.inputs[1])[0] // 2
     left, right = steps.split(value, [half, half], -1)
@@ -71,7 +71,7 @@ def _sum(steps: Steps) -> None:
 
 
 def _softmax_of_sum(steps: Steps) -> None:
-    """Over all axes from one on, as ``Softmax`` was before opset 13."""
+    """Rewrite the softmax of a sum, over all axes from ``axis`` on as before opset 13."""
     extents = shape_of(steps.node.inputs[0])
     axis = steps.integer("axis", 1) % len(extents)
     value = steps.op("Add", *steps.node.inputs)
@@ -81,7 +81,7 @@ def _softmax_of_sum(steps: Steps) -> None:
 
 
 def _turned(steps: Steps, place: int) -> Any:
-    """A factor of a product, its axes in the order that the node states."""
+    """Return an operand of a product with its axes transposed as the node states."""
     value, side = steps.node.inputs[place], "AB"[place]
     last, batch = steps.integer(f"trans{side}", 0), steps.integer(f"transBatch{side}", 0)
     if not last and not batch:
@@ -145,12 +145,12 @@ def _max_pool_channels_last(steps: Steps) -> None:
 
 
 def channels_first(steps: Steps, value: Any, rank: int) -> Any:
-    """An image whose channels lie last, with these after the batch."""
+    """Return an image with channels last transposed to channels first (after the batch)."""
     return steps.op("Transpose", value, perm=[0, rank - 1, *range(1, rank - 1)])
 
 
 def channels_last(steps: Steps, value: Any, rank: int) -> Any:
-    """An image as ONNX has it, with its channels last."""
+    """Return an image with channels first transposed to channels last."""
     return steps.op("Transpose", value, perm=[0, *range(2, rank), 1])
 
 
@@ -163,7 +163,7 @@ def _convolved(steps: Steps, data: Any, added: Any, weight: Any) -> Any:
 
 
 def _activated(steps: Steps, value: Any) -> Any:
-    """A value with the activation that the node names, if it names one."""
+    """Return a value with the node's activation applied, if it names one."""
     kind = steps.node.attributes.get_string("activation", "")
     if not kind:
         return value

@@ -1,4 +1,4 @@
-"""Attention whose keys serve several queries each, and rotations by position."""
+"""Rewrites of grouped-query attention and rotary embeddings."""
 
 from __future__ import annotations
 
@@ -27,15 +27,11 @@ _UNKNOWN_ATTRIBUTES = ("kv_cache_bit_width", "qk_output", "sliding_window_cache"
 
 @dataclass(frozen=True)
 class _Lengths:
-    """How many there are of what.
+    """Lengths of an attention's sequences.
 
-    Attributes
-    ----------
-    batch, queries, cached, total
-        Sequences, new positions, positions of the cache that is read, and of the one that is made.
-    last, begin
-        Values of shape (batch, 1): the last position of each sequence, and where the new ones
-        begin, which is None if at the first.
+    ``queries`` is the number of new positions, ``cached`` and ``total`` the length of the cache
+    that is read and written. ``last`` and ``begin`` are values of shape (batch, 1): the last
+    position of each sequence, and the first new one, None if 0.
     """
 
     batch: int
@@ -69,7 +65,7 @@ def _rotary_embedding(steps: Steps) -> None:
 
 
 def _rotated(steps: Steps, value: Any, places: Any, cosines: Any, sines: Any, size: int) -> Any:
-    """Rotate what is of shape (batch, heads, length, ``size``) by tables at given places."""
+    """Apply rotary tables at these positions to (batch, heads, length, ``size``)."""
     half = shape_of(cosines)[1]
     rest = size - 2 * half
     kept = None
@@ -97,7 +93,7 @@ def _rotated(steps: Steps, value: Any, places: Any, cosines: Any, sines: Any, si
 
 
 def _grouped_attention(steps: Steps) -> None:
-    """``GroupQueryAttention``: each sequence appends its new positions to those of its cache."""
+    """Rewrite ``GroupQueryAttention``: each sequence appends its new positions to its cache."""
     inputs = [input_of(steps, place) for place in range(12)]
     query, key, value, past_key, past_value, ends, total = inputs[:7]
     cosines, sines, places, added, sink = inputs[7:]
@@ -144,7 +140,7 @@ def _grouped_attention(steps: Steps) -> None:
 
 
 def _appended(steps: Steps, old: Any, new: Any, lengths: _Lengths, groups: int, size: int) -> Any:
-    """A cache with the new positions where they begin, and zeros behind them."""
+    """Return a cache with new positions written from their beginning on, and zeros behind them."""
     zeros = np.zeros(
         (lengths.batch, groups, lengths.total - lengths.cached, size),
         steps.node.outputs[0].dtype.numpy(),
@@ -168,7 +164,7 @@ def _appended(steps: Steps, old: Any, new: Any, lengths: _Lengths, groups: int, 
 
 
 def _scores(steps: Steps, query: Any, key: Any, lengths: _Lengths, size: int) -> Any:
-    """Scaled products of queries and keys, of shape (batch, heads, queries, keys)."""
+    """Return scaled products of queries and keys, of shape (batch, heads, queries, keys)."""
     count, groups = steps.integer("num_heads", 0), steps.integer("kv_num_heads", 0)
     rows = [lengths.batch, groups, count // groups * lengths.queries, size]
     grouped = steps.op("Reshape", query, steps.number(rows))
@@ -185,7 +181,7 @@ def _scores(steps: Steps, query: Any, key: Any, lengths: _Lengths, size: int) ->
 
 
 def _seen(steps: Steps, lengths: _Lengths) -> Any:
-    """Which keys each query sees: those before it, within the window."""
+    """Return the mask of the keys that each query sees: earlier ones, within the window."""
     columns = np.arange(lengths.total).reshape(1, 1, 1, -1)
     rows = np.arange(lengths.queries).reshape(1, 1, -1, 1)
     window = steps.integer("local_window_size", -1)
@@ -194,7 +190,7 @@ def _seen(steps: Steps, lengths: _Lengths) -> Any:
         seen = columns <= rows if causal else columns < lengths.queries
         if window > 0:
             seen = seen & (columns > rows - window)
-        # What is padded sees the words.
+        # Padding positions see all keys that are not padding.
         words = steps.op("Reshape", lengths.last, steps.number([lengths.batch, 1, 1, 1]))
         behind = steps.op("Less", words, steps.number(columns))
         return steps.op("And", steps.number(seen), steps.op("Not", behind))
@@ -214,7 +210,7 @@ def _lowest(steps: Steps) -> Any:
 
 
 def _softmax(steps: Steps, scores: Any, sink: Any, shape: list[int]) -> Any:
-    """The softmax of scores, of which a sink of each head, or a zero, takes a share."""
+    """Return the softmax of scores, extended by a sink per head (or zero) if the node has one."""
     if sink is None and not steps.integer("smooth_softmax", 0):
         return steps.op("Softmax", scores, axis=-1)
     if sink is None:

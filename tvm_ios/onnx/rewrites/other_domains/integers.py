@@ -1,4 +1,4 @@
-"""Products of integers that become floats, by the operators of ONNX that make the integers."""
+"""Rewrites of integer products with float results as ``MatMulInteger`` and scaling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 def as_float_product(
     steps: Steps, left: tuple[Any, Any, Any], right: tuple[Any, Any, Any], bias: Any
 ) -> Any:
-    """The product of two integer tensors, each with its scale and zero point, plus a bias."""
+    """Return the product of two integer tensors, each with scale and zero point, plus a bias."""
     (a, a_scale, a_zero), (b, b_scale, b_zero) = left, right
     zeros = (a_zero,) if b_zero is None else (a_zero, b_zero)
     product = steps.op("MatMulInteger", a, b, *zeros)
@@ -31,7 +31,7 @@ def _matmul_to_float(steps: Steps) -> None:
 
 
 def dynamic_product(steps: Steps, left: Any, right: tuple[Any, Any, Any], bias: Any) -> Any:
-    """The product of a float tensor, rounded to eight bits, and an integer one, plus a bias."""
+    """Return a float tensor, quantised to 8 bits, times an integer tensor, plus a bias."""
     quantised = steps.op("DynamicQuantizeLinear", left, outputs=3)
     for value, dtype in zip(quantised, ("UINT8", "FLOAT", "UINT8"), strict=True):
         value.dtype = ir.DataType[dtype]
@@ -44,9 +44,9 @@ def _dynamic_matmul(steps: Steps) -> None:
 
 
 def _channels_first(place: int, domain: str) -> Callable[[Steps], None]:
-    """Write a node whose channels lie last as the same operator of a domain with channels first.
+    """Return a rewrite of a channels-last node as the same operator with channels first.
 
-    ``place`` is that of an input whose rank is the image's.
+    ``place`` is that of an input with the image's rank; ``domain`` is the new operator's.
     """
 
     def write(steps: Steps) -> None:

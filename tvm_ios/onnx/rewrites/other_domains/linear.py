@@ -1,4 +1,4 @@
-"""Linear classifiers and regressors, and regressors of support vectors (``ai.onnx.ml``)."""
+"""Rewrites of linear models and support vector regressors (``ai.onnx.ml``)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def _rows(steps: Steps) -> Any:
-    """The input as rows of features in float32."""
+    """Return the input as a matrix of feature rows in float32."""
     value = as_float32(steps, steps.node.inputs[0])
     extents = shape_of(steps.node.inputs[0])
     return steps.reshaped(value, extents, [1, *extents][-2:])
 
 
 def _scores(steps: Steps, count: int) -> Any:
-    """Linear functions of the features, one for each of a count."""
+    """Return ``count`` linear functions of the features."""
     weights = floats(steps, "coefficients").reshape(count, -1).T
     product = steps.op("MatMul", _rows(steps), steps.number(weights))
     intercepts = floats(steps, "intercepts")
@@ -36,7 +36,7 @@ def _transform(steps: Steps) -> str:
 
 
 def _transformed(steps: Steps, scores: Any) -> Any:
-    """Scores of more than one class or target as the node transforms them."""
+    """Return the scores of several classes or targets after the node's transform."""
     match _transform(steps):
         case "LOGISTIC":
             return steps.op("Sigmoid", scores)
@@ -47,14 +47,14 @@ def _transformed(steps: Steps, scores: Any) -> Any:
 
 
 def _regressor(steps: Steps) -> None:
-    """ONNX Runtime leaves the score of a single target as it is, whatever the transform."""
+    """Rewrite ``LinearRegressor``. As in ONNX Runtime, a single target's score has no transform."""
     targets = steps.integer("targets", 1)
     scores = _scores(steps, targets)
     steps.stand_for(scores if targets == 1 else _transformed(steps, scores))
 
 
 def _classifier(steps: Steps) -> None:
-    """The label of the largest score, and the scores; of one score its sign decides."""
+    """Rewrite ``LinearClassifier``: the largest score decides the label, or a single one's sign."""
     count = floats(steps, "intercepts").size
     labels = steps.integers("classlabels_ints")
     named = bool(steps.node.attributes.get_strings("classlabels_strings", []))
@@ -82,7 +82,7 @@ def _classifier(steps: Steps) -> None:
 
 
 def _support_vectors(steps: Steps) -> None:
-    """``SVMRegressor``: a sum of kernels of the rows and the vectors."""
+    """Rewrite ``SVMRegressor``: a weighted sum of kernels of rows and support vectors."""
     get = steps.node.attributes
     vectors = floats(steps, "support_vectors")
     coefficients, rho = floats(steps, "coefficients"), floats(steps, "rho")
@@ -108,7 +108,7 @@ def _support_vectors(steps: Steps) -> None:
 def _kernels(
     steps: Steps, rows: Any, vectors: Any, kind: str, gamma: float, shift: float, degree: float
 ) -> Any:
-    """The kernel of every row with every vector."""
+    """Return the kernel value of each row with each support vector."""
 
     def number(value: float) -> Any:
         return steps.number(np.array(value, np.float32))

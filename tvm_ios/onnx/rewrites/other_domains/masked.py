@@ -1,4 +1,4 @@
-"""Attention of heads, from queries, keys and values, and what masks it."""
+"""Attention on heads, and its masks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 @dataclass(frozen=True)
 class Attended:
-    """Results of attention: of shape (batch, heads, queries, ...)."""
+    """The results of attention, of shape (batch, heads, queries, ...)."""
 
     values: Any
     scores: Any
@@ -23,9 +23,9 @@ class Attended:
 def attend(
     steps: Steps, query: Any, key: Any, value: Any, *, head_size: int, added: list[Any]
 ) -> Attended:
-    """Attend from queries to keys, each of shape (batch, heads, length, head size).
+    """Write attention on operands of shape (batch, heads, length, head size).
 
-    ``added`` are what is added to the scores before the softmax.
+    The values in ``added`` are added to the scores before the softmax.
     """
     scale = steps.node.attributes.get_float("scale", 0.0) or 1 / sqrt(head_size)
     products = steps.op("MatMul", query, steps.op("Transpose", key, perm=[0, 1, 3, 2]))
@@ -39,28 +39,22 @@ def attend(
 
 
 def heads(steps: Steps, value: Any, count: int) -> Any:
-    """What is of shape (batch, length, hidden) as (batch, heads, length, head size)."""
+    """Return (batch, length, hidden) as (batch, heads, length, head size)."""
     parts = steps.op("Reshape", value, steps.number([0, 0, count, -1]))
     return steps.op("Transpose", parts, perm=[0, 2, 1, 3])
 
 
 def joined_heads(steps: Steps, value: Any) -> Any:
-    """What is of shape (batch, heads, length, head size) as (batch, length, hidden)."""
+    """Return (batch, heads, length, head size) as (batch, length, hidden)."""
     rows = steps.op("Transpose", value, perm=[0, 2, 1, 3])
     return steps.op("Reshape", rows, steps.number([0, 0, -1]))
 
 
 def masks(steps: Steps, mask: Any, queries: int, past: int, total: int) -> list[Any]:
-    """What the mask and the order of the node add to scores.
+    """Return the terms that the node's mask and causality add to the scores: none or one.
 
-    Parameters
-    ----------
-    steps
-        Of a node that may have ``unidirectional`` and ``mask_filter_value``.
-    mask
-        ONNX Runtime's ``mask_index``: which keys there are, or how many; None if all.
-    queries, past, total
-        How many queries there are, and how many keys, before them and in all.
+    ``mask`` is ONNX Runtime's ``mask_index``, a mask of the keys or their number; None masks none.
+    ``past`` is the number of cached keys, ``total`` that of all keys.
     """
     dtype = steps.node.outputs[0].dtype.numpy()
     hidden = np.array(steps.node.attributes.get_float("mask_filter_value", -10000.0), dtype)
@@ -80,7 +74,7 @@ def masks(steps: Steps, mask: Any, queries: int, past: int, total: int) -> list[
 
 
 def _of_mask(steps: Steps, mask: Any, total: int, hidden: Any) -> Any:
-    """Zeros for the keys that a mask lets through, and ``hidden`` for the others."""
+    """Return 0 for the keys that a mask admits and ``hidden`` for others; None if it admits all."""
     extents = shape_of(mask)
     zero = np.zeros((), type_of(mask).numpy())
     batch = shape_of(steps.node.inputs[0])[0]

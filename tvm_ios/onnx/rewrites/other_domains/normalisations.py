@@ -1,4 +1,4 @@
-"""Layer norms, of sums and of embeddings."""
+"""Rewrites of ONNX Runtime's layer norms, of sums and of embeddings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _epsilon(steps: Steps) -> float:
 
 
 def _normalised(steps: Steps, value: Any, scale: Any, bias: Any) -> list[Any]:
-    """The layer norm of a value; its mean and the inverse of its deviation if they are read."""
+    """Return the layer norm of a value, its mean and its inverse deviation (None if unread)."""
     inputs = (value, scale) if bias is None else (value, scale, bias)
     stated: dict[str, Any] = {"axis": steps.integer("axis", -1), "epsilon": _epsilon(steps)}
     moments = not steps.node.op_type.endswith("EmbedLayerNormalization")
@@ -41,7 +41,10 @@ def _normalised(steps: Steps, value: Any, scale: Any, bias: Any) -> list[Any]:
 
 
 def _by_root_mean_square(steps: Steps, value: Any, scale: Any) -> list[Any]:
-    """A value over the root of its mean square, in float32, and the inverse of that root."""
+    """Return a value over the root of its mean square, times a scale; and the inverse root.
+
+    Both are computed in float32, or in float64 for doubles.
+    """
     narrow = steps.node.outputs[0].dtype
     wide = value if narrow in (ir.DataType.FLOAT, ir.DataType.DOUBLE) else None
     if wide is None:
@@ -61,7 +64,7 @@ def _by_root_mean_square(steps: Steps, value: Any, scale: Any) -> list[Any]:
 
 
 def _layer_norm(steps: Steps) -> None:
-    """The operator that ONNX Runtime had before ONNX; its scale may be of a wider type."""
+    """Rewrite ONNX Runtime's ``LayerNormalization``, whose scale may be of a wider type."""
     value, scale, bias = (input_of(steps, place) for place in range(3))
     if type_of(scale) == type_of(value):
         finish(steps, *_normalised(steps, value, scale, bias))
@@ -80,7 +83,7 @@ def _simplified_layer_norm(steps: Steps) -> None:
 
 
 def _total(steps: Steps, bias: Any) -> Any:
-    """The sum of the first two inputs, and of a bias."""
+    """Return the sum of the first two inputs and an optional bias."""
     total = steps.op("Add", *steps.node.inputs[:2])
     return total if bias is None else steps.op("Add", total, bias)
 
@@ -102,7 +105,7 @@ def _embedded(steps: Steps) -> None:
 
 
 def _embedded_in_eight_bits(steps: Steps) -> None:
-    """``QEmbedLayerNormalization``: each table has a scale and a zero point, further behind."""
+    """Rewrite ``QEmbedLayerNormalization``, whose tables have a scale and a zero point each."""
 
     def numbers(place: int, value: Any) -> Any:
         zero = input_of(steps, place + 11)
@@ -113,9 +116,9 @@ def _embedded_in_eight_bits(steps: Steps) -> None:
 
 
 def _embed(steps: Steps, numbers: Callable[[int, Any], Any], places: Any) -> None:
-    """Sums of a word's, a place's and a segment's row, normalised, and how many words there are.
+    """Write the normalised sum of word, position and segment rows, and the number of words.
 
-    ``numbers`` makes floats of what was taken from an input, of which it is told the place.
+    ``numbers`` converts rows gathered from the input at a given place to floats.
     """
     inputs = [input_of(steps, place) for place in range(8)]
     words, segments, word_rows, place_rows, segment_rows, scale, shift, mask = inputs

@@ -1,4 +1,4 @@
-"""Products with weights of a few bits, several in a byte, which the program unpacks."""
+"""Rewrites of products with weights of a few bits, which the program unpacks from bytes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PACKED = "tvm_ios.packed"
 
 
 def stays_packed(node: Any) -> bool:
-    """Whether a node unpacks weights, which folding would make four to sixteen times as large."""
+    """Return whether a node unpacks weights, which folding would make 4 to 16 times larger."""
     return _PACKED in node.metadata_props
 
 
 def _matmul(steps: Steps) -> None:
-    """``MatMulNBits``: a column of weights has a scale and a zero point for each of its blocks."""
+    """Rewrite ``MatMulNBits``: weights with a scale and a zero point per block of a column."""
     data, weight, scales, zeros, order, bias = (input_of(steps, place) for place in range(6))
     bits, block = steps.integer("bits", 4), steps.integer("block_size", 0)
     columns, rows = steps.integer("N", 0), steps.integer("K", 0)
@@ -51,7 +51,7 @@ def _matmul(steps: Steps) -> None:
 
 
 def _gather(steps: Steps) -> None:
-    """``GatherBlockQuantized``: rows of a matrix whose blocks along a row have a scale each."""
+    """Rewrite ``GatherBlockQuantized``: gathered rows with a scale per block of a row."""
     data, places, scales, zeros = (input_of(steps, place) for place in range(4))
     bits, block = steps.integer("bits", 4), steps.integer("block_size", 128)
     codes, scale = array_of(data), array_of(scales)
@@ -83,7 +83,7 @@ def _gather(steps: Steps) -> None:
 
 
 def _as_floats(steps: Steps, codes: Any, bits: int, *, columns: bool = False) -> Any:
-    """The codes in bytes of shape (..., 1), as floats of shape (..., codes).
+    """Return packed codes of shape (..., 1), in bytes, as floats of shape (..., codes).
 
     With ``columns`` both have one more axis at the end.
     """
@@ -99,7 +99,7 @@ def _as_floats(steps: Steps, codes: Any, bits: int, *, columns: bool = False) ->
 
 
 def _unpacked(array: Array, bits: int) -> Array:
-    """The codes along the last axis of bytes, the lowest bits first."""
+    """Return the codes along the last axis of bytes, the lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     codes = (array[..., np.newaxis] >> shifts) & np.uint8(2**bits - 1)
     return codes.reshape(*array.shape[:-1], -1)

@@ -1,4 +1,4 @@
-"""LSTMs that ONNX Runtime's quantiser writes, as cells of operators that ONNX has for integers."""
+"""Unroll ``DynamicQuantizeLSTM`` into cells of ONNX's integer operators."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tvm_ios.onnx.rewrites.other_domains.integers import dynamic_product
 from tvm_ios.onnx.rewrites.recurrent import Direction, Unroller
 from tvm_ios.onnx.rewrites.steps import Steps
 
-#: Where a layer has the scales and zero points of the weights of the input, and of the state.
+#: Input positions of the (scale, zero point) of the weights for the input and for the state.
 _OF_INPUT, _OF_STATE = (8, 9), (10, 11)
 #: All that has to be constant: weights, biases, peepholes, scales and zero points.
 _WEIGHTS = (1, 2, 3, 7, *_OF_INPUT, *_OF_STATE)
 
 
 def _unroll(steps: Steps) -> None:
-    """``DynamicQuantizeLSTM``: cells like those of any LSTM, whose products are of integers."""
+    """Rewrite ``DynamicQuantizeLSTM`` as cells with integer products."""
     shape_of(steps.node.inputs[0])
     for place in _WEIGHTS:
         if (value := input_of(steps, place)) is not None:
@@ -29,13 +29,13 @@ def _unroll(steps: Steps) -> None:
 
 
 class _QuantisedUnroller(Unroller):
-    """Rounds the input as a whole and the state of each step to 8 bits, each by its own scale.
+    """An unroller that quantises the whole input and each step's state to 8 bits.
 
-    As in ONNX Runtime a sum of integers is scaled at once, and the bias comes last.
+    As in ONNX Runtime, integer sums are scaled at once, and the bias is added last.
     """
 
     def _weights(self, place: int) -> Array:
-        """Those of products lie as right operands."""
+        """Return weights; those of products are transposed to right operands."""
         array = super()._weights(place)
         return array.transpose(0, 2, 1) if place in (1, 2) else array
 

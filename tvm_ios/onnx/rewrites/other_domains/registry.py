@@ -1,4 +1,4 @@
-"""Which operators of other domains are written in those of ONNX, and in which models."""
+"""Registry of operators of other domains with rewrites, and their application to a model."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ _converter: Any = version_converter
 
 
 def is_of_other_domain(node: Any, opset: int) -> bool:
-    """Whether a node of a file is one that :func:`write_other_domains_out` writes in others."""
+    """Return whether :func:`write_other_domains_out` rewrites a node of a file."""
     return _is_stray(node, opset) or node.op_type in _WRITERS.get(node.domain, ())
 
 
 def _has_strays(model: Any) -> bool:
-    """Whether a model holds operators of ONNX Runtime's in ONNX's domain."""
+    """Return whether a model has operators of ONNX Runtime in ONNX's own domain."""
     opset = opset_of(model)
     return any(_is_stray(node, opset) for node in _nodes(model.graph))
 
 
 def with_strays_named(model: Any) -> Any:
-    """The model with ONNX Runtime's operators in its domain that it writes into ONNX's.
+    """Return the model with ONNX Runtime's operators moved from ONNX's domain to their own.
 
-    ``model`` is an ``onnx.ModelProto``; it is not changed, and returned where it holds none.
+    The ``onnx.ModelProto`` is not changed, and returned itself if it has none.
     """
     if not _has_strays(model):
         return model
@@ -82,17 +82,10 @@ def with_strays_named(model: Any) -> Any:
 
 
 def with_wanted_opset(model: Any) -> Any:
-    """The model, if it holds operators of other domains, in an opset to write them with.
+    """Return a model with operators of other domains in an opset that has their replacements.
 
-    Parameters
-    ----------
-    model
-        An ``onnx.ModelProto``; it is not changed.
-
-    Raises
-    ------
-    GraphError
-        If it is of an old opset, and onnx cannot convert it.
+    A model without such operators stays as it is; the ``onnx.ModelProto`` is not changed. Raises
+    GraphError if onnx cannot convert it.
     """
     named, opset = with_strays_named(model), opset_of(model)
     own = next(filter(_is_written, _nodes(named.graph)), None)
@@ -117,19 +110,10 @@ def with_wanted_opset(model: Any) -> Any:
 
 
 def write_other_domains_out(model: Any, fold: Callable[[Any], object]) -> None:
-    """Write operators of other domains in those of ONNX.
+    """Rewrite operators of other domains with ONNX's, in a model with static inputs.
 
-    Parameters
-    ----------
-    model
-        A model of ``onnx_ir`` with static inputs, which is changed.
-    fold
-        Folds its constants, of which some operators read a number.
-
-    Raises
-    ------
-    GraphError
-        If a node has a part that ONNX has not, or nothing tells the shapes that it needs.
+    ``fold`` folds the model's constants, which some rewrites read. Raises GraphError if a node uses
+    a feature that no rewrite covers, or a shape that it needs is unknown.
     """
     folded = False
     while nodes := [n for n in ir.traversal.RecursiveGraphIterator(model.graph) if _is_written(n)]:
@@ -150,13 +134,13 @@ def write_other_domains_out(model: Any, fold: Callable[[Any], object]) -> None:
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
-    """The nodes of a graph of a file, and of graphs inside them."""
+    """Yield the nodes of a file's graph and of the graphs inside them."""
     for each in (graph, *graphs_inside(graph)):
         yield from each.node
 
 
 def _is_stray(node: Any, opset: int) -> bool:
-    """Whether a node is one of ONNX Runtime's operators in ONNX's domain."""
+    """Return whether a node is an operator of ONNX Runtime in ONNX's domain."""
     return is_of_onnx(node) and opset < _STRAY.get(node.op_type, 0)
 
 
@@ -173,7 +157,7 @@ def _states_channels_last(node: Any) -> bool:
 
 
 def _write(node: Any, opset: int) -> str | None:
-    """Write a node in others; or say what of it is not known yet."""
+    """Rewrite a node and return None, or return a description of what is not known yet."""
     steps, result = Steps(node.graph, node, opset), node.outputs[0]
     try:
         if node.domain == CONTRIB_DOMAIN and result.dtype is None:
@@ -186,7 +170,7 @@ def _write(node: Any, opset: int) -> str | None:
 
 
 def _type_of_result(node: Any) -> Any:
-    """The type of what one of ONNX Runtime's operators makes, which ONNX does not infer."""
+    """Return the result type of an ONNX Runtime operator, which ONNX does not infer."""
     types = [value.dtype for value in node.inputs if value is not None and value.dtype is not None]
     floats = [dtype for dtype in types if dtype.is_floating_point()]
     integers = [dtype for dtype in types if dtype not in floats]

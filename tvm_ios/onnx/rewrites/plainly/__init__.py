@@ -1,15 +1,15 @@
-"""Operators that are written in others which TVM's importer reads rightly.
+"""Rewrite operators into others that TVM's importer reads correctly.
 
-- registry: which ones, by whom
-- misread: what it reads wrongly
-- arithmetic: types that it does not compute with
-- divisions: integer quotients and remainders that there are not
-- declared: operators of a size that is an input, which the declared shape says too
+- registry: the rewritten operators and their rewrites
+- misread: operators that the importer reads wrongly
+- arithmetic: types that TVM does not compute with
+- divisions: undefined integer quotients and remainders
+- declared: operators whose size is an input, by the declared shape of the result
 - statistics: layer norms whose means and deviations are read
 - normalisations: norms, and determinants
 - places: reversed sequences and caches, as gathers of rows
-- windows: columns of windows, and where the largest of windows lie, as gathers
+- windows: columns of windows, and indices of maxima in windows, as gathers
 - fourier: Fourier transforms as products
-- deform: convolutions of pixels that lie where an input says
-- n_grams: how often groups of numbers stand in a row
+- deform: deformable convolutions
+- n_grams: counts of n-grams
 """

@@ -1,4 +1,4 @@
-"""Operators of types that TVM's importer or its kernels do not compute with."""
+"""Rewrite operators of types that TVM's importer or its kernels do not compute with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _SORTED_AS = {
 
 
 def _power(steps: Steps) -> None:
-    """TVM raises floating-point numbers to powers of their own type only."""
+    """Write ``Pow``, as TVM only raises floats to powers of the same type.
+
+    A small whole exponent becomes products; other cases are computed in double precision.
+    """
     base, exponent = steps.node.inputs
     if base.dtype is None or (base.dtype == exponent.dtype and base.dtype.is_floating_point()):
         return
@@ -49,7 +52,7 @@ def _power(steps: Steps) -> None:
 
 
 def _extreme_of_truths(steps: Steps) -> None:
-    """TVM knows no least and no largest truth value."""
+    """Compute the extreme of Booleans, which TVM lacks, on integers."""
     source, *axes = steps.node.inputs
     if source.dtype != ir.DataType.BOOL:
         return
@@ -59,7 +62,7 @@ def _extreme_of_truths(steps: Steps) -> None:
 
 
 def _in_float32(steps: Steps) -> None:
-    """An operator of float16 in float32; of float64 TVM lacks only two, which are formulas."""
+    """Compute a float16 activation in float32. Float64 ``Elu`` and ``Selu`` become formulas."""
     (source,), kind = steps.node.inputs, steps.node.op_type
     attributes = steps.attributes
     if source.dtype == ir.DataType.FLOAT16:
@@ -75,7 +78,10 @@ def _in_float32(steps: Steps) -> None:
 
 
 def _thresholded_relu(steps: Steps) -> None:
-    """TVM multiplies with a truth value, which makes NaN of infinities, and compares in float32."""
+    """Write ``ThresholdedRelu`` as a selection.
+
+    TVM multiplies by a Boolean, which turns infinities into NaN, and compares in float32.
+    """
     (source,) = steps.node.inputs
     if steps.node.outputs[0].dtype is None:
         return
@@ -85,7 +91,7 @@ def _thresholded_relu(steps: Steps) -> None:
 
 
 def _bit_cast(steps: Steps) -> None:
-    """Between integers of one width a cast keeps the bits."""
+    """Write a ``BitCast`` between integers of one width as a cast."""
     (source,), node = steps.node.inputs, steps.node
     target = ir.DataType(node.attributes["to"].value)
     if source.dtype == target:
@@ -97,7 +103,7 @@ def _bit_cast(steps: Steps) -> None:
 
 
 def _compared(steps: Steps) -> None:
-    """TVM compares truth values as if they were floats, and takes no int32 for the least one."""
+    """Rewrite comparisons of Booleans, and of int32 constants that include the least int32."""
     inputs, kind = list(steps.node.inputs), steps.node.op_type
     if kind == "Equal" and inputs[0].dtype == ir.DataType.BOOL:
         steps.stand_for(steps.op("Not", steps.op("Xor", *inputs)))
@@ -111,7 +117,7 @@ def _has_least(value: ir.Value) -> bool:
 
 
 def _largest(steps: Steps) -> None:
-    """TVM sorts numbers of few types."""
+    """Cast the operand of ``TopK`` to a type that TVM sorts."""
     source, *rest = steps.node.inputs
     wide = _SORTED_AS.get(source.dtype)
     if wide is not None:
@@ -120,7 +126,7 @@ def _largest(steps: Steps) -> None:
 
 
 def in_doubles(steps: Steps) -> None:
-    """A reduction of integers whose result is a fraction, which is cut off."""
+    """Compute a reduction of integers in doubles, and truncate the result."""
     source, *axes = steps.node.inputs
     if source.dtype is None or not source.dtype.is_integer():
         return

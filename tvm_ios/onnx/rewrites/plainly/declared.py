@@ -1,4 +1,4 @@
-"""Operators whose inputs say how large the result is: its declared shape says the same."""
+"""Rewrite operators whose inputs give the size of the result by its declared shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ELEMENTWISE = frozenset({"Add", "Cast", "Cos", "Div", "Mul", "Neg", "Sin", "Sub
 
 
 def _constant_of_shape(steps: Steps) -> None:
-    """TVM's importer fails where the shape is an input."""
+    """Write ``ConstantOfShape`` of a computed shape as a constant of the declared shape."""
     (shape,), result = steps.node.inputs, static_shape(steps.node.outputs[0])
     if constant(shape) is not None or result is None:
         return
@@ -30,14 +30,14 @@ def _constant_of_shape(steps: Steps) -> None:
 
 
 def _window(steps: Steps) -> None:
-    """A window of samples has the length of the result."""
+    """Write a window function of a computed length as a constant of the declared length."""
     extents = static_shape(steps.node.outputs[0])
     if extents is not None:
         steps.stand_for(steps.number(_evaluated(steps.node, steps.opset, [np.array(extents[0])])))
 
 
 def _mel_weights(steps: Steps) -> None:
-    """The number of bins is that of the result's columns."""
+    """Write ``MelWeightMatrix`` as a constant with as many bins as the result has columns."""
     extents = static_shape(steps.node.outputs[0])
     _, *others = (constant(value) for value in steps.node.inputs)
     arrays = [array for array in others if array is not None]
@@ -47,7 +47,7 @@ def _mel_weights(steps: Steps) -> None:
 
 
 def _range(steps: Steps) -> None:
-    """TVM's importer makes a tensor of unknown length where an input says where it ends."""
+    """Write a ``Range`` with computed bounds with the declared length."""
     start, limit, delta = steps.node.inputs
     length = _length(steps.graph, steps.node.outputs[0])
     if all(constant(value) is not None for value in (start, limit, delta)) or length is None:
@@ -59,7 +59,7 @@ def _range(steps: Steps) -> None:
 
 
 def _length(graph: Any, value: Any) -> int | None:
-    """The length of a row of numbers: its own, or of what is computed of it and single numbers."""
+    """Return the length of a vector, from its shape or that of element-wise results of it."""
     same = {value}
     for node in graph:
         others = set(node.inputs) - same
@@ -71,7 +71,7 @@ def _length(graph: Any, value: Any) -> int | None:
 
 
 def _evaluated(node: Any, opset: int, inputs: list[Array]) -> Array:
-    """What ONNX's reference makes of an operator with these inputs."""
+    """Return the result of an operator on these inputs by ``onnx.reference``."""
     proto = ir.serde.serialize_node(node)
     (output,) = proto.output
     names = [f"input{place}" for place in range(len(inputs))]

@@ -1,4 +1,4 @@
-"""Convolutions of pixels that lie where an input says: samples, and a product of matrices."""
+"""Rewrite deformable convolutions as samples and a matrix product."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
 def deformable_convolution(steps: Steps) -> None:
-    """``DeformConv`` of images."""
+    """Write a ``DeformConv`` of images as ``GridSample`` and a matrix product."""
     inputs: list[Any] = [*steps.node.inputs, None, None]
     source, weight, offset, bias, mask = inputs[:5]
     shapes = [static_shape(value) or [] for value in (source, weight, offset)]

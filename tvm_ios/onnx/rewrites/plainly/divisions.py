@@ -1,4 +1,4 @@
-"""Integer quotients and remainders that have no value, at which a processor ends the process."""
+"""Rewrite undefined integer divisions, at which the processor would kill the process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _GUARDED = "tvm_ios.guarded"
 
 
 def integer_division(steps: Steps) -> None:
-    """Give ``Div`` and ``Mod`` of integers NumPy's results where they have no value.
+    """Give ``Div`` and ``Mod`` of integers NumPy's results where they are undefined.
 
-    By zero both are 0, and the least number divided by -1 is itself.
+    Division by zero gives 0 for both, and the least number divided by -1 is itself.
     """
     dividend, divisor = steps.node.inputs
     if dividend.dtype is None or not dividend.dtype.is_integer():

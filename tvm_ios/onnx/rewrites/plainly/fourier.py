@@ -1,4 +1,4 @@
-"""Fourier transforms as products with a constant matrix, in double precision."""
+"""Rewrite Fourier transforms as products with a constant matrix, in double precision."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _transform(steps: Steps) -> None:
 
 
 def _short_time_transform(steps: Steps) -> None:
-    """Frames of the signal, weighted by the window."""
+    """Write ``STFT`` as the transform of windowed frames of the signal."""
     inputs: list[Any] = [*steps.node.inputs, None, None]
     source, step_input, window, length_input = inputs[:4]
     extents, step, stated = static_shape(source), constant(step_input), constant(length_input)
@@ -74,9 +74,9 @@ def _short_time_transform(steps: Steps) -> None:
 def _product(
     steps: Steps, rows: Any, extents: list[int], length: int, inverse: bool, onesided: bool
 ) -> Any:
-    """The transform along the last axis but one; the last has the real and imaginary parts.
+    """Return the transform along the last axis but one; the last holds real and imaginary parts.
 
-    None if the matrix would be too large.
+    Return None if the matrix would be too large.
     """
     *batch, count, parts = extents
     if 2 * count * parts * length > _MOST_FACTORS:
@@ -88,7 +88,7 @@ def _product(
 
 
 def _matrix(count: int, parts: int, length: int, inverse: bool, onesided: bool) -> Array:
-    """What becomes of each number of a row alone, of shape (numbers, results, their parts)."""
+    """Return the transform's matrix, of shape (input numbers, results, parts of a result)."""
     units = np.eye(count * parts).reshape(-1, count, parts)
     row = units[..., 0] + 1j * units[..., 1] if parts == 2 else units[..., 0]
     if inverse and onesided:

@@ -1,4 +1,4 @@
-"""Operators that TVM's importer reads wrongly, written as what it reads rightly."""
+"""Rewrite operators that TVM's importer or kernels get wrong."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _UNSIGNED = frozenset({ir.DataType[f"UINT{bits}"] for bits in (8, 16, 32, 64)})
 
 
 def _output(steps: Steps) -> None:
-    """Folding leaves a node where the output is a constant: TVM's importer wants it otherwise."""
+    """Wrap a folded output in an ``Identity`` of its constant, as TVM's importer needs."""
     tensor = ir.convenience.get_const_tensor(steps.node.outputs[0])
     if tensor is not None:
         steps.stand_for(steps.op("Identity", steps.number(tensor.numpy())))
 
 
 def _eye_like(steps: Steps) -> None:
-    """TVM's importer makes zeros of it."""
+    """Write ``EyeLike`` as a constant. TVM's importer makes zeros of it."""
     source, node = steps.node.inputs[0], steps.node
     if source.shape is None or not source.shape.is_static() or node.outputs[0].dtype is None:
         return
@@ -38,7 +38,7 @@ def _eye_like(steps: Steps) -> None:
 
 
 def _softplus(steps: Steps) -> None:
-    """TVM adds exp(x) to one before the logarithm, which loses it where x is below -17."""
+    """Write ``Softplus`` and ``Mish`` with log1p. TVM's ``log(1 + exp(x))`` is 0 below x = -17."""
     (source,) = steps.node.inputs
     if source.dtype != ir.DataType.FLOAT:
         return
@@ -57,7 +57,7 @@ def _softplus(steps: Steps) -> None:
 
 
 def _one_hot(steps: Steps) -> None:
-    """TVM's importer makes doubles of it; indices may count from the end."""
+    """Write ``OneHot`` as comparisons. TVM's importer makes doubles of it."""
     source, depth, values = steps.node.inputs
     extent, pair = constant(depth), constant(values)
     if extent is None or pair is None or source.shape is None:
@@ -73,7 +73,7 @@ def _one_hot(steps: Steps) -> None:
 
 
 def _is_inf(steps: Steps) -> None:
-    """TVM's importer takes both signs, whichever is asked for."""
+    """Write an ``IsInf`` of one sign. TVM's importer always takes both."""
     (source,), attributes = steps.node.inputs, steps.node.attributes
     signs = [attributes.get_int(f"detect_{sign}", 1) for sign in ("positive", "negative")]
     if all(signs) or source.dtype is None:
@@ -86,7 +86,7 @@ def _is_inf(steps: Steps) -> None:
 
 
 def _space_to_depth(steps: Steps) -> None:
-    """TVM's importer knows only the mode in which blocks come before channels."""
+    """Write ``SpaceToDepth`` of mode CRD with transposes. TVM's importer only knows DCR."""
     (source,), node = steps.node.inputs, steps.node
     if node.attributes.get_string("mode", "DCR") != "CRD":
         return
@@ -100,7 +100,7 @@ def _space_to_depth(steps: Steps) -> None:
 
 
 def _dropout(steps: Steps) -> None:
-    """TVM's importer does not look at ``training_mode``."""
+    """Remove a ``Dropout`` of ratio 0 in training mode, and refuse others in training mode."""
     source, ratio, training = (*steps.node.inputs, None, None)[:3]
     if training is None or _is_all(training, False):
         return
@@ -114,7 +114,7 @@ def _dropout(steps: Steps) -> None:
 
 
 def _bit_shift(steps: Steps) -> None:
-    """TVM does what the processor does with a shift that is negative, or as wide as the type."""
+    """Write shifts by negative numbers or by the type's width and more, undefined in TVM."""
     source, shift = steps.node.inputs
     if source.dtype is None:
         return
@@ -139,7 +139,7 @@ def _bit_shift(steps: Steps) -> None:
 
 
 def _mod(steps: Steps) -> None:
-    """TVM computes the remainder of numbers with fractions by a quotient, which may be infinite."""
+    """Write a float ``Mod`` with fmod. TVM computes it by a quotient, which may be infinite."""
     a, b = steps.node.inputs
     if a.dtype is None or not a.dtype.is_floating_point():
         integer_division(steps)
@@ -154,7 +154,7 @@ def _mod(steps: Steps) -> None:
 
 
 def _sign(steps: Steps) -> None:
-    """TVM makes 0 of NaN, and writes a -1 that types without signs have not."""
+    """Write ``Sign`` so that it keeps NaN, and without -1 for unsigned types."""
     (source,) = steps.node.inputs
     if source.dtype in _UNSIGNED:
         steps.stand_for(steps.op("Min", source, steps.number(1)))
@@ -164,7 +164,7 @@ def _sign(steps: Steps) -> None:
 
 
 def _log_sum_exp(steps: Steps) -> None:
-    """TVM subtracts the largest number, which makes NaN where that is an infinity."""
+    """Write ``ReduceLogSumExp`` so that infinities do not become NaN."""
     source, *axes = steps.node.inputs
     shape, dtype = static_shape(steps.node.outputs[0]), source.dtype
     if dtype is None or not dtype.is_floating_point():
@@ -183,7 +183,7 @@ def _log_sum_exp(steps: Steps) -> None:
 
 
 def _of_axes(steps: Steps) -> None:
-    """TVM's importer wants a list of axes where runtimes take a number, as PyTorch writes it."""
+    """Give reductions a list of axes where the model has a number, as PyTorch writes it."""
     source, *axes = steps.node.inputs
     array = constant(axes[0]) if axes else None
     if array is not None and array.ndim == 0:

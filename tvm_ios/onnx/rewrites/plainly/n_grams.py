@@ -1,4 +1,4 @@
-"""How often groups of numbers stand in a row, by comparing all of them with all that are sought."""
+"""Rewrite n-gram counts as comparisons of all windows with all n-grams."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
 def count_n_grams(steps: Steps) -> None:
-    """``TfIdfVectorizer`` of integers.
+    """Write ``TfIdfVectorizer`` of integers as comparisons and sums.
 
-    It stays as it is where a group is sought twice, or where weights may be meant in the order of
-    the groups or in that of the results, of which ONNX's text and its reference say different
-    things.
+    It stays if an n-gram occurs twice, or if weights could be meant in the order of the n-grams or
+    in that of the results, on which ONNX's text and its reference disagree.
     """
     (source,) = steps.node.inputs
     extents, pool = static_shape(source), np.array(steps.integers("pool_int64s"))
@@ -64,6 +63,6 @@ def count_n_grams(steps: Steps) -> None:
 
 
 def _windows(length: int, size: int, step: int) -> Array:
-    """The places of all groups in a row of a length, each so far from the one before it."""
+    """Return the indices of all groups of ``size`` elements, ``step`` apart, in a row."""
     begins = np.arange(max(length - (size - 1) * step, 0))
     return begins[:, None] + np.arange(size) * step

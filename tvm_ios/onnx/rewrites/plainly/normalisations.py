@@ -1,4 +1,4 @@
-"""Normalisations and determinants, in operators for which there are kernels."""
+"""Rewrite normalisations and determinants with operators for which there are kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def _lp_normalization(steps: Steps) -> None:
-    """Divided by the norm along an axis; zeros stay zeros."""
+    """Write ``LpNormalization`` as a division by the norm, or by 1 where it is zero."""
     (source,) = steps.node.inputs
     if source.dtype is None:
         return
@@ -30,7 +30,7 @@ def _lp_normalization(steps: Steps) -> None:
 
 
 def _rms_normalization(steps: Steps) -> None:
-    """TVM does not lower it where all axes are normalised: it gets one more before them."""
+    """Add a leading axis to an RMS norm of all axes, which TVM does not lower."""
     source, scale = steps.node.inputs
     attributes = steps.attributes
     if source.shape is None or not source.shape.is_static():
@@ -45,7 +45,7 @@ def _rms_normalization(steps: Steps) -> None:
 
 
 def _batch_normalization(steps: Steps) -> None:
-    """In training the mean and variance are the batch's own; those that are given are moved."""
+    """Write a batch norm in training mode, with the batch's statistics and moving averages."""
     node = steps.node
     if not steps.integer("training_mode", 0):
         return
@@ -77,7 +77,7 @@ def _batch_normalization(steps: Steps) -> None:
 
 
 def _determinant(steps: Steps) -> None:
-    """By elimination with the largest pivot of each column, as LAPACK does."""
+    """Write ``Det`` by elimination with the largest pivot of each column, as LAPACK does."""
     (source,) = steps.node.inputs
     if source.shape is None or not source.shape.is_static() or source.dtype is None:
         return
@@ -95,7 +95,7 @@ def _determinant(steps: Steps) -> None:
         place = steps.op("ArgMax", magnitude, axis=rows_axis, keepdims=1)
         numbers = steps.number(np.arange(size).reshape(size, 1))
         is_pivot = steps.op("Equal", place, numbers)
-        # Of one row and zeros the sum is that row, exactly.
+        # The sum of one row and zeros is exactly that row.
         chosen = steps.op("Where", is_pivot, matrix, zero)
         pivot_row = steps.reduced("ReduceSum", chosen, [rows_axis], keepdims=1)
         pivot = part(pivot_row, 0, 1, rows_axis + 1)

@@ -1,4 +1,4 @@
-"""Operators that move numbers to places that are computed: gathers of rows."""
+"""Rewrite operators that move elements to computed positions as gathers of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
 def _reverse_sequence(steps: Steps) -> None:
-    """Of each batch the first places in time are read backwards, so many as it says."""
+    """Write ``ReverseSequence``, which reverses a given number of first steps per batch."""
     source, lengths = steps.node.inputs
     extents = static_shape(source)
     if extents is None:
@@ -29,7 +29,7 @@ def _reverse_sequence(steps: Steps) -> None:
 
 
 def _tensor_scatter(steps: Steps) -> None:
-    """A cache in which each batch's update lies from a place on, or past the end from the first."""
+    """Write ``TensorScatter``: each batch's update is written into the cache from an index on."""
     inputs: list[Any] = [*steps.node.inputs, None]
     cache, update, begins = inputs[:3]
     extents, update_extents = static_shape(cache), static_shape(update)
@@ -40,7 +40,7 @@ def _tensor_scatter(steps: Steps) -> None:
     first = steps.number(np.zeros((extents[0], 1), np.int64))
     if begins is not None:
         first = steps.unsqueezed(steps.cast(begins, ir.DataType.INT64), 1)
-    # Which of the update each place of the cache takes, if it is one of them.
+    # For each place of the cache the index into the update; others keep the cache.
     source = steps.op("Sub", steps.number(np.arange(extent)), first)
     if steps.node.attributes.get_string("mode", "linear") == "circular":
         source = steps.op("Mod", source, steps.number([extent]))
@@ -54,7 +54,7 @@ def _tensor_scatter(steps: Steps) -> None:
 
 
 class _Rows:
-    """A value as (batch, places, rest), of whose places each batch takes its own."""
+    """A value as (batch, places, rest), from which each batch gathers its own places."""
 
     def __init__(self, steps: Steps, value: Any, batch: int, axis: int) -> None:
         extents = list(value.shape)
@@ -66,7 +66,7 @@ class _Rows:
         self.value = steps.reshaped(turned, self._extents, self.shape)
 
     def taken(self, index: Any, count: int) -> Any:
-        """The places of an index of shape (batch, count)."""
+        """Return the places at an index of shape (batch, count)."""
         batch, places, rest = self.shape
         flat = self.steps.op("Reshape", self.value, self.steps.number([batch * places, rest]))
         begins = self.steps.number(np.arange(batch).reshape(batch, 1) * places)
@@ -77,7 +77,7 @@ class _Rows:
         return self.steps.op("Reshape", rows, self.steps.number([batch, count, rest]))
 
     def restored(self, value: Any) -> Any:
-        """What has the shape of :attr:`value`, as the value was."""
+        """Return a value of the shape of :attr:`value` in the original layout."""
         whole = self.steps.op("Reshape", value, self.steps.number(self._extents))
         return self.steps.transposed(whole, np.argsort(self._perm).tolist())
 

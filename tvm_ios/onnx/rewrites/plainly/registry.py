@@ -1,4 +1,4 @@
-"""Which operators are written in others, because TVM reads them wrongly or not at all."""
+"""Registry of the rewrites of operators that TVM reads wrongly or not at all."""
 
 from __future__ import annotations
 
@@ -31,12 +31,6 @@ _WRITERS: Mapping[str, Callable[[Steps], None]] = {
 
 
 def write_plainly(graph: Any, node: Any, opset: int) -> None:
-    """Replace an operator that has a writer, as far as TVM's importer needs it.
-
-    Raises
-    ------
-    GraphError
-        If there is no other way to write it.
-    """
+    """Rewrite an operator that TVM reads wrongly, or raise GraphError if that is impossible."""
     if node.op_type in _WRITERS and is_of_onnx(node):
         _WRITERS[node.op_type](Steps(graph, node, opset))

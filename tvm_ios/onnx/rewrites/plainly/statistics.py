@@ -1,4 +1,4 @@
-"""Layer norms whose means and inverse deviations are read."""
+"""Rewrite layer norms whose means and inverse deviations are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvm_ios.onnx.rewrites.steps import Steps
 
 
 def layer_norm_statistics(steps: Steps) -> None:
-    """TVM's importer makes zeros of these two: they are computed beside the layer norm."""
+    """Compute the mean and inverse deviation, which TVM sets to zero, beside the layer norm."""
     node = steps.node
     source, outputs = node.inputs[0], node.outputs
     if not any(output.uses() or output.is_graph_output() for output in outputs[1:]):

@@ -1,4 +1,4 @@
-"""Operators of windows of images, where each number is gathered from a place that is known."""
+"""Rewrite operators on image windows as gathers from constant positions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvm_ios.onnx.rewrites.steps import Steps, static_shape
 
 
 def _col2im(steps: Steps) -> None:
-    """Each pixel is the sum of the columns' numbers that lie on it: those are gathered."""
+    """Write ``Col2Im``: each pixel is the sum of the gathered column entries that cover it."""
     source, image_input, block_input = steps.node.inputs
     image, block = constant(image_input), constant(block_input)
     extents = static_shape(source)
@@ -40,7 +40,7 @@ def _col2im(steps: Steps) -> None:
 
 
 def _max_pool(steps: Steps) -> None:
-    """TVM's importer makes no indices: the largest are sought in gathered windows."""
+    """Write a max pool whose indices are read, which TVM's importer lacks, as gathered windows."""
     node = steps.node
     if len(node.outputs) < 2 or not (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
         return
@@ -78,7 +78,7 @@ def _max_pool(steps: Steps) -> None:
 
 
 def _max_unpool(steps: Steps) -> None:
-    """TVM's importer knows no ``output_shape``, and takes pads in another order than ONNX."""
+    """Write ``MaxUnpool`` as a scatter. TVM ignores ``output_shape`` and misreads pads."""
     inputs: list[Any] = [*steps.node.inputs, None]
     source, index, size = inputs[:3]
     extents = static_shape(source)
@@ -112,21 +112,10 @@ def _window_places(
     kernel: Sequence[int],
     counts: Sequence[int] | None = None,
 ) -> Array:
-    """Which pixels each window reads, both in row-major order.
+    """Return the row-major pixel numbers of each window, -1 outside the image.
 
-    Parameters
-    ----------
-    steps
-        The operator, which states strides, pads and dilations.
-    image, kernel
-        The extents of the image and of a window.
-    counts
-        How many windows there are along each axis; without it as many as fit.
-
-    Returns
-    -------
-    array of (windows, pixels of a window)
-        The pixels' numbers, -1 for what lies outside.
+    The result has shape (windows, pixels of a window). Strides, pads and dilations are the
+    operator's. Without ``counts``, the numbers of windows per axis, there are as many as fit.
     """
     rank = len(image)
     strides = steps.integers("strides", [1] * rank)

@@ -1,7 +1,7 @@
-"""Quantised operators, written in floats that hold the integers exactly.
+"""Rewrite quantised operators in floats that hold the integers exactly.
 
 - operators: those of ONNX; onnxruntime: those of ONNX Runtime's own domain
-- integers: values of eight and sixteen bits that floats hold
-- dequantised: products of dequantised tensors, of the integers themselves
-- integer_products: sums of products of these
+- integers: values of eight and sixteen bits, held as floats
+- dequantised: products of dequantised tensors, computed on the integers
+- integer_products: exact sums of products of integers
 """

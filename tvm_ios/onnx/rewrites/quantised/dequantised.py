@@ -1,4 +1,4 @@
-"""Products of dequantised tensors: of the integers themselves, and their scales after the sum."""
+"""Rewrite products of dequantised tensors as integer products, scaled after the sum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_ios.onnx.rewrites.quantised.integer_products import keep_sums_exact
 from tvm_ios.onnx.rewrites.quantised.integers import clipped
 from tvm_ios.onnx.rewrites.steps import Steps
 
-#: What adds up products of two tensors.
+#: Operators that sum products of two tensors.
 PRODUCTS = ("Conv", "Gemm", "MatMul")
 _SCALED = "tvm_ios.scaled_integers"
 #: All integers up to this are exact in float32.
@@ -22,16 +22,9 @@ _EXACT = 1 << 24
 
 @dataclass(frozen=True)
 class ScaledIntegers:
-    """A tensor of floats as the product of integers, which floats hold, and known scales.
+    """A float tensor as the product of integers, held as floats, and a constant scale.
 
-    Attributes
-    ----------
-    values
-        The integers, a value of the graph.
-    scale
-        What they are multiplied by: of a shape that broadcasts over them.
-    limits
-        The least and the largest that they can be.
+    ``scale`` broadcasts over ``values``. ``limits`` are the least and the largest possible integer.
     """
 
     values: Any
@@ -40,17 +33,17 @@ class ScaledIntegers:
 
 
 def know_scaled(result: Any, values: Any, scale: Any, limits: tuple[float, float]) -> None:
-    """Remember the integers of which a tensor is the product, if their scale is known."""
+    """Record the integers and scale of which a tensor is the product, if the scale is constant."""
     array = constant(scale)
     if array is not None:
         result.meta[_SCALED] = ScaledIntegers(values, np.asarray(array, np.float32), limits)
 
 
 def product_of_scaled(steps: Steps) -> None:
-    """``Conv``, ``Gemm`` or ``MatMul`` of dequantised data and weights, as of their integers.
+    """Write ``Conv``, ``Gemm`` or ``MatMul`` of dequantised operands as a product of integers.
 
-    So sums are of integers, as in the operators of ONNX Runtime that stand for such a pattern, and
-    what is computed with the integers before and after needs no scale in between.
+    So sums are exact, as in ONNX Runtime's operators for this pattern, and neighbouring integer
+    operators need no scale in between.
     """
     node = steps.node
     given: list[Any] = [*node.inputs, None]
@@ -76,7 +69,7 @@ def product_of_scaled(steps: Steps) -> None:
 
 
 def _scaled(value: Any) -> ScaledIntegers | None:
-    """What is known of a tensor; a constant stands behind an identity."""
+    """Return the recorded integers of a tensor, also behind an identity, or None."""
     maker = None if value is None else value.producer()
     if maker is not None and maker.op_type == "Identity":
         value = maker.inputs[0]
@@ -84,9 +77,9 @@ def _scaled(value: Any) -> ScaledIntegers | None:
 
 
 def move_scaled(steps: Steps) -> bool:
-    """An operator that chooses among elements, as one of the integers that its input is made of.
+    """Apply an operator that selects elements to the integers; return whether it was rewritten.
 
-    Its result knows its integers in turn, so that what rounds it again has nothing to do.
+    The result's integers are recorded, so that quantising it again is a no-op.
     """
     node = steps.node
     operands = len(node.inputs) if node.op_type == "Concat" else 1
@@ -106,10 +99,10 @@ def move_scaled(steps: Steps) -> bool:
 
 
 def requantised(steps: Steps, value: Any, scale: Any, limits: tuple[float, float]) -> Any:
-    """A tensor divided by a scale, rounded and clipped: integers that floats hold.
+    """Return a tensor divided by a scale, rounded and clipped: integers held as floats.
 
-    What was made of integers by the same scale is these again; parts that are joined are rounded
-    one by one, so that each is made where it is computed.
+    A tensor dequantised by the same scale gives its integers. The parts of a concatenation are
+    rounded separately, so that each rounding fuses with its producer.
     """
     scaled, divisor = _scaled(value), constant(scale)
     number = None if divisor is None or divisor.size != 1 else divisor.item()
@@ -125,7 +118,7 @@ def requantised(steps: Steps, value: Any, scale: Any, limits: tuple[float, float
 
 
 def _is_plain(steps: Steps) -> bool:
-    """Whether the operator is a product and a sum without factors of its own."""
+    """Return whether the operator is a product without factors or a transposed left operand."""
     node = steps.node
     if node.op_type != "Gemm":
         return True
@@ -134,7 +127,7 @@ def _is_plain(steps: Steps) -> bool:
 
 
 def _of_results(steps: Steps, weight: ScaledIntegers) -> Array | None:
-    """The scales of weights as those of what they make; None if they differ within a sum."""
+    """Return the weights' scales as scales of the results; None if they vary within a sum."""
     scale = weight.scale
     if scale.size == 1:
         return scale.reshape(())
@@ -148,7 +141,7 @@ def _of_results(steps: Steps, weight: ScaledIntegers) -> Array | None:
 
 
 def _along_channels(steps: Steps, bias: Any, rank: int) -> Any:
-    """A bias as it is added to what a product makes."""
+    """Return a bias in a shape that broadcasts over the product's result."""
     array = constant(bias)
     if steps.node.op_type != "Conv":
         return bias
@@ -159,7 +152,7 @@ def _along_channels(steps: Steps, bias: Any, rank: int) -> Any:
 
 
 def _integer_bias(bias: Any, factor: Array) -> Array | None:
-    """A bias as integers of the sum's scale, where it was dequantised from such."""
+    """Return the bias as integers of the sum's scale if it was dequantised so, or None."""
     scaled = _scaled(bias)
     array = None if scaled is None else constant(scaled.values)
     if scaled is None or array is None or np.abs(array).max(initial=0) >= _EXACT:

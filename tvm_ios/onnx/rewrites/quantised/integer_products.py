@@ -1,4 +1,4 @@
-"""Convolutions and products of integers, in floats: exact sums, and what is rounded of them."""
+"""Rewrite integer convolutions and products as exact float sums, and round the results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPAN = 255
 
 
 def conv_integer(steps: Steps) -> None:
-    """``ConvInteger``, whose result is int32."""
+    """Write ``ConvInteger``, whose result is int32."""
     inputs: list[Any] = [*steps.node.inputs, None, None]
     data, weight, data_zero, weight_zero = inputs[:4]
     extents = list(weight.shape)
@@ -43,7 +43,7 @@ def conv_integer(steps: Steps) -> None:
 
 
 def matmul_integer(steps: Steps) -> None:
-    """``MatMulInteger``, whose result is int32."""
+    """Write ``MatMulInteger``, whose result is int32."""
     inputs: list[Any] = [*steps.node.inputs, None, None]
     a, b, a_zero, b_zero = inputs[:4]
     extents = list(b.shape)
@@ -63,7 +63,7 @@ def matmul_integer(steps: Steps) -> None:
 
 
 def qlinear_conv(steps: Steps) -> None:
-    """``QLinearConv``: the sum, with a bias of int32, times a factor for each channel, rounded."""
+    """Write ``QLinearConv``: a sum with an int32 bias, scaled per channel and rounded."""
     given: list[Any] = [*steps.node.inputs, None]
     data, data_scale, data_zero, weight, weight_scale, weight_zero = given[:6]
     scale, zero, bias = given[6:9]
@@ -78,7 +78,7 @@ def qlinear_conv(steps: Steps) -> None:
 
 
 def qlinear_matmul(steps: Steps) -> None:
-    """``QLinearMatMul``: the product times a factor, of all or of rows and columns, rounded."""
+    """Write ``QLinearMatMul``: a product, scaled per tensor or per row and column, and rounded."""
     a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = steps.node.inputs
     left = centred(steps, a, _of_rows(steps, a_zero))
     right = centred(steps, b, _scalar(steps, b_zero))
@@ -94,12 +94,12 @@ def _convolution(steps: Steps, *inputs: Any) -> Any:
 
 
 def keep_sums_exact(node: Any) -> None:
-    """Say that a node's weights are integers, which must not become products with a scale."""
+    """Mark a node's weights as integers, so that no scale is folded into them."""
     node.meta[_EXACT_SUMS] = True
 
 
 def has_exact_sums(node: Any) -> bool:
-    """Whether :func:`keep_sums_exact` said so."""
+    """Return whether :func:`keep_sums_exact` has marked a node."""
     return _EXACT_SUMS in node.meta
 
 
@@ -107,7 +107,7 @@ _EXACT_SUMS = "tvm_ios.exact_sums"
 
 
 def factor(steps: Steps, left: Any, right: Any, result: Any) -> Any:
-    """What a sum of products is times before it is rounded, in float32."""
+    """Return the float32 factor ``left * right / result`` of a sum before it is rounded."""
     floats = [as_floats(steps, value) for value in (left, right, result)]
     arrays = [constant(value) for value in floats]
     if all(array is not None for array in arrays):
@@ -117,19 +117,10 @@ def factor(steps: Steps, left: Any, right: Any, result: Any) -> Any:
 
 
 def _sizes(steps: Steps, magnitudes: Array) -> list[int]:
-    """Into how long parts a sum is cut for every part to be exact.
+    """Return the sizes of the parts into which a sum is cut to be exact in float32.
 
-    Parameters
-    ----------
-    steps
-        Where.
-    magnitudes
-        Of shape (terms, results), what a step of the data is multiplied by, without its sign.
-
-    Raises
-    ------
-    GraphError
-        If one term is too large.
+    ``magnitudes``, of shape (terms, results), are the absolute weights. Raises GraphError if one
+    term is too large.
     """
     terms = len(magnitudes)
     running = np.concatenate([np.zeros_like(magnitudes[:1]), magnitudes.cumsum(0)])
@@ -150,7 +141,7 @@ def _too_large(steps: Steps) -> GraphError:
 
 
 def _int32(steps: Steps, sums: list[Any]) -> Any:
-    """The sum of exact floats in int32."""
+    """Return the sum of exact float sums in int32."""
     if len(sums) == 1:
         return hold(steps, sums[0], None, ir.DataType.INT32)
     add: Callable[[Any, Any], Any] = lambda a, b: steps.op("Add", a, b)  # noqa: E731
@@ -163,30 +154,23 @@ def _int32(steps: Steps, sums: list[Any]) -> Any:
 
 
 def _scalar(steps: Steps, value: Any) -> Any:
-    """What is of one element without axes; anything else as it is."""
+    """Return a value of shape (1,) as a scalar, and any other as it is."""
     if value is None or value.shape is None or list(value.shape) != [1]:
         return value
     return steps.reshaped(value, [1], [])
 
 
 def _of_rows(steps: Steps, value: Any) -> Any:
-    """One number for each row of a matrix as a column."""
+    """Return one number per row of a matrix as a column."""
     if value is None or value.shape is None or len(value.shape) != 1 or list(value.shape) == [1]:
         return _scalar(steps, value)
     return steps.reshaped(value, list(value.shape), [value.shape[0], 1])
 
 
 def _of_outputs(steps: Steps, value: Any, weight: list[int], *, of_data: bool = False) -> Any:
-    """One number for each channel that weights make, along their first axis or the data's second.
+    """Return one number per output channel, broadcastable over the weights.
 
-    Parameters
-    ----------
-    steps, value
-        The number, or numbers; None stays so.
-    weight
-        The extents of the weights.
-    of_data
-        Whether it is to broadcast over what a convolution makes.
+    With ``of_data`` it broadcasts over the convolution's result. None stays None.
     """
     if value is None or value.shape is None or len(value.shape) != 1 or list(value.shape) == [1]:
         return _scalar(steps, value)

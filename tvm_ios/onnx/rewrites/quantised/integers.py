@@ -1,9 +1,8 @@
-"""Small integers held in floats, in which every one of them is exact: quantised values.
+"""Quantised values as small integers held in floats, which represent them exactly.
 
-Kernels compute in float32. A value that is rounded and clipped there is the same whether it is
-stored in eight bits or not; what reads it as a float again needs no conversion, and fuses with what
-makes it. The integer types come back only where an output of the model, or an operator that
-computes with integers, wants them.
+Kernels compute in float32. A value that was rounded and clipped there is the same whether or not it
+is stored in eight bits; a reader of floats needs no conversion and can fuse with the producer.
+Integer types come back only where a model's output, or an operator on integers, needs them.
 """
 
 from __future__ import annotations
@@ -31,21 +30,16 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class Integers:
-    """A tensor of integers: those of ``values``, of type float, plus a zero point."""
+    """An integer tensor as float ``values`` plus a zero point."""
 
     values: Any
     zero_point: Any
 
 
 def hold(steps: Steps, values: Any, zero_point: Any, dtype: Any) -> Any:
-    """An integer tensor of a type, which knows the floats that hold it.
+    """Return ``values`` plus a zero point as an integer tensor, and record the floats.
 
-    Parameters
-    ----------
-    steps, dtype
-        Where to compute it, and its type.
-    values, zero_point
-        What it is the sum of: floats, and a number of its own type, or None for zero.
+    The zero point has the type ``dtype``, or is None for zero.
     """
     shifted = values
     if zero_point is not None:
@@ -57,29 +51,24 @@ def hold(steps: Steps, values: Any, zero_point: Any, dtype: Any) -> Any:
 
 
 def know(value: Any, values: Any, zero_point: Any) -> None:
-    """Remember the floats that hold an integer tensor."""
+    """Record the floats that hold an integer tensor."""
     value.meta[_HELD] = Integers(values, zero_point)
 
 
 def held(value: Any) -> Integers | None:
-    """The floats that hold an integer tensor, if some do."""
+    """Return the floats that hold an integer tensor, or None."""
     return value.meta.get(_HELD)
 
 
 def as_floats(steps: Steps, value: Any) -> Any:
-    """The numbers of a tensor in float32."""
+    """Return the numbers of a tensor in float32."""
     return centred(steps, value, None)
 
 
 def centred(steps: Steps, value: Any, zero_point: Any) -> Any:
-    """The numbers of an integer tensor less its zero point, exactly, in float32.
+    """Return the numbers of an integer tensor less its zero point, exactly, in float32.
 
-    Parameters
-    ----------
-    steps
-        Where to compute it.
-    value, zero_point
-        Of the same integer type, the second or None for zero; their shapes broadcast.
+    The zero point has the same type, or is None for zero; shapes broadcast.
     """
     zero_point = with_axis(zero_point)
     array, zero = constant(value), _numbers(zero_point)
@@ -104,7 +93,7 @@ def centred(steps: Steps, value: Any, zero_point: Any) -> Any:
 
 
 def multiplied(steps: Steps, a: Any, b: Any) -> Any:
-    """The product of two tensors; of constants at once."""
+    """Return the product of two tensors, computed at once if both are constant."""
     arrays = constant(a), constant(b)
     if arrays[0] is None or arrays[1] is None:
         return steps.op("Mul", a, b)
@@ -112,24 +101,24 @@ def multiplied(steps: Steps, a: Any, b: Any) -> Any:
 
 
 def without_axes(steps: Steps, value: Any) -> Any:
-    """A value of one element as a number without axes, which kernels do not read: it knows both."""
+    """Return a value of one element as a scalar and record the original, which kernels read."""
     number = steps.op("Reshape", value, steps.number([]))
     number.meta[_WITH_AXIS] = value
     return number
 
 
 def is_number(value: Any) -> bool:
-    """Whether :func:`without_axes` made a value."""
+    """Return whether :func:`without_axes` made a value."""
     return value is not None and _WITH_AXIS in value.meta
 
 
 def with_axis(value: Any) -> Any:
-    """What :func:`without_axes` made a value of; any other one as it is."""
+    """Return the original of a value that :func:`without_axes` made; any other as it is."""
     return value.meta[_WITH_AXIS] if is_number(value) else value
 
 
 def _numbers(zero_point: Any) -> Array | None:
-    """A zero point that is known, in float32."""
+    """Return a constant zero point (None is zero) in float32, or None if it is computed."""
     array = np.zeros((), np.float32) if zero_point is None else constant(zero_point)
     return None if array is None else array.astype(np.float32)
 
@@ -142,7 +131,7 @@ def _converted(steps: Steps, value: Any) -> Any:
 
 
 def rounded(steps: Steps, numbers: Any, zero_point: Any, dtype: Any) -> Any:
-    """Numbers rounded, half to even, plus a zero point, within the limits of an integer type."""
+    """Return numbers rounded half to even, plus a zero point, clipped to an integer type."""
     nearest = steps.op("Round", numbers)
     limits = limits_of(zero_point, dtype)
     if limits is not None:
@@ -154,7 +143,7 @@ def rounded(steps: Steps, numbers: Any, zero_point: Any, dtype: Any) -> Any:
 
 
 def limits_of(zero_point: Any, dtype: Any) -> tuple[float, float] | None:
-    """The limits of an integer type less a zero point, where this is one known number."""
+    """Return the limits of an integer type less the zero point, or None if that is not known."""
     zero = _numbers(zero_point)
     if zero is None or zero.size != 1:
         return None
@@ -163,6 +152,6 @@ def limits_of(zero_point: Any, dtype: Any) -> tuple[float, float] | None:
 
 
 def clipped(steps: Steps, numbers: Any, limits: tuple[float, float]) -> Any:
-    """Numbers within two limits."""
+    """Return numbers clipped to two limits."""
     bounds = (steps.number(np.array(bound, np.float32)) for bound in limits)
     return steps.op("Clip", numbers, *bounds)

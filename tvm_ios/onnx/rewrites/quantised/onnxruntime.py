@@ -1,4 +1,4 @@
-"""Quantised operators of ONNX Runtime's own, which its quantiser writes beside those of ONNX.
+"""Rewrites of quantised operators in ONNX Runtime's own domain, which its quantiser writes.
 
 Each is an operator of ONNX between a dequantisation and a quantisation.
 """
@@ -25,13 +25,13 @@ def _dequantised(steps: Steps, value: Any, scale: Any, zero_point: Any) -> Any:
 
 
 def _quantised(steps: Steps, numbers: Any, scale: Any, zero_point: Any) -> Any:
-    """Numbers as integers of the type of what the node reads."""
+    """Return numbers quantised to the integer type that the node reads."""
     quotient = steps.op("Div", numbers, as_floats(steps, scale))
     return rounded(steps, quotient, zero_point, _type(steps))
 
 
 def _type(steps: Steps) -> Any:
-    """The integer type of a node's tensors."""
+    """Return the integer type of a node's tensors."""
     return next(v.dtype for v in steps.node.inputs if v is not None and v.dtype in LIMITS)
 
 
@@ -45,7 +45,7 @@ def _binary(kind: str) -> Callable[[Steps], None]:
 
 
 def _unary(kind: str, *attributes: str) -> Callable[[Steps], None]:
-    """An operator of one tensor; ``attributes`` are those that it has in ONNX."""
+    """Return a rewrite of an operator of one tensor, with the ``attributes`` that ONNX has."""
 
     def write(steps: Steps) -> None:
         inputs, of_node = [*steps.node.inputs, None][:5], steps.node.attributes
@@ -59,7 +59,7 @@ def _unary(kind: str, *attributes: str) -> Callable[[Steps], None]:
 def _softmax(steps: Steps) -> None:
     attributes, extents = steps.node.attributes, static_shape(steps.node.inputs[0])
     axis = attributes.get_int("axis", -1)
-    # Of the last axis all opsets say the same.
+    # For the last axis all opsets agree.
     is_last = axis == -1 or (extents is not None and axis == len(extents) - 1)
     if not is_last and ((attributes.get_int("opset", 13) < 13) != (steps.opset < 13)):
         raise GraphError(
@@ -83,7 +83,7 @@ def _where(steps: Steps) -> None:
 
 
 def _gemm(steps: Steps) -> None:
-    """``QGemm``, whose bias is an integer in steps of both scales; the result may stay a float."""
+    """Rewrite ``QGemm``, whose bias is in units of both scales and whose result may be a float."""
     a, a_scale, a_zero, b, b_scale, b_zero, *rest = steps.node.inputs
     bias, scale, zero_point = (*rest, None, None, None)[:3]
     left, right = centred(steps, a, a_zero), centred(steps, b, b_zero)

@@ -1,6 +1,6 @@
-"""Quantised operators in floating-point arithmetic that is exact, as ONNX defines them.
+"""Rewrite ONNX's quantised operators in exact floating-point arithmetic.
 
-What is rounded is rounded half to even, and saturates; sums of products of integers are exact.
+Rounding is half to even and saturates; sums of products of integers are exact.
 """
 
 from __future__ import annotations
@@ -67,12 +67,9 @@ _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 
 
 def write_quantised(graph: Any, node: Any, opset: int) -> None:
-    """Write an operator of :data:`QUANTISED` in floats, and let others move floats too.
+    """Write an operator of :data:`QUANTISED` in floats, and let data movement move floats.
 
-    Raises
-    ------
-    GraphError
-        If there is no other way to write it.
+    Raises GraphError if there is no other way to write it.
     """
     operators = QUANTISED.get(node.domain or "ai.onnx", {})
     if node.op_type in operators:
@@ -135,7 +132,7 @@ def _dequantize(steps: Steps) -> None:
 
 
 def _along_axis(steps: Steps, value: Any) -> Any:
-    """A scale or zero point so that it broadcasts over what it is of: one of all, axis or block."""
+    """Return a scale or zero point broadcastable over the data: per tensor, axis or block."""
     if value is None or value.shape is None:
         return value
     extents = list(value.shape)
@@ -164,7 +161,7 @@ def _along_axis(steps: Steps, value: Any) -> Any:
 
 
 def _dynamic_quantize(steps: Steps) -> None:
-    """Scale and zero point from the smallest and the largest number, and zero among them."""
+    """Write ``DynamicQuantizeLinear``: scale and zero point from the range, which includes 0."""
     (source,) = steps.node.inputs
     if source.dtype != ir.DataType.FLOAT:
         return
@@ -187,7 +184,7 @@ def _dynamic_quantize(steps: Steps) -> None:
 
 
 def _multiply(steps: Steps) -> None:
-    """Read scales that are numbers as what has an axis."""
+    """Multiply scalars by their originals with one axis."""
     inputs = map(with_axis, steps.node.inputs)
     product = steps.op("Mul", *inputs)
     result = steps.node.outputs[0]
@@ -207,7 +204,7 @@ def _move(steps: Steps) -> None:
 
 
 def _concat(steps: Steps) -> None:
-    """Parts of one zero point, as those are that are written into one tensor, stay floats."""
+    """Concatenate the floats of parts that have one zero point."""
     node, parts = steps.node, [held(value) for value in steps.node.inputs]
     if parts[0] is None or None in parts or not _is_number(zero_point := parts[0].zero_point):
         return
@@ -217,7 +214,7 @@ def _concat(steps: Steps) -> None:
 
 
 def _is_number(zero_point: Any) -> bool:
-    """Whether a zero point is the same for all elements."""
+    """Return whether a zero point is the same for all elements."""
     if zero_point is None:
         return True
     array = constant(zero_point)
