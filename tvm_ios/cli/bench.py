@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,7 +44,7 @@ from tvm_ios.cli.options.values import names_in, refuse, require_known
 from tvm_ios.cli.tables.benched import print_benched, print_served_beside_peers
 from tvm_ios.cli.tables.result import print_result
 from tvm_ios.contest.outputs import Verify
-from tvm_ios.contest.rules import BENCH, BENCH_PROCESSES
+from tvm_ios.contest.rules import BENCH, BENCH_PROCESSES, Rules
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder, write_atomically
 from tvm_ios.program.bfloat16 import FORM
@@ -63,18 +63,47 @@ PAGE = HelpPage(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """How long runners are timed, and in how many processes."""
+
+    rounds: Annotated[int, panels.running(min=6, help="Runs of each runner, at most.")] = (
+        BENCH.rounds
+    )
+    seconds: Annotated[float, panels.running(min=0, help="Time of all runs of a model, about.")] = (
+        BENCH.seconds
+    )
+    processes: Annotated[
+        int,
+        panels.running(min=1, help="Fresh processes that share them; a 95 % interval takes six."),
+    ] = BENCH_PROCESSES
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of the contest."""
+        return replace(
+            BENCH,
+            rounds=self.rounds,
+            seconds=self.seconds,
+            minimum=min(self.rounds, BENCH.minimum),
+            hopeless_seconds=min(self.seconds, BENCH.hopeless_seconds),
+        )
+
+
+Networks = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL...", help="Zoo names or .onnx files.", autocompletion=complete_model
+    ),
+]
+
+
 @reports_errors
 def bench(
-    models: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MODEL...",
-            help="Zoo names or .onnx files.",
-            autocompletion=complete_model,
-        ),
-    ],
+    models: Networks,
     reporting: Reporting,
     measuring: MeasuringOptions,
+    timing: Timing,
     against: Annotated[
         str,
         panels.running(
@@ -98,16 +127,6 @@ def bench(
         Path | None,
         panels.output(metavar="FOLDER", help="Keep the executables, and use those that fit again."),
     ] = None,
-    rounds: Annotated[
-        int, panels.running(min=6, help="Runs of each runner, at most.")
-    ] = BENCH.rounds,
-    seconds: Annotated[
-        float, panels.running(min=0, help="Time of all runs of a model, about.")
-    ] = BENCH.seconds,
-    processes: Annotated[
-        int,
-        panels.running(min=1, help="Fresh processes that share them; a 95 % interval takes six."),
-    ] = BENCH_PROCESSES,
     shape: Shapes = None,
     batch: Batch = None,
     dialect: DialectOption = DialectName.relax,
@@ -174,14 +193,6 @@ def bench(
     require_log(peers, log)
     for peer in peers if serving else ():
         peer.require_server()
-    libraries = [peer.library for peer in peers if peer.library]
-    rules = replace(
-        BENCH,
-        rounds=rounds,
-        seconds=seconds,
-        minimum=min(rounds, BENCH.minimum),
-        hopeless_seconds=min(seconds, BENCH.hopeless_seconds),
-    )
     rounding = [peer.name for peer in peers if peer.in_bfloat16]
     settings = {
         "against": against_names,
@@ -189,9 +200,7 @@ def bench(
         "dialect": dialect.value,
         "random_weights": random_weights,
         **({} if batch is None else {"batch": batch}),
-        "rounds": rounds,
-        "seconds": seconds,
-        "processes": processes,
+        **asdict(timing),
         "search": [
             *(measuring.measure.value, measuring.max_measurements, time_limit),
             *(measuring.r, measuring.s, measuring.max_block),
@@ -205,21 +214,20 @@ def bench(
     }
     if output is not None and output.is_dir():
         raise UserError(f"{output} is a folder: name a file for the results")
-    names = [Path(model).stem for model in models]
-    if twin := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"two of the models are named {twin}: rename a file, or measure one by one")
+    names = _names_of(models)
     run = partial(
         bench_throughput if serving else bench_latency,
         options=options,
         against=against_names,
-        rules=rules,
-        processes=processes,
+        rules=timing.rules,
+        processes=timing.processes,
     )
     if len(sources) == 1 and Path(models[0]).suffix == ".onnx":
         # What is no model is refused before TVM is imported, which measures the machine.
         load_operators(sources[0])
     with progress_bars() as update, temporary_folder() as folder:
         update("measuring the machine", 0, 1)
+        libraries = [peer.library for peer in peers if peer.library]
         document = BenchDocument(describe_machine(search.lanes, libraries), settings, shapes)
         update("measuring the machine", 1, 1)
         if resume and output is not None:
@@ -237,17 +245,21 @@ def bench(
             progress=update,
             tell=update.tell,
         )
-    if reporting.as_json:
-        print_json(document.to_json())
-    elif serving:
-        print_served_beside_peers(document.to_json())
-    else:
-        print_benched(document.to_json())
+    show = print_served_beside_peers if serving else print_benched
+    (print_json if reporting.as_json else show)(document.to_json())
     for failure in document.failed:
         who = " on ".join(filter(None, (failure["model"], failure["runner"])))
         print(f"tvm-ios: {who}: {failure['error']}", file=sys.stderr)
     if document.failed:
         raise typer.Exit(1)
+
+
+def _names_of(models: Sequence[str]) -> list[str]:
+    """Return the names of models, which have to differ."""
+    names = [Path(model).stem for model in models]
+    if twin := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two of the models are named {twin}: rename a file, or measure one by one")
+    return names
 
 
 def _bench_on_device(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,10 +42,37 @@ PAGE = HelpPage(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class FusionIlp:
+    """Options that fusion-ilp alone reads, but for the first."""
+
+    rpo_from: Annotated[
+        Direction,
+        panels.search(help="Where the search of reverse post-order begins.", show_choices=True),
+    ] = "inputs"
+    parts: Annotated[
+        int | None,
+        panels.search(min=1, help="Parts of fusion-ilp's partition, at most; else of 40 nodes."),
+    ] = None
+    solver: Annotated[
+        Solver | None, panels.search(help="Of fusion-ilp's integer programs; cp-sat by default.")
+    ] = None
+    no_pruning: Annotated[
+        bool, panels.search("--no-pruning", help="fusion-ilp keeps what the topology decides.")
+    ] = False
+    no_fusion: Annotated[
+        bool, panels.search("--no-fusion", help="fusion-ilp orders operators that are not fused.")
+    ] = False
+    naive_partition: Annotated[
+        bool, panels.search("--naive-partition", help="fusion-ilp divides into equal parts.")
+    ] = False
+
+
 @reports_errors
 def memory(
     model: Model,
     reporting: Reporting,
+    ilp: FusionIlp,
     scheduler: Annotated[
         str | None,
         panels.search(
@@ -71,26 +99,6 @@ def memory(
     rewrite: Annotated[
         bool,
         panels.search("--rewrite", help="First split what convolves a concatenation (SERENITY)."),
-    ] = False,
-    rpo_from: Annotated[
-        Direction,
-        panels.search(help="Where the search of reverse post-order begins.", show_choices=True),
-    ] = "inputs",
-    parts: Annotated[
-        int | None,
-        panels.search(min=1, help="Parts of fusion-ilp's partition, at most; else of 40 nodes."),
-    ] = None,
-    solver: Annotated[
-        Solver | None, panels.search(help="Of fusion-ilp's integer programs; cp-sat by default.")
-    ] = None,
-    no_pruning: Annotated[
-        bool, panels.search("--no-pruning", help="fusion-ilp keeps what the topology decides.")
-    ] = False,
-    no_fusion: Annotated[
-        bool, panels.search("--no-fusion", help="fusion-ilp orders operators that are not fused.")
-    ] = False,
-    naive_partition: Annotated[
-        bool, panels.search("--naive-partition", help="fusion-ilp divides into equal parts.")
     ] = False,
     budget: Annotated[
         str | None,
@@ -133,9 +141,14 @@ def memory(
         unfit = {"--rewrite": rewrite, "--fuse-activations": fuse_activations}
         refuse("units run as they are: leave out --units", unfit)
     options = SchedulerOptions(
-        rpo_from, parts, solver or "cp-sat", not no_pruning, not no_fusion, not naive_partition
+        ilp.rpo_from,
+        ilp.parts,
+        ilp.solver or "cp-sat",
+        not ilp.no_pruning,
+        not ilp.no_fusion,
+        not ilp.naive_partition,
     )
-    if "fusion-ilp" not in names and options != SchedulerOptions(rpo_from):
+    if "fusion-ilp" not in names and options != SchedulerOptions(ilp.rpo_from):
         raise wrong_use(
             "--scheduler",
             "only fusion-ilp reads --parts, --solver, --no-pruning, --no-fusion and "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -11,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
-from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors
+from tvm_ios.cli.frame.output import Reporting, print_json, reports_errors
 from tvm_ios.cli.options.model import States, input_shapes, states_of
 from tvm_ios.cli.options.search_options import Objective
 from tvm_ios.cli.options.values import refuse
+from tvm_ios.cli.tables.run import QUANTILES, Run, print_run
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, read_arrays, read_named_arrays, write_arrays
 from tvm_ios.files.atomic import require_writable
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
     from runtime_ext.execution.session import Session
     from runtime_ext.execution.session_pool import SessionPool
     from runtime_ext.execution.tailed_session import TailedSession
-
-#: The part of the runs that took no longer, for each latency that is told.
-_QUANTILES = {"median": 50, "min": 0, "max": 100, "p90": 90, "p99": 99}
 
 PAGE = HelpPage(
     (
@@ -160,61 +155,27 @@ def run(
         whole = {**random_inputs(seed), **arrays} if kept else arrays
         served = _serve(session.pool(workers), whole, warm_up, repeat)
         session.close()
-    latency = {name: float(np.percentile(milliseconds, q)) for name, q in _QUANTILES.items()}
-    if reporting.as_json:
-        digests = {
-            name: {
-                "shape": list(array.shape),
-                "dtype": str(array.dtype),
-                "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest(),
-            }
-            for name, array in results.items()
-        }
-        runtime = None if build is None else build.runtime
-        data: dict[str, Any] = {
-            "latency_ms": latency,
-            "outputs": digests,
-            "tail": tail,
-            "runtime": runtime,
-        }
-        if kept:
-            data["states"] = sorted(kept)
-        if isinstance(session, DeploymentSession):
-            data["entry"] = session.entry.id
-        if served is not None:
-            data["throughput"] = served
-        print_json(data | ({} if difference is None else {"max_abs_difference": difference}))
-        return
-    table = Table("output", "shape", "type", "smallest", "largest", title=escape(str(executable)))
-    for name, array in results.items():
-        extents = "x".join(map(str, array.shape))
-        table.add_row(escape(name), extents, str(array.dtype), *_range(array))
-    console().print(table)
-    if isinstance(session, DeploymentSession):
-        console().print(escape(f"entry {session.entry.id} was taken"))
-    if build is not None:
-        console().print(f"[yellow]this is {build.sentence}[/yellow]")
-    if tail is not None:
-        console().print(f"[yellow]{escape(tail)}[/yellow]")
-    if difference is not None:
-        console().print(
-            f"the outputs are those of {compare}; they differ by {difference:.3g} at most"
-        )
-    console().print(
-        f"latency of {repeat} runs: median {latency['median']:.3f} ms, 90 % within "
-        f"{latency['p90']:.3f}, 99 % within {latency['p99']:.3f}; min {latency['min']:.3f}, "
-        f"max {latency['max']:.3f}"
+    ran = Run(
+        executable,
+        results,
+        {name: float(np.percentile(milliseconds, q)) for name, q in QUANTILES.items()},
+        repeat,
+        tail=tail,
+        build=build,
+        states=tuple(sorted(kept)),
+        entry=session.entry.id if isinstance(session, DeploymentSession) else None,
+        compared_with=compare,
+        difference=difference,
+        served=served,
     )
-    if served is not None:
-        console().print(
-            f"{served['requests_a_second']:.1f} requests a second with {served['workers']} at once "
-            f"and {served['in_flight']} in flight: half within {served['p50_ms']:.3f} ms, 99 % "
-            f"within {served['p99_ms']:.3f}, waiting included"
-        )
+    if reporting.as_json:
+        print_json(ran.to_json())
+    else:
+        print_run(ran)
 
 
 def _steps(session: Session | TailedSession, count: int) -> list[float]:
-    """The seconds of each of so many steps."""
+    """Return the seconds of each of ``count`` steps."""
     seconds: list[float] = []
     for _ in range(count):
         begin = time.perf_counter()
@@ -226,7 +187,7 @@ def _steps(session: Session | TailedSession, count: int) -> list[float]:
 def _serve(
     pool: SessionPool, request: Mapping[str, Array], warm_up: int, repeat: int
 ) -> dict[str, float]:
-    """Requests a second, and the milliseconds of each, with two in flight for each worker."""
+    """Return requests a second and their milliseconds, with two in flight for each worker."""
     from runtime_ext.execution.request_load import serve
 
     in_flight = 2 * pool.workers
@@ -246,12 +207,9 @@ def _serve(
 def _require_equal(
     results: Mapping[str, Array], expected: Mapping[str, Array], rtol: float, atol: float
 ) -> float:
-    """The largest difference of outputs to those that are expected.
+    """Return the largest difference of outputs to those that are expected.
 
-    Raises
-    ------
-    UserError
-        If one is missing or differs by more than is allowed.
+    Raise UserError if one is missing or differs by more than is allowed.
     """
     if missing := sorted(expected.keys() - results.keys()):
         raise UserError(
@@ -278,9 +236,3 @@ def _require_equal(
                 f"{wanted[place]:.9g} (--rtol {rtol:g} --atol {atol:g})"
             )
     return largest
-
-
-def _range(array: Array) -> tuple[str, str]:
-    if not array.size:
-        return "", ""
-    return f"{float(array.min()):.6g}", f"{float(array.max()):.6g}"

@@ -65,6 +65,36 @@ PAGE = HelpPage(
 )
 
 
+PolicyName = Annotated[
+    str | None,
+    panels.search(
+        help=f"{', '.join(policy_names())}.  [ios-both; with --together together]",
+        autocompletion=complete_policy,
+    ),
+]
+Cost = Annotated[
+    str | None,
+    panels.search(
+        help="measured, a log (.jsonl; with --arch of any machine), or a device: v100, cpu; "
+        "for graphturbo an accelerator: stcp920, goya, ipu, a100, or its .json file. "
+        "[v100; with --device or --tracker measured]",
+        autocompletion=complete_cost,
+    ),
+]
+Output = Annotated[Path | None, panels.output("-o", "--output", help="Write the schedule as JSON.")]
+Plot = Annotated[
+    Path | None, panels.output(help="Draw units on their lanes over time into this .svg or .png.")
+]
+GivenSchedule = Annotated[
+    Path | None,
+    panels.search(
+        "--schedule",
+        metavar="FILE",
+        help="Say what this schedule costs, too: of -o, or of IOS's published implementation.",
+    ),
+]
+
+
 @reports_errors
 def schedule(
     model: Models,
@@ -72,38 +102,12 @@ def schedule(
     measuring: MeasuringOptions,
     compiled: CompileOptions,
     servers: FleetOptions,
-    policy: Annotated[
-        str | None,
-        panels.search(
-            help=f"{', '.join(policy_names())}.  [ios-both; with --together together]",
-            autocompletion=complete_policy,
-        ),
-    ] = None,
+    policy: PolicyName = None,
     together: Together = False,
-    cost: Annotated[
-        str | None,
-        panels.search(
-            help="measured, a log (.jsonl; with --arch of any machine), or a device: v100, cpu; "
-            "for graphturbo an accelerator: stcp920, goya, ipu, a100, or its .json file. "
-            "[v100; with --device or --tracker measured]",
-            autocompletion=complete_cost,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None, panels.output("-o", "--output", help="Write the schedule as JSON.")
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        panels.output(help="Draw units on their lanes over time into this .svg or .png."),
-    ] = None,
-    given_schedule: Annotated[
-        Path | None,
-        panels.search(
-            "--schedule",
-            metavar="FILE",
-            help="Say what this schedule costs, too: of -o, or of IOS's published implementation.",
-        ),
-    ] = None,
+    cost: Cost = None,
+    output: Output = None,
+    plot: Plot = None,
+    given_schedule: GivenSchedule = None,
     memory_budget: MemoryBudget = None,
     pareto: Annotated[
         bool, panels.search("--pareto", help="Show all trades of latency for memory.")
