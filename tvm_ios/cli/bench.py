@@ -50,7 +50,9 @@ from tvm_ios.files.atomic import temporary_folder, write_atomically
 from tvm_ios.program.bfloat16 import FORM
 
 if TYPE_CHECKING:
+    from runtime_ext.peers.peer import Peer
     from tvm_ios.api.options import Options
+    from tvm_ios.bench.document import BenchDocument
     from tvm_ios.models.source import ModelSource
 
 #: Of those that come with tvm-ios.
@@ -90,6 +92,36 @@ class Timing:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What is kept of a run of the command, and taken up by the next."""
+
+    output: Annotated[
+        Path | None, panels.output("-o", "--output", help="Write the JSON here as well.")
+    ] = None
+    resume: Annotated[
+        bool,
+        panels.output(
+            "--resume", help="Add to what --output has; what it has is not measured again."
+        ),
+    ] = False
+    keep: Annotated[
+        Path | None,
+        panels.output(metavar="FOLDER", help="Keep the executables, and use those that fit again."),
+    ] = None
+
+
+Against = Annotated[
+    str,
+    panels.running(
+        help=f"Peers, between commas: {', '.join(OURS_ON_CPU)}. all: those that are "
+        "installed, without tvm, which is not tuned.",
+        autocompletion=complete_peers,
+    ),
+]
+TimeLimit = Annotated[
+    float | None, panels.limits(help="Seconds of optimising each network, about.")
+]
 Networks = Annotated[
     list[str],
     typer.Argument(
@@ -104,29 +136,10 @@ def bench(
     reporting: Reporting,
     measuring: MeasuringOptions,
     timing: Timing,
-    against: Annotated[
-        str,
-        panels.running(
-            help=f"Peers, between commas: {', '.join(OURS_ON_CPU)}. all: those that are "
-            "installed, without tvm, which is not tuned.",
-            autocompletion=complete_peers,
-        ),
-    ] = "onnxruntime",
+    kept: Kept,
+    against: Against = "onnxruntime",
     objective: ObjectiveOption = Objective.latency,
     policy: Policies = None,
-    output: Annotated[
-        Path | None, panels.output("-o", "--output", help="Write the JSON here as well.")
-    ] = None,
-    resume: Annotated[
-        bool,
-        panels.output(
-            "--resume", help="Add to what --output has; what it has is not measured again."
-        ),
-    ] = False,
-    keep: Annotated[
-        Path | None,
-        panels.output(metavar="FOLDER", help="Keep the executables, and use those that fit again."),
-    ] = None,
     shape: Shapes = None,
     batch: Batch = None,
     dialect: DialectOption = DialectName.relax,
@@ -135,10 +148,7 @@ def bench(
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
     log: TuningLog = None,
-    time_limit: Annotated[
-        float | None,
-        panels.limits("--time-limit", help="Seconds of optimising each network, about."),
-    ] = None,
+    time_limit: TimeLimit = None,
     verify: Verification = Verify.onnx,
 ) -> None:
     """Optimise models and time them beside peers on as many threads.
@@ -154,12 +164,9 @@ def bench(
     --objective throughput, what `optimize` keeps for that serves many requests beside peers with
     their settings for it, and requests a second are compared.
     """
-    serving = objective is Objective.throughput
-    against_names = (
-        list(peers_to_compare(with_log=log is not None, serving=serving))
-        if against == "all"
-        else names_in(against)
-    )
+    serving, output = objective is Objective.throughput, kept.output
+    all_peers = partial(peers_to_compare, with_log=log is not None, serving=serving)
+    against_names = list(all_peers()) if against == "all" else names_in(against)
     shapes = input_shapes(shape)
     if serving:
         refuse("requests are served by this CPU", {"--device": device is not None})
@@ -188,15 +195,12 @@ def bench(
         return _bench_on_device(sources, options, output, reporting.as_json)
     require_known(against_names, peer_names("cpu"), "--against")
     if output is None:
-        refuse("there is no --output to resume", {"--resume": resume})
-    peers = available_peers(against_names)
-    require_log(peers, log)
-    for peer in peers if serving else ():
-        peer.require_server()
+        refuse("there is no --output to resume", {"--resume": kept.resume})
+    peers = _peers(against_names, log, serving=serving)
     rounding = [peer.name for peer in peers if peer.in_bfloat16]
     settings = {
         "against": against_names,
-        "policies": options.policies and list(options.policies),
+        "policies": options.policies,
         "dialect": dialect.value,
         "random_weights": random_weights,
         **({} if batch is None else {"batch": batch}),
@@ -230,7 +234,7 @@ def bench(
         libraries = [peer.library for peer in peers if peer.library]
         document = BenchDocument(describe_machine(search.lanes, libraries), settings, shapes)
         update("measuring the machine", 1, 1)
-        if resume and output is not None:
+        if kept.resume and output is not None:
             document.resume(output)
         if output is not None and not output.is_file():
             # Better now than after an hour: it may not be writable.
@@ -239,7 +243,7 @@ def bench(
             dict(zip(names, sources, strict=True)),
             document,
             run,
-            keep or folder,
+            kept.keep or folder,
             output=output,
             raises=reporting.debug or len(models) == 1,
             progress=update,
@@ -247,11 +251,24 @@ def bench(
         )
     show = print_served_beside_peers if serving else print_benched
     (print_json if reporting.as_json else show)(document.to_json())
+    _tell_failures(document)
+
+
+def _tell_failures(document: BenchDocument) -> None:
     for failure in document.failed:
         who = " on ".join(filter(None, (failure["model"], failure["runner"])))
         print(f"tvm-ios: {who}: {failure['error']}", file=sys.stderr)
     if document.failed:
         raise typer.Exit(1)
+
+
+def _peers(names: Sequence[str], log: Path | None, *, serving: bool) -> tuple[Peer, ...]:
+    """Return the peers of these names, which have to be there and to have what they need."""
+    peers = available_peers(names)
+    require_log(peers, log)
+    for peer in peers if serving else ():
+        peer.require_server()
+    return peers
 
 
 def _names_of(models: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,10 +42,25 @@ PAGE = HelpPage(
 )
 
 
-@reports_errors
-def run(
-    executable: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` wrote.")],
-    reporting: Reporting,
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The outputs that are expected, and by how much they may differ."""
+
+    compare: Annotated[
+        Path | None,
+        panels.running(metavar="FILE", help="Fail unless the outputs are those of this .npz."),
+    ] = None
+    rtol: Annotated[
+        float,
+        panels.running(min=0, help="Difference that --compare allows, relative to each number."),
+    ] = 1e-3
+    atol: Annotated[float, panels.running(min=0, help="Difference that it allows besides.")] = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The inputs of the run."""
+
     inputs: Annotated[
         list[str] | None,
         panels.model(
@@ -52,33 +68,31 @@ def run(
             metavar="FILE",
             help="An .npz with one array an input, or NAME=FILE.npy, once for each.",
         ),
-    ] = None,
+    ] = None
     seed: Annotated[
         int, panels.model(min=0, help="Of random inputs, where --input is not given.")
-    ] = 0,
+    ] = 0
     shape: Annotated[
         list[str] | None,
         panels.model(
-            "--shape",
             metavar="NAME:1,3,224,224",
             help="Of random inputs of a deployment; once for each.  [the smallest batch]",
         ),
-    ] = None,
+    ] = None
+
+
+@reports_errors
+def run(
+    executable: Annotated[Path, typer.Argument(help="What `tvm-ios optimize -o` wrote.")],
+    reporting: Reporting,
+    given: Inputs,
+    comparison: Comparison,
     lanes: Annotated[
         int | None,
         panels.running(min=1, help="Lanes that a deployment may use.  [CPUs of this process]"),
     ] = None,
     state: States = None,
     output: Annotated[Path | None, panels.output(help="Write the outputs to this .npz.")] = None,
-    compare: Annotated[
-        Path | None,
-        panels.running(metavar="FILE", help="Fail unless the outputs are those of this .npz."),
-    ] = None,
-    rtol: Annotated[
-        float,
-        panels.running(min=0, help="Difference that --compare allows, relative to each number."),
-    ] = 1e-3,
-    atol: Annotated[float, panels.running(min=0, help="Difference that it allows besides.")] = 1e-5,
     warm_up: Annotated[int, panels.running(min=0, help="Runs before those timed.")] = 1,
     repeat: Annotated[int, panels.running(min=1, help="Runs to time.")] = 10,
     objective: Annotated[
@@ -110,8 +124,9 @@ def run(
     if output is not None:
         require_writable(output)
     states = states_of(state) or None
+    compare = comparison.compare
     expected = None if compare is None else read_arrays(compare)
-    shapes = input_shapes(shape)
+    shapes = input_shapes(given.shape)
     loaded = load_program(executable, lanes=lanes)
     build, tail = None, None
     stepping: Session | TailedSession | None = None
@@ -130,10 +145,10 @@ def run(
         elif loaded.tail is not None:
             tail = loaded.tail.sentence
     kept = frozenset[str]() if stepping is None else stepping.state_inputs
-    if inputs:
-        arrays = read_named_arrays(inputs, names)
+    if given.inputs:
+        arrays = read_named_arrays(given.inputs, names)
     else:
-        arrays = {k: value for k, value in random_inputs(seed).items() if k not in kept}
+        arrays = {k: value for k, value in random_inputs(given.seed).items() if k not in kept}
     session.set_input(**arrays)
     session.run()
     if warm_up:
@@ -148,11 +163,11 @@ def run(
     results: dict[str, Any] = {info.name: session.get_output(info.name) for info in session.outputs}
     if output is not None:
         write_arrays(output, results)
-    difference = None if expected is None else _require_equal(results, expected, rtol, atol)
+    difference = None if expected is None else _require_equal(results, expected, comparison)
     served = None
     if objective is Objective.throughput:
         # Requests are no steps of one another: each has all inputs.
-        whole = {**random_inputs(seed), **arrays} if kept else arrays
+        whole = {**random_inputs(given.seed), **arrays} if kept else arrays
         served = _serve(session.pool(workers), whole, warm_up, repeat)
         session.close()
     ran = Run(
@@ -205,7 +220,7 @@ def _serve(
 
 
 def _require_equal(
-    results: Mapping[str, Array], expected: Mapping[str, Array], rtol: float, atol: float
+    results: Mapping[str, Array], expected: Mapping[str, Array], allowed: Comparison
 ) -> float:
     """Return the largest difference of outputs to those that are expected.
 
@@ -224,7 +239,7 @@ def _require_equal(
                 f"{name!r} is {result.dtype} of {list(result.shape)} and expected are "
                 f"{wanted.dtype} of {list(wanted.shape)}"
             )
-        wrong = ~np.isclose(result, wanted, rtol, atol, equal_nan=True)
+        wrong = ~np.isclose(result, wanted, allowed.rtol, allowed.atol, equal_nan=True)
         with np.errstate(invalid="ignore"):
             differences = np.abs(np.subtract(result, wanted, dtype=np.float64))
         largest = max(largest, float(np.nanmax(differences, initial=0.0)))
@@ -233,6 +248,6 @@ def _require_equal(
             raise UserError(
                 f"{name!r} differs from what is expected in {int(wrong.sum())} of {wrong.size} "
                 f"numbers: at {list(place)} it is {result[place]:.9g} and expected are "
-                f"{wanted[place]:.9g} (--rtol {rtol:g} --atol {atol:g})"
+                f"{wanted[place]:.9g} (--rtol {allowed.rtol:g} --atol {allowed.atol:g})"
             )
     return largest

@@ -85,6 +85,7 @@ Output = Annotated[Path | None, panels.output("-o", "--output", help="Write the 
 Plot = Annotated[
     Path | None, panels.output(help="Draw units on their lanes over time into this .svg or .png.")
 ]
+SearchTime = Annotated[float | None, panels.limits(help="Seconds of a policy's search, at most.")]
 GivenSchedule = Annotated[
     Path | None,
     panels.search(
@@ -118,9 +119,7 @@ def schedule(
     device: DeviceName = None,
     lanes: Lanes = None,
     random_weights: RandomWeights = None,
-    time_limit: Annotated[
-        float | None, panels.limits(help="Seconds of a policy's search, at most.")
-    ] = None,
+    time_limit: SearchTime = None,
     reuse: Annotated[bool, panels.search(help="Search equal blocks and branches once.")] = True,
 ) -> None:
     """Find a schedule, without building anything (except for --cost measured).
@@ -141,13 +140,10 @@ def schedule(
     if (budget is not None or pareto) and not policy_named(policy).keeps_memory_budget:
         keeping = [name for name in OURS if policy_named(name).keeps_memory_budget]
         require_known([policy], keeping, "--policy")
-    if pareto and (budget is not None or output is not None or plot is not None):
-        raise wrong_use(
-            "--pareto",
-            "it shows many schedules: choose one with --memory-budget, which -o and --plot then "
-            "write",
-        )
     if pareto:
+        of_one = (budget, output, plot)
+        sentence = "it shows many schedules: choose one with --memory-budget, which -o and --plot"
+        refuse(f"{sentence} then write", {"--pareto": of_one != (None, None, None)})
         refuse("it stands beside one that is found", {"--schedule": given_schedule})
     if plot is not None:
         require_picture(plot)
@@ -203,10 +199,8 @@ def schedule(
         graph = searching.problem.units
         points = searching.front(policy) if pareto else ()
         result = None if pareto else searching.find(policy, budget, priced=True)
-        beside = None
-        if given_schedule is not None:
-            asked = None if module is None else module.options.precision
-            beside = given_beside(given_schedule, searching, asked)
+        asked = None if module is None else module.options.precision
+        beside = given_schedule and given_beside(given_schedule, searching, asked)
         if module is not None and log is None:
             module.end_run()
     tail = tell_tail(end)
