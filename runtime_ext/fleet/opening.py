@@ -125,7 +125,7 @@ def _calibrated(
     seconds: dict[str, float] = {}
     gone: dict[str, str] = {}
     for done in range(MOST_ROUNDS):
-        if done >= ROUNDS and not misfits(seconds):
+        if done >= ROUNDS and not (seconds and misfits(seconds)):
             break
         for machine in machines:
             if machine.address in gone:

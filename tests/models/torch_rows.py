@@ -196,6 +196,9 @@ SCATTERED: dict[str, Row] = {
     "product": lambda x, k: x.scatter_reduce(3, k, x[..., :3], "prod", include_self=False),
     "mean": lambda x, k: x.scatter_reduce(3, k, x[..., :3], "mean"),
     "mean of others": lambda x, k: x.scatter_reduce(3, k, x[..., :3], "mean", include_self=False),
+    "mean of integers": lambda x, k: (
+        (x * 9).int().scatter_reduce(3, k, (x[..., :3] * -9).int(), "mean")
+    ),
     "index add": lambda x, k: x.index_add(2, k[0, 0, :, 0] % 7, x, alpha=0.5),
     "index copy": lambda x, k: x.index_copy(2, torch.tensor([3, 1]), x[:, :, :2] * 2),
     "index fill": lambda x, k: x.index_fill(2, k[0, 0, :, 0] % 7, 3.0),
@@ -229,6 +232,7 @@ REDUCED: dict[str, Row] = {
     "moved": lambda x: (x.flip((1, 3)), x.roll((1, -2), (2, 3)), x.repeat_interleave(2, 1)),
     "split": lambda x: (*x.split([1, 3], 1), *x.chunk(3, 3)),
     "attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+    "unscaled": lambda x: F.scaled_dot_product_attention(x, x, x, scale=0.0),
     "masked": lambda x: F.scaled_dot_product_attention(x, x, x, x[0, 0, :, :7] > 0.2),
 }
 

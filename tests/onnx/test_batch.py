@@ -46,3 +46,11 @@ def model_of(*shapes: tuple[int, ...]) -> onnx.ModelProto:
 def test_what_has_no_batch_is_refused() -> None:
     with refused(BatchError, "[1, 2]"):
         with_batch(model_of((1, 4), (2, 4)), 3)
+    with refused(BatchError, "sum", "no input with a leading extent"):
+        with_batch(model_of((), ()), 3)
+
+
+def test_a_scalar_beside_a_batch_stays() -> None:
+    first, second = with_batch(model_of((1, 4), ()), 3).graph.input
+    assert [e.dim_value for e in first.type.tensor_type.shape.dim] == [3, 4]
+    assert not second.type.tensor_type.shape.dim

@@ -242,7 +242,8 @@ def _attention(
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]
         key, value = (every.repeat_interleave(groups, -3) for every in (key, value))
-    scores = (query * (scale or query.shape[-1] ** -0.5)) @ key.transpose(-1, -2)
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = (query * factor) @ key.transpose(-1, -2)
     if is_causal:
         mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
     if mask is None:
@@ -380,7 +381,9 @@ def _scatter_reduce(
     ones = torch.ones(index.shape, dtype=data.dtype)
     counts = torch.full_like(data, include_self).scatter_add(dim, index, ones)
     first = data if include_self else data.masked_fill(counts > 0, 0)
-    return first.scatter_add(dim, index, source) / counts.clamp(min=1)
+    rounding = None if data.dtype.is_floating_point else "floor"
+    sums = first.scatter_add(dim, index, source)
+    return torch.div(sums, counts.clamp(min=1), rounding_mode=rounding)
 
 
 def _running_product(data: Any, dim: int, *, dtype: Any = None) -> Any:

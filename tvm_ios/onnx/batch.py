@@ -27,6 +27,10 @@ def with_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
     graph: Any = changed.graph
     weights = {initializer.name: initializer for initializer in graph.initializer}
     inputs = [value for value in graph.input if value.name not in weights]
+    # A scalar has no batch, and stays.
+    inputs = [value for value in inputs if value.type.tensor_type.shape.dim]
+    if not inputs:
+        raise BatchError(f"{graph.name} has no input with a leading extent to change")
     extents = {v.type.tensor_type.shape.dim[0].dim_value for v in inputs}
     if len(extents) != 1:
         raise BatchError(f"{graph.name} has inputs of different batches: {sorted(extents)}")
@@ -36,7 +40,8 @@ def with_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
     for value in inputs:
         value.type.tensor_type.shape.dim[0].dim_value = batch
     for node in graph.node:
-        if node.op_type == "Reshape" and node.input[1] in weights:
+        # Before opset 5 the target is an attribute, and shape inference says if it does not fit.
+        if node.op_type == "Reshape" and len(node.input) > 1 and node.input[1] in weights:
             target = weights[node.input[1]]
             shape = numpy_helper.to_array(target).copy()
             if shape.size and shape[0] == old:
