@@ -8,7 +8,7 @@ from tvm_ios import interrupts
 def main() -> None:
     """Run the command that the arguments name."""
     with interrupts.reported():
-        # Imported here, because this takes half a second, in which a signal may come.
+        # Imported here: it takes half a second, in which a signal may come.
         from runtime_ext.torch_later import import_torch_later
         from tvm_ios.cli import app
 

@@ -20,7 +20,7 @@ from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.schedule import Schedule
 
 _LOGGER = logging.getLogger(__name__)
-#: For each offer that a policy may need, how to get costs that have it.
+#: For each offer that a policy may need, a hint how to get costs that have it.
 _SOURCES = {
     Offer.STAGES: "any costs tell that",
     Offer.RTASKS: "give --cost measured, of a Relax module, or the cost of a device",
@@ -49,7 +49,7 @@ def search(
     limits
         Limits of the search: time, measurements, memory, sizes of stages.
     progress
-        Called with (what, done, total).
+        Called with (phase, done, total).
 
     Returns
     -------

@@ -22,8 +22,8 @@ from runtime_ext.units.unit import UnitPlan, UnitSource
 from runtime_ext.units.values import Storage
 from tvm_ios.program.bfloat16 import FORM
 
-#: The form is measured if an estimate of its cycles is at most so many times the default's. Seen:
-#: 0.98 of the default's time, where the estimate is 1.06.
+#: The form is measured if its estimated cycles are at most this multiple of the default's. A time
+#: of 0.98 of the default's was seen where the estimate was 1.06.
 _MARGIN = 1.06
 
 
@@ -72,7 +72,7 @@ def _rounded_cycles(spec: Contraction, space: VectorSpace) -> float:
     whole = merge_rows(spec)
     pixels = _pixels(whole)
     if FORM in space.unit.matrices and in_matrices(whole):
-        # A product of matrices takes a cycle a row, of as many packs of two.
+        # A product of matrices takes a cycle a row, which has as many packs of two.
         arithmetic = pixels / (2 * PACKS)
     elif space.unit.bfloat16:
         arithmetic = pixels / 4

@@ -27,7 +27,7 @@ from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.program import LINE
 
-#: Gives what gives the symbols of some object files.
+#: Loads object files, and returns a lookup of their symbols.
 Opened = Callable[[Sequence[Path]], Callable[[str], Any]]
 
 
@@ -74,7 +74,7 @@ class KernelCompiler(UnitCompiler):
         self.lanes = lanes
         self._unit = VectorUnit.of(self.target)
         self.space = VectorSpace(self._unit)
-        # Where no instruction multiplies such numbers, they would be made floats again.
+        # Without an instruction that multiplies bfloat16 they would be converted to floats again.
         rounds = precision == FORM and FORM in self._unit.matrices
         encodings = {"uint8": self._unit.pairs, FORM: rounds}
         self.encodings = frozenset(numbers for numbers, used in encodings.items() if used)
@@ -82,10 +82,11 @@ class KernelCompiler(UnitCompiler):
         self._functions: dict[str, Any] = {}
         self._loaded: list[Any] = []
         self._linked: set[str] = set()
-        #: Several programs may be timed at once, on as many devices.
+        #: Held while kernels are loaded: programs may be timed on several devices at once.
         self._loading = threading.Lock()
         log = TuningLog(database, self.target) if database is not None else None
-        #: No kernel depends on how many lanes share its tiles: they are compiled once for all.
+        #: The target without its number of lanes, on which no kernel depends: kernels are compiled
+        #: once for all.
         self._code_target = tvm.target.Target(
             {name: value for name, value in self.target.export().items() if name != "num-cores"}
         )

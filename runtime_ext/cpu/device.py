@@ -16,7 +16,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.measuring.device import NO_CONSTANTS, Function
 from tvm_ios.program.program import Launch, Program
 
-#: As many times as many samples are taken, at most, until the system stopped no thread meanwhile.
+#: If the system stops threads meanwhile, up to this multiple of the samples is taken.
 _TRIES = 5
 
 

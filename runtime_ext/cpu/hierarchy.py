@@ -8,11 +8,12 @@ from runtime_ext.machine.hardware import Cache, caches, megahertz
 from runtime_ext.machine.this_machine import instruction_level
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 
-#: Bytes that a core's caches give in a cycle where nobody says more: a vector, a quarter of one.
+#: Bytes a cycle that a core reads from its caches if nothing is known: a vector, and a quarter of
+#: one.
 _L2_BYTES, _L3_BYTES = 64, 16
 _L2, _L3 = 1 << 20, 8 << 20
-#: At most a core moves so many bytes of memory in a cycle (assumed where this TVM has no kernels to
-#: measure it with), and so many FLOPs of two multiply-add units by instruction-set level.
+#: The most bytes of memory that a core moves in a cycle (assumed if this TVM has no kernels to
+#: measure it), and FLOPs a cycle of two multiply-add units, by instruction-set level.
 _MEMORY_BYTES, _FLOPS, _SCALAR_FLOPS = 4, {"x86-64-v4": 64, "x86-64-v3": 32}, 16
 
 
@@ -31,7 +32,7 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
         peak = measured_peak(lanes)
         flops, bandwidth = peak.gflops * 1e9, peak.gbps * 1e9
         flops_source, bandwidth_source = "measured: multiply-adds in registers", "measured: a triad"
-        # Virtual machines tell the base clock: what was measured needs a higher one.
+        # Virtual machines report the base clock; the measured peak may need a higher one.
         hertz = max(hertz, flops / lanes / flops_a_cycle)
     else:
         flops, bandwidth = flops_a_cycle * hertz * lanes, _MEMORY_BYTES * hertz * lanes

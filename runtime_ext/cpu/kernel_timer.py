@@ -24,11 +24,12 @@ from runtime_ext.kernels.spec import Contraction
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
 
-#: How often each kernel is timed.
+#: The times that each kernel is timed.
 ROUNDS = 11
 #: Seconds of one sample: long enough that the clock and the start of the lanes do not count.
 SAMPLE_SECONDS = 3e-4
-#: Lanes of the kernel before spin no longer.
+#: Seconds between kernels, after which lanes of the one before no longer spin; and seconds of
+#: spinning.
 _PAUSE, _SPIN = 3e-4, 1e-4
 
 

@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from tvm_ios.errors import UserError
 
 INSTALL = "install g++ (Debian, Ubuntu: apt-get install g++) or run `pip install 'tvm-ios[linker]'`"
-#: In the order in which TVM looks, too, unless CXX or CC names one.
+#: Compilers in the order in which TVM looks for them too, unless CXX or CC names one.
 _COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
-#: Without the options zig links its checks of undefined behaviour in.
+#: Without these options zig links its checks of undefined behaviour.
 _ZIG = (sys.executable, "-m", "ziglang", "cc", "-O2", "-fno-sanitize=undefined")
 
 

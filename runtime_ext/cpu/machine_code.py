@@ -8,7 +8,7 @@ from typing import Any
 
 def object_code(library: Any) -> bytes:
     """Return the object file, as bytes, of a ``tvm.runtime.Module``."""
-    # In memory: LLVM ends the whole process when a file cannot be written.
+    # Write to memory: LLVM ends the whole process if a file cannot be written.
     with open(os.memfd_create("kernel.o"), "rb") as file:
         library.write_to_file(f"/proc/self/fd/{file.fileno()}", "o")
         return file.read()

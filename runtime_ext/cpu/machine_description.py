@@ -14,7 +14,7 @@ from typing import Any
 from runtime_ext.machine.hardware import caches, megahertz, total_memory
 from runtime_ext.machine.this_machine import instruction_level, processor
 
-#: What measurements depend on wherever they are taken.
+#: Packages on which measurements depend on any machine.
 _PACKAGES = ("tvm-ios", "apache-tvm", "apache-tvm-ffi", "numpy", "onnx")
 
 
@@ -56,7 +56,7 @@ def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        # A TVM that was built from source, or that another package carries.
+        # TVM may be built from source, or come with another package: ask it for its version.
         import tvm
 
         return tvm.__version__ if name == "apache-tvm" else None

@@ -11,12 +11,12 @@ from runtime_ext.cpu.winograd_forms import all_winograd_plans, promising_winogra
 from runtime_ext.units.unit import UnitPlan, UnitSource
 from tvm_ios.program.bfloat16 import FORM
 
-#: Gives plans of a unit by the names that schedules have for them.
+#: Returns plans of a unit by the names that schedules have for them.
 Maker = Callable[[UnitSource, VectorSpace], Mapping[str, UnitPlan]]
 
 
-#: Of each kind of forms who makes all, for schedules that name one, and those that may be the
-#: fastest, which are compiled and timed.
+#: For each kind of forms the makers of all its plans, which schedules may name, and of those that
+#: may be fastest, which are compiled and timed.
 _MAKERS: Mapping[str, tuple[Maker, Maker]] = {
     FORM: (all_bfloat16_plans, promising_bfloat16_plans),
     "integers": (all_integer_plans, promising_integer_plans),

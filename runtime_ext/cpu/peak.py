@@ -16,7 +16,8 @@ from runtime_ext.native_library import load_native_library
 from tvm_ios.program.program import Buffer, BufferType, Launch, Program, Role
 
 _TILES_A_LANE = 32
-#: The three arrays of the triad together: so many times the last-level cache, but no more bytes.
+#: The size of the triad's three arrays: this multiple of the last-level cache, up to this many
+#: bytes.
 _TIMES_THE_CACHE = 4
 _MOST_BYTES = 1 << 30
 _SECONDS = 0.25
@@ -66,7 +67,7 @@ def _arithmetic(lanes: int, width: int, steps: int, function: Callable[..., Any]
         ("multiply_add",),
     )
     arrays = [allocate(buffer.type) for buffer in program.buffers]
-    # The sums converge to one: neither overflow nor numbers that are slow to compute with.
+    # The sums converge to one, without overflow or denormal numbers, which are slow.
     arrays[0][:] = 0.5
     return tiles * steps * width * 2 / _best(program, function, arrays)
 
@@ -77,7 +78,8 @@ def _traffic(lanes: int, strip: int, function: Callable[..., Any]) -> float:
     size = min(most, _TIMES_THE_CACHE * last_level_cache()) // 3
     tiles = max(lanes, size // 4 // strip)
     buffers = tuple(Buffer(name, BufferType((tiles * strip,)), Role.INTERMEDIATE) for name in "abc")
-    # Every lane writes its part of each array in turn: the system then gives it memory near it.
+    # Each lane first writes its part of each array, so that the system places it in memory near the
+    # lane.
     program = Program(
         tuple(
             tuple(

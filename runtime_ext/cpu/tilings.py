@@ -19,17 +19,19 @@ from runtime_ext.kernels.tile_work import finer
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource
 
-#: Gives a contraction's blocking in a tiling; None for its own.
+#: Returns a contraction's blocking in a tiling; None for its own.
 Tiling = Callable[[Contraction, VectorUnit], Blocking | None]
 
-#: What the estimate may be wrong by: up to so much worse, another shape is the better trial.
+#: The estimate's error: up to this factor worse, another shape is the better trial.
 _ANOTHER_SHAPE = 1.1
-#: More work than this, to that of the default, pays on no number of lanes.
+#: A tiling with more than this multiple of the default's work pays on no number of lanes.
 _MOST_WORK = 1.5
-#: Tiles of the coarse and fine tilings over those of the default, and bounds of what is aimed at.
+#: Tiles of the coarse and fine tilings as a multiple of the default's, and the bounds of these
+#: targets.
 _FEWER, _FEWEST = 1 / 3, 8
 _MORE, _MANY = 3, 3 * USUAL_TILES
-#: Fewer and more than this do not count as coarser and finer.
+#: A tiling is coarser or finer only if its number of tiles is beyond these multiples of the
+#: default's.
 _AT_MOST, _AT_LEAST = 2 / 3, 3 / 2
 
 

@@ -21,9 +21,10 @@ from runtime_ext.tuning_log.space import Notes, note
 from runtime_ext.tuning_log.workload import contraction_workload
 from tvm_ios.files.array_files import Array
 
-#: Input channels a loop step: the code of more no longer fits the cache of decoded instructions.
+#: Most input channels of a loop step: the code of more no longer fits the cache of decoded
+#: instructions.
 _MOST_UNROLLED = 8
-#: Multiply-adds that a register tile needs to hide their latency.
+#: Multiply-adds in flight that a register tile needs to hide their latency.
 _IN_FLIGHT = 4
 _TILES = (12, 24, 48, 96, 192)
 

@@ -21,20 +21,20 @@ from runtime_ext.units.unit import UnitPlan, UnitSource
 from runtime_ext.units.values import Storage
 from tvm_ios.program.winograd import FORM
 
-#: A convolution, and how it is cut.
+#: A convolution and its cut.
 Cut = tuple[Contraction, WinogradCut]
 
 #: Outputs of a tile along an axis.
 _OUTPUTS = (2, 4, 6)
-#: Tiles that are multiplied and transformed together: more read the weights less often, but their
-#: products have to stay in a second-level cache.
+#: Tiles that are multiplied and transformed together: with more, weights are read less often, but
+#: the products must stay in a second-level cache.
 _BLOCK = 24
-#: Fewer channels make the transforms dearer than what they save.
+#: With fewer channels the transforms cost more than they save.
 _FEWEST_CHANNELS = 8
-#: The estimates of two forms have to differ by so much for one to be left out.
+#: A form is left out only if its estimate is worse by this factor.
 _MARGIN = 1.1
-#: Cycles a byte that comes from memory, and of a vector operation of a transform, which also reads
-#: or writes a vector.
+#: Cycles to read a byte from memory, and cycles of a vector operation of a transform, including its
+#: read or write.
 MEMORY_CYCLES, _TRANSFORM_CYCLES = 0.15, 1.0
 
 

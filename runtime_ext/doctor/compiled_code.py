@@ -20,7 +20,7 @@ _REMEDIES = {
     "kernel": "see to the findings above first; if there are none, report this with the model",
     "program": "see to the findings above first; if there are none, report this",
 }
-#: The steps where executables are made, and where they only run.
+#: The trial's steps where executables are made, and where they are only run.
 _MAKING = ("tvm", "native executor", "kernel")
 _RUNNING = ("native executor", "program")
 _SECONDS = 120
@@ -57,7 +57,7 @@ def _has_linker() -> bool:
     try:
         return find_linker() is not None
     except UserError:
-        # One is named that is not there: the kernel's failure says so.
+        # The variable CXX or CC names no program: the kernel's step will report it.
         return True
 
 

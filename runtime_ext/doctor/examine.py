@@ -7,7 +7,7 @@ from importlib import import_module
 
 from runtime_ext.doctor.check import Check, Status
 
-#: Checks one thing, or several of a kind.
+#: Makes one check, or several of a kind.
 Checker = Callable[[], Iterable[Check]]
 
 
@@ -35,7 +35,7 @@ def examine(checkers: Mapping[str, Checker] = CHECKERS) -> list[Check]:
     checks: list[Check] = []
     for name, checker in checkers.items():
         try:
-            # Keeps what a checker has found before it fails.
+            # Keeps the findings that a checker made before it failed.
             checks.extend(checker())
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]

@@ -54,7 +54,7 @@ def check_lanes() -> Iterator[Check]:
         yield Check("lanes", Status.OK, detail)
     load = os.getloadavg()[0]
     busy = f"{load:.1f} threads wanted a CPU in the last minute"
-    # This process and what it started count too.
+    # The load includes this process and its children.
     if load > allowed / 2 + 1:
         remedy = "optimize, tune and bench when nothing else runs, or the wrong schedule wins"
         yield Check("load", Status.WARNING, busy, remedy)

@@ -21,7 +21,7 @@ from tvm_ios.files.array_files import Array
 class BoundModel:
     """A model with its inputs set.
 
-    ``run`` runs it once; ``outputs`` turns what ``run`` returned into arrays in the model's order.
+    ``run`` runs it once; ``outputs`` turns the result of ``run`` into arrays in the model's order.
     """
 
     run: Callable[[], Any]
@@ -113,14 +113,14 @@ def onnx_session(
 
     options: Any = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    # Errors only: it warns of what it optimises.
+    # Log errors only: the warnings are about its optimisations.
     options.log_severity_level = 3
     if not spinning:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     provider: Any = "CPUExecutionProvider"
     if cuda is not None:
         provider = ("CUDAExecutionProvider", dict(cuda))
-        # What the provider cannot run would go to the CPU without a word.
+        # Otherwise operators that the provider cannot run would silently go to the CPU.
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=[provider])
@@ -128,14 +128,14 @@ def onnx_session(
         raise UserError(f"ONNX Runtime refuses the model: {error}") from error
 
 
-#: Of types that ONNX Runtime names as C++ does what NumPy calls them.
+#: NumPy's names of types that ONNX Runtime names as C++ does.
 _NUMPY_NAMES = {"float": "float32", "double": "float64"}
 
 
 def onnx_feeds(session: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Return the values of an ONNX Runtime session's inputs.
 
-    Those that ``inputs`` lack, because only their shape is read, are zeros: their shape is static.
+    Inputs that ``inputs`` lacks, because only their (static) shape is read, are zeros.
     """
     feeds: dict[str, Array] = {}
     for port in session.get_inputs():

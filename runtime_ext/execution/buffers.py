@@ -86,7 +86,8 @@ def share_constant(array: Array, key: str | None = None) -> Array:
 def adopt_constant(array: Array, key: str) -> Array:
     """Share a constant as :func:`share_constant` does, but without a copy if its content is new."""
     if not array.flags.writeable:
-        # NumPy 1 makes such arrays of DLPack's tensors, and no tensors of such arrays.
+        # NumPy 1 makes read-only arrays of DLPack's tensors, and cannot make tensors of these
+        # again.
         return share_constant(array, key)
     with _lock:
         constant = _shared.get(key)
@@ -116,8 +117,8 @@ class PackedConstants:
     """
 
     def __init__(self) -> None:
-        #: By where a constant lies, and how it is packed: the constant, which so stays there, and
-        #: the key of what it became.
+        #: By a constant's address and packing: the constant, which keeps the address in use, and
+        #: the key of its packed content.
         self._keys: dict[tuple[object, ...], tuple[Array, str]] = {}
 
     def packed(self, constant: Array, transform: ParamTransform) -> tuple[str, Array]:

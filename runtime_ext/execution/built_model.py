@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class BuiltKernels(Protocol):
     """The compiled kernels of a model."""
 
-    #: The ``tvm.target.Target`` that they are compiled for.
+    #: The ``tvm.target.Target`` of the kernels.
     target: Any
 
     def function(self, symbol: str) -> Any:

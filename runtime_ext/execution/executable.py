@@ -113,7 +113,7 @@ class Executable:
     _keeper: object = field(default=None, repr=False, compare=False)
 
     def save(self, path: Path | str) -> None:
-        """Write it to a folder, or to one file if the name ends in ``.tar``.
+        """Write the executable to a folder, or to one file if the name ends in ``.tar``.
 
         Raises
         ------
@@ -295,7 +295,7 @@ def load(path: Path | str) -> Executable | ForeignBuild:
         meta = json_object((folder / META).read_bytes())
         arch = None if meta.get("arch") is None else str(meta["arch"])
         kernels, versions = kernels_of(folder, meta), meta["versions"]
-        # Of tvm-ffi the loader knows the version; TVM itself only some kernels need, of Relay none.
+        # The native loader checks tvm-ffi's version; only some kernels need TVM, none of Relay's.
         if call_tvm(arch, versions, kernels):
             or_else = "save it again with this one"
             require_version(f"{path} was made", TVM, versions[TVM], or_else)

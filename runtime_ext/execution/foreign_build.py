@@ -43,7 +43,7 @@ class Runtime:
     package: str
 
 
-#: By the names of the peers that run them.
+#: The runtimes, by the names of their peers.
 RUNTIMES: Mapping[str, Runtime] = {
     "tvm": Runtime("TVM's own build", "tvm.so", "apache-tvm"),
     "onnxruntime": Runtime("the model for ONNX Runtime", "model.onnx", "onnxruntime"),
@@ -52,7 +52,7 @@ RUNTIMES: Mapping[str, Runtime] = {
 
 @dataclass(frozen=True)
 class ForeignBuild:
-    """A model as another runtime runs it.
+    """A model in the form that another runtime loads.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ def foreign_build(folder: Path, path: Path, keeper: object) -> ForeignBuild | No
     try:
         meta = json_object((folder / META).read_bytes())
     except (OSError, ValueError):
-        # The loader of executables says what is wrong.
+        # The loader of executables will report the error.
         return None
     if meta.get("runtime") is None:
         return None
@@ -211,7 +211,7 @@ class _ForeignModel:
         self._inputs: dict[str, Array] = {p.name: np.zeros(p.shape, p.dtype) for p in inputs}
         self._outputs = [port.name for port in outputs]
         self._bound: BoundModel | None = None
-        #: What the last run returned, and the model that knows its outputs.
+        #: The model of the last run, and its result.
         self._last: tuple[BoundModel, Any] | None = None
         self._one_at_a_time = Exclusive()
 

@@ -37,9 +37,9 @@ class HostMemory:
             for n, buffer in enumerate(program.buffers)
             if buffer.part is None and n not in wholes
         }
-        # Kernels of a part are given the whole.
+        # Kernels that use a part get the whole buffer.
         arrays = [wholes[program.whole_of(n)] for n in range(len(program.buffers))]
-        #: For each buffer of the program its memory, and what kernels are called with.
+        #: For each buffer of the program its array, and the tensor that kernels are called with.
         self.arrays = arrays
         self.tensors = [tvm_ffi.from_dlpack(array) for array in arrays]
         self._arrays = {b.name: a for b, a in zip(program.buffers, arrays, strict=True)}

@@ -12,11 +12,11 @@ from runtime_ext.execution.package import VERSION_OF_PARTS
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import load_native_library
 
-#: The package whose runtime some kernels call; those of Relay are made without it.
+#: The package whose runtime some kernels call; kernels of Relay are made without it.
 TVM = "apache-tvm"
-#: Packages whose interface the kernels are compiled for; those of Relay need only the last one.
+#: Packages whose interface kernels are compiled for; kernels of Relay need only the last.
 PACKAGES = (TVM, "apache-tvm-ffi")
-#: The files, and which of a program's kernels each has.
+#: Files of kernels, and the symbols that each has.
 Libraries = Mapping[Path, Sequence[str]]
 
 

@@ -208,7 +208,7 @@ def constant_outputs(graph: OpGraph, values: Mapping[int, Array]) -> dict[str, A
 
 
 def compiled_pieces(stages: Sequence[Stage]) -> list[Units]:
-    """Return what must be compiled for some stages: each unit, or the merged units of a stage."""
+    """Return the pieces to compile for some stages: single units, and units merged by a stage."""
     return [
         piece
         for stage in stages

@@ -26,12 +26,12 @@ from tvm_ios.files.swapping import swap_in
 
 FORMAT = "tvm-ios executable"
 VERSION = 4
-#: Of packages whose kernels lie in several files, or whose files are shared with others.
+#: The version of packages that have several files of kernels, or share files with others.
 VERSION_OF_PARTS = 5
 META = "meta.json"
-#: In no package of version 3.
+#: The file of checksums; packages of version 3 have none.
 _SUMS = "SHA256SUMS"
-#: Archives that are not written.
+#: Suffixes of archives that are not supported.
 _ARCHIVES = frozenset({".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"})
 
 

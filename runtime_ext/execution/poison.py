@@ -24,7 +24,7 @@ class Poison:
 
     def __init__(self, program: Program, memory: Sequence[Array]) -> None:
         self._bytes = {b: memory[b].reshape(-1).view(np.uint8) for b in planned_buffers(program)}
-        #: For each launch the buffers in whose memory it works: of parts the whole.
+        #: For each launch the planned buffers that it uses; for a part the whole buffer.
         self._used: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._all_uses: dict[int, int] = dict.fromkeys(self._bytes, 0)
         for launch in (item for lane in program.lanes for item in lane):

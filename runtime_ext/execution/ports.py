@@ -47,7 +47,7 @@ def ports(
 ) -> tuple[Port, ...]:
     """Return the ports of a graph's inputs or outputs, under the model's names, in its program."""
     buffers = tensor_names(graph)
-    # A GPU may store what is float32 in the graph as float16.
+    # A GPU may store the graph's float32 as float16.
     types = {buffer.name: buffer.type for buffer in program.buffers}
 
     def port(tensor: int, name: str) -> Port:
@@ -119,7 +119,7 @@ def port_value(port: Port, value: Any, *, any_shape: bool = False) -> Array:
     return array
 
 
-# The name of an array's type costs microseconds, ten times what comparing types does.
+# Naming an array's type takes microseconds, ten times as long as comparing types.
 _numpy_type = cache(np.dtype)
 
 

@@ -1,8 +1,8 @@
-"""The reference executor: a small interleaving machine that defines what a program means.
+"""The reference executor: a small interleaving machine that defines the meaning of a program.
 
-It runs on one thread. Whenever several lanes could go on, a seeded random choice says which
-one does, so that different seeds try different legal orders. A program is right if every
-order gives the same result; a faster executor is right if it gives that result too.
+It runs on one thread. Whenever several lanes could go on, a seeded random choice says which one
+does, so that different seeds try different legal orders. A program is right if every order gives
+the same result; a faster executor is right if it gives that result too.
 
 It can overwrite memory that a run does not need, so that a wrong memory plan shows in its result.
 """

@@ -185,7 +185,8 @@ def load_module(path: Path | str, *, lanes: int | None = None) -> ScheduledModul
             return DeployedModule(tvm_ffi.get_global_func("tvm_ios.load_executable")(str(path)))
         load = tvm_ffi.get_global_func("tvm_ios.load_deployment")
         return DeployedModule(load(str(path), lanes))
-    # The kernels stay mapped and all else is in memory, but workers read the folder of a tar again.
+    # Kernels stay mapped and all else is in memory, but workers read the unpacked folder of a tar
+    # again.
     folder, keeper = open_folder(Path(path))
     load = tvm_ffi.get_global_func("tvm_ios.load_unpacked_executable")
     return ScheduledModule(load(os.fspath(folder), os.fspath(path)), keeper)

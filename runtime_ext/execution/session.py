@@ -243,7 +243,10 @@ class Session:
         return samples
 
     def profile(self) -> tuple[Span, ...]:
-        """Run once, and return the times of every launch, lane by lane; raises as run."""
+        """Run once, and return the times of every launch, lane by lane.
+
+        Raises as :meth:`run`.
+        """
         with self._one_thread:
             self._begin()
             spans = self._executor.profile()
@@ -282,7 +285,7 @@ class Session:
         if workers == 1 or not self._on_cpu:
             return self._again(self.program, plan=self._plan)
         program = on_one_lane(self.program)
-        # What fewer bytes hold stays in a worker's cache.
+        # A smaller arena stays in a worker's cache.
         plan = self._plan and plan_quickly(program).plan
         return self._again(program, plan=plan, pin=False)
 
@@ -304,7 +307,7 @@ class Session:
     def _begin(self) -> None:
         if self._unset:
             raise SessionError(f"input {min(self._unset)!r} was never set")
-        # After a run that failed, inputs are what they were.
+        # After a failed run no state is carried: inputs keep their values.
         if self._states:
             if self._ran:
                 self._carry()
@@ -318,7 +321,7 @@ class Session:
         if given:
             carried = tuple(pair for pair in carried if pair[1] not in given)
             copied = tuple(pair for pair in copied if pair[1] not in given)
-        # An output that is an input passed on is read before that input is written.
+        # Read the outputs that are inputs passed on before those inputs are written.
         values = [(target, memory.read(source)) for source, target in copied]
         if carried:
             memory.carry(carried)
@@ -340,7 +343,7 @@ def random_values(ports: Sequence[Port], seed: int = 0) -> dict[str, Array]:
 
 
 class OneThread:
-    """A lock that refuses a second thread. A generator would cost a microsecond."""
+    """A lock that refuses a second thread; a generator-based one would take a microsecond more."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from runtime_ext.native_errors import BusyError, ForkError, RequestsError, SessionError
 from tvm_ios.files.array_files import Array
 
-#: One request: the model's inputs by name. What comes back are its outputs by name.
+#: A request has the model's inputs by name, and its result the outputs by name.
 Request = Mapping[str, Any]
 Result = dict[str, Array]
 #: Requests that run or wait for a worker, for each worker; more would only take memory.
@@ -94,7 +94,7 @@ class SessionPool:
             for session in sessions:
                 session.close()
             raise
-        # They hold the queue but not the pool, so that one that nobody has any more ends them.
+        # Threads hold the queue but not the pool, so that dropping the pool ends them.
         threads = [
             threading.Thread(
                 target=_work,
@@ -135,7 +135,7 @@ class SessionPool:
                 "so make new ones here"
             )
         future: Future[Result] = Future()
-        # A request behind the sign to end would never be taken.
+        # A request queued behind the end marker would never be taken.
         with self._closing:
             if self._closed:
                 raise BusyError("these workers are closed; make a new session")
@@ -203,7 +203,7 @@ def _work(
 ) -> None:
     """Run requests from the queue on a worker's session until None comes; then close it."""
     if cpu is not None:
-        # A machine that forbids binding still computes the same: pinning is a wish.
+        # Where binding is forbidden, go on without: results are the same.
         with suppress(OSError):
             os.sched_setaffinity(0, {cpu})
     while (job := jobs.get()) is not None:
@@ -216,13 +216,13 @@ def _work(
             else:
                 future.set_result(result)
                 del result
-        # What waits for the next request keeps nothing of this one.
+        # Hold nothing of this request while waiting for the next one.
         del job, request, future
     session.close()
 
 
 def _run(session: PooledSession, inputs: Sequence[str], request: Request) -> Result:
-    # What an earlier request set would stand in for what is missing.
+    # Inputs of an earlier request would silently stand in for missing ones.
     missing = [name for name in inputs if name not in request]
     if missing:
         raise SessionError(f"the request has no input {missing[0]!r}")
@@ -238,7 +238,7 @@ def _end(
     for _ in threads:
         jobs.put(None)
     for thread in threads:
-        # The last reference may go in a worker.
+        # The last reference to the pool may be dropped in a worker.
         if thread is not threading.current_thread():
             thread.join()
 
@@ -246,8 +246,8 @@ def _end(
 class PoolOnDemand:
     """The workers beside a session, opened by the first call of its ``run_many``.
 
-    ``open_session`` is a method of that session, which opens one for one of so many workers;
-    ``inputs`` and ``pin`` are as of :class:`SessionPool`, ``workers`` the default number.
+    ``open_session`` is the session's method that opens a session for one of a number of workers;
+    ``inputs`` and ``pin`` are as of :class:`SessionPool`, ``workers`` is the default number.
     """
 
     def __init__(
@@ -257,10 +257,11 @@ class PoolOnDemand:
         workers: int,
         pin: bool | None = None,
     ) -> None:
-        # The session holds this; a circle would keep its buffers until they are collected.
+        # The session holds this object; a strong reference back would keep its buffers until a
+        # garbage collection.
         self._open = weakref.WeakMethod(open_session)
         self._inputs, self._pin = inputs, pin
-        #: How many there are by default.
+        #: The default number of workers.
         self.workers = workers
         self._pool: SessionPool | None = None
         self._lock = threading.Lock()

@@ -34,7 +34,7 @@ def start(
 
         captured = executor == "cuda"
         return run_on_device(program, functions, constants, plan, device, captured=captured)
-    # Where there is a GPU, tvm-ffi need not be.
+    # Imported here: an installation for GPUs may lack tvm-ffi.
     from runtime_ext.execution.host_memory import HostMemory
     from runtime_ext.execution.native_executor import NativeExecutor
     from runtime_ext.execution.reference import ReferenceExecutor

@@ -20,7 +20,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.tail import Tail
 
-#: The library's own types are incomplete.
+#: ONNX's own type annotations are incomplete.
 _helper: Any = helper
 
 
@@ -48,7 +48,7 @@ class TailedSession:
     def __init__(self, program: Session, tail: Tail) -> None:
         made = {port.name for port in program.outputs}
         ports = [onnx_port(value) for value in tail.model.graph.input]
-        #: Inputs of the model that the tail reads, and those of them that the program does not.
+        #: Inputs of the model that the tail reads; ``_alone`` are those that only the tail reads.
         self._reads = tuple(port for port in ports if port.name not in made)
         self._program, self._whole_tail = program, tail
         self.inputs, self.outputs = tailed_ports(program.inputs, program.outputs, tail)
@@ -152,7 +152,7 @@ class TailedSession:
 
     def _run_tail(self) -> None:
         made = {port.name: self._program.get_output(port.name) for port in self._program.outputs}
-        # A GPU may compute in another precision than the model.
+        # A GPU may compute in a precision other than the model's.
         feeds = {name: a.astype(self._types[name]) for name, a in (made | self._feeds).items()}
         self._results = self._tail(feeds)
 

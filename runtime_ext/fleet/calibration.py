@@ -19,12 +19,13 @@ from tvm_ios.program.lower import lower_stages
 from tvm_ios.program.program_json import program_to_json
 from tvm_ios.schedule.stage import sequential_stages
 
-#: Of the matrices: a product takes some tenths of a millisecond, and they fit into a cache.
+#: Rows and columns of the matrices: a product takes some tenths of a millisecond, and they fit into
+#: a cache.
 _ROWS = 256
-#: Samples longer than the 0.1 s after which a limit of CPU time begins anew.
+#: A sample is longer than 0.1 s, the period after which a limit of CPU time begins anew.
 SAMPLING = Sampling(samples=1, sample_seconds=0.12, tries=1)
 #: Times that each machine is sampled, in turn with the others; the fastest counts. There are more
-#: rounds as long as machines seem to differ.
+#: rounds while machines seem to differ.
 ROUNDS, MOST_ROUNDS = 3, 12
 
 

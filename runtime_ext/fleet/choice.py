@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from runtime_ext.fleet.tracker import Address
 
-#: By what part of the median's time machines may differ.
+#: The share of the median's time by which machines may differ.
 TOLERANCE = 0.1
 
 
@@ -21,9 +21,9 @@ class FleetChoice:
     key
         The key of the servers.
     devices
-        How many of them to use, at most; None for all.
+        The most servers to use; None for all.
     tolerance
-        By what part of the median's time they may differ.
+        The part of the median's time by which they may differ.
     patience
         Seconds to wait for servers that serve others, before doing without them.
     """

@@ -18,11 +18,11 @@ from tvm_ios.measuring.timing_device import UntimedError
 
 T = TypeVar("T")
 
-#: Seconds for what takes next to none.
+#: Time limit, in seconds, of calls that take next to no time.
 _ANSWER_SECONDS = 10.0
 #: Bytes a second that the slowest network carries.
 SLOWEST_NETWORK = 1e6
-#: By what name a server that was started by ``tvm-ios server`` says what it has.
+#: The function by which a server of ``tvm-ios server`` tells where its executor is.
 PRELOADED = "tvm_ios.server.library"
 
 
@@ -47,12 +47,13 @@ class Connection:
         self.address = str(lent.address)
         self._session: Any = None
         self._functions: dict[str, Any] = {}
-        #: Destructors of remote objects would wait for a server that does not answer.
+        #: Remote objects, held because their destructors would wait for a server that does not
+        #: answer.
         self._held: list[Any] = []
         self._lost: str | None = None
 
         def connect() -> Any:
-            # Kept by this thread if it is late.
+            # A late connection stays with the thread that makes it.
             return rpc.connect(lent.address.host, lent.address.port, lent.key)
 
         self._session = self.call(_ANSWER_SECONDS, connect)
@@ -72,9 +73,9 @@ class Connection:
     def close(self) -> None:
         """Give the server back, if it still answers."""
         try:
-            # Only then: what is dropped afterwards asks the server to drop it too.
+            # Go on only if the server answers: dropping remote objects asks it to drop them too.
             self.ask("interface_version")
-            # Otherwise whatever still refers to a remote object would hold the server.
+            # Otherwise remaining references to remote objects would keep the server reserved.
             self.call(_ANSWER_SECONDS, lambda: self._session.get_function("CloseRPCConnection")())
         except (LostError, TrialError):
             return
@@ -106,7 +107,8 @@ class Connection:
         """Return the path of the server's own executor; None if ours has to be sent."""
         try:
             data = json_object(str(self.remote(PRELOADED)))
-            # The same loop measures everywhere, but for machines on which ours cannot be loaded.
+            # Use its executor if it is the same as ours, or ours cannot be loaded on such a
+            # machine.
             if data["sha256"] == _executor().digest or data["machine"] != platform.machine():
                 return str(data["path"])
         except (AttributeError, JsonError, KeyError):
@@ -164,7 +166,7 @@ class Connection:
         except AttributeError:
             raise
         except Exception as error:
-            # Either the server answers, and it was the program that failed, or it does not.
+            # If the server still answers, it was the program that failed.
             if self._answers():
                 raise TrialError(_reason(error)) from error
             self._lost = f"the connection ended ({_reason(error)})"

@@ -58,7 +58,7 @@ class FleetDevice:
         self.kind, self.level, self.lanes = kind, level, lanes
         self.concurrency, self.left_out = concurrency, left_out
         self._pool = pool
-        # At exit, too: what refers to a server must not be dropped while that does not answer.
+        # Also at exit: objects that refer to a server must not be dropped while it does not answer.
         self._finalizer = weakref.finalize(self, pool.close)
 
     @property

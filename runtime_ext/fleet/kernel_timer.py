@@ -44,7 +44,7 @@ class FleetKernelTimer:
         least = min(first for first, _ in timed)
         seconds = [least] + [math.inf] * len(others)
         for place, (first, each) in enumerate(timed):
-            # A reference without a time says nothing of the others.
+            # Without the reference's time the others cannot be scaled.
             scale = least / first if first < math.inf else math.inf
             seconds[1 + place :: len(hands)] = [scale * s for s in each]
         return seconds
@@ -57,7 +57,7 @@ class FleetKernelTimer:
             if len(hand) < 2:
                 self.failed[str(error)] += 1
                 return math.inf, [math.inf] * len(hand)
-            # One of them may be to blame: each by itself.
+            # One kernel may be to blame: time each by itself.
             alone = [self._timed(reference, [trial]) for trial in hand]
             least = min(first for first, _ in alone)
             return least, [s * least / f if f < math.inf else f for f, (s,) in alone]

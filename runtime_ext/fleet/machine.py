@@ -19,11 +19,11 @@ from runtime_ext.fleet.machine_kind import MachineKind
 from runtime_ext.fleet.tracker import Lent
 from tvm_ios.errors import UserError
 
-#: Seconds that a program's first run may take beside what is sent for it.
+#: Seconds that a program's first run may take, without sending its libraries.
 _FIRST_RUN_SECONDS = 20.0
-#: By how much timing may exceed what the first run lets expect, and seconds on top of it.
+#: Timing may take this multiple of the time that the first run predicts, plus these seconds.
 _MARGIN, _PATIENCE = 10.0, 5.0
-#: Bytes of kernels that stay on a machine; the ones longest not used go first.
+#: Bytes of kernels that stay on a machine; the least recently used go first.
 _KEPT_BYTES = 256 << 20
 
 
@@ -53,9 +53,9 @@ class Machine:
         """
         self.connection = Connection(lent)
         self.address = self.connection.address
-        #: Paths of the libraries that it has, by their names; the last used one is the last.
+        #: Path and size of each library on the machine, by name; the last used one is the last.
         self._sent: OrderedDict[str, tuple[str, int]] = OrderedDict()
-        #: Paths of the files of executables, by their content, and of their folders.
+        #: Paths of executables' files, by their content, and of the executables' folders.
         self._files: dict[str, str] = {}
         self.kind = MachineKind.of(self.connection.ask("machine_facts"))
 
@@ -174,7 +174,7 @@ class Machine:
         return self._sent[library.name][0]
 
     def _free_old(self) -> None:
-        # The last one is about to be used.
+        # The last library stays: it is about to be used.
         old: list[str] = []
         while sum(size for _, size in self._sent.values()) > _KEPT_BYTES and len(self._sent) > 1:
             name, (path, _) = self._sent.popitem(last=False)

@@ -20,16 +20,16 @@ from tvm_ios.measuring.timing_device import UntimedError
 
 T = TypeVar("T")
 
-#: Machines that a trial may cost: then it is the trial that breaks them.
+#: A trial that has cost this many machines is given up: it is what breaks them.
 _MACHINES_A_TRIAL = 3
-#: How often a machine may come back after it was lost.
+#: The times that a machine may come back after it was lost.
 _RETURNS = 3
-#: Seconds between two questions to the tracker, and how long a fleet without machines waits.
+#: Seconds between two requests to the tracker, and how long a fleet without machines waits.
 _ASK_AGAIN, _PATIENCE = 2.0, 20.0
-#: Seconds between two looks at servers that are about to be given back.
+#: Seconds between two attempts while machines are lent, or servers are being given back.
 _LOOK_AGAIN = 0.1
 
-#: Half a sentence that says why a machine cannot be one of the others; None if it can.
+#: Returns a clause on why a machine differs from the others; None if it does not.
 Misfit = Callable[[Machine], str | None]
 
 
@@ -65,7 +65,8 @@ class MachinePool:
         self._busy = 0
         self._changed = threading.Condition()
         self._recruiting = False
-        #: Who asks the tracker: a server that is renewed must not be found as one that came back.
+        #: Held while asking the tracker: a server that is renewed must not be found as one that
+        #: came back.
         self._asking = threading.Lock()
         self._last_loss = 0.0
         self._closed = False
@@ -166,7 +167,7 @@ class MachinePool:
                 if self._closed or len(self._free) + self._busy >= self._size:
                     self._recruiting = False
                     return
-            # A tracker that is gone may come back as well.
+            # A tracker that is gone may come back, too.
             with suppress(TrackerError, LostError, UserError), self._asking:
                 self._ask_for_one()
 

@@ -11,7 +11,7 @@ from tvm.runtime import tensor
 from runtime_ext.fleet.machine import Machine
 from tvm_ios.files.array_files import Array
 
-#: Seconds that a first run may take, and by how much others may exceed it.
+#: Seconds that a first run may take; later ones may take a multiple of it, plus seconds.
 _FIRST_RUN_SECONDS, _MARGIN, _PATIENCE = 60.0, 10.0, 10.0
 
 
@@ -48,11 +48,11 @@ class ProgramSession:
         )
 
     def _set_input(self, name: str, value: Array) -> None:
-        # Within one call, so that the tensor there is dropped while the machine answers.
+        # Made within the call, so that the remote tensor is dropped while the machine answers.
         self._module["set_input"](name, tensor(value, self._there.cpu))
 
     def close(self) -> None:
         """Release the program's memory and threads on the machine."""
         self._there.call(self._limit, lambda: self._module["close"]())
-        # While the machine answers: destructors of remote objects wait for it.
+        # Drop these while the machine answers: destructors of remote objects wait for it.
         self._module = self._time = None

@@ -17,7 +17,7 @@ from runtime_ext.fleet.tracker import Address
 from runtime_ext.native_library import load_native_library, native_library_path
 from tvm_ios.errors import UserError
 
-#: As many ports are tried as TVM's own server tries.
+#: The number of ports that are tried, as by TVM's own server.
 _PORTS = 110
 
 
@@ -83,8 +83,8 @@ def preload() -> None:
     tvm_ffi.register_global_func(PRELOADED, lambda: description, override=True)
 
     def end(_: threading.ExceptHookArgs) -> None:
-        # A kernel has ended a session's process: TVM's thread that listens ends with it, and the
-        # rest of the server would look well for ever.
+        # A kernel has ended a session's process, and with it TVM's listening thread: the rest of
+        # the server would seem healthy for ever.
         os._exit(1)
 
     threading.excepthook = end

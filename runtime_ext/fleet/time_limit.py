@@ -39,5 +39,6 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     try:
         raise result
     finally:
-        # Its traceback has this frame: a cycle would keep all that the call's frames refer to.
+        # The exception's traceback holds this frame: the cycle would keep all that the call refers
+        # to.
         del result

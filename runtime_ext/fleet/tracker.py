@@ -11,9 +11,9 @@ from typing import Any
 
 from tvm_ios.errors import UserError
 
-#: Seconds in which a tracker answers whatever it is asked: it only looks things up.
+#: Seconds within which a tracker must answer: it only looks things up.
 _ANSWER_SECONDS = 10.0
-#: Of ``python -m tvm.exec.rpc_tracker``.
+#: The default port of ``python -m tvm.exec.rpc_tracker``.
 _PORT = 9190
 
 
@@ -98,7 +98,8 @@ class Tracker:
         if listed is None or not listed.free:
             return None
         try:
-            # Another client may be faster; the tracker then keeps us waiting for a free one.
+            # Another client may take the server first; the tracker then makes us wait for a free
+            # one.
             answer = self._ask([TrackerCode.REQUEST, key, "", 1])
             host, port, matching = answer
             return Lent(Address(str(host), int(port)), str(matching))

@@ -13,7 +13,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import make_folder, temporary_folder
 from tvm_ios.files.json_text import json_object, natural, naturals
 
-#: Counts up whenever the code of equal kernels changes.
+#: Increase it whenever the code of equal kernels changes.
 SCHEDULE_VERSION = 32
 #: How kernels are called: buffers, begin, end.
 CONVENTION = "tiles-1"
@@ -51,7 +51,7 @@ def kernel_key(workload: str, target: str) -> str:
     """Return the name of a kernel: a hash of its workload and target."""
     import tvm
 
-    # "default" stands where a schedule once had a name, so that keys of before still hold.
+    # "default" was once the name of a schedule: it keeps earlier keys valid.
     text = "\n".join(
         [workload, target, "default", str(SCHEDULE_VERSION), CONVENTION, tvm.__version__]
     )
@@ -107,7 +107,7 @@ class ArtefactCache:
         try:
             self._add(artefact, content)
         except OSError as error:
-            # Those of a full disk do not say where it is.
+            # Errors of a full disk lack the path.
             raise OSError(error.errno, error.strerror, str(self.folder)) from error
 
     def _add(self, artefact: Artefact, content: bytes) -> None:

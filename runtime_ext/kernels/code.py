@@ -21,14 +21,14 @@ from tvm_ios.program.program import LINE
 Index = Any
 #: The least float32, with which a maximum begins.
 LOWEST = -3.4028234663852886e38
-#: LLVM's names of instructions that estimate reciprocals to 11 bits or more, by how many at once;
-#: AVX-512's have two more operands: what masked lanes become, and which are not masked.
+#: LLVM's intrinsics that estimate reciprocals to 11 bits or more, by lanes. AVX-512's has two more
+#: operands: the values of masked lanes, and the mask.
 _RECIPROCALS: Mapping[int, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     4: ("llvm.x86.sse.rcp.ps", lambda _: ()),
     8: ("llvm.x86.avx.rcp.ps.256", lambda _: ()),
     16: ("llvm.x86.avx512.rcp14.ps.512", lambda x: (x, tirx.IntImm("uint16", 0xFFFF))),
 }
-#: TIR has vectors of bfloat16 only in memory, so the function gives their bits.
+#: TIR has vectors of bfloat16 only in memory, so this function returns their bits.
 _ROUND = """
 define {bits} @{name}({floats} %value) {{
   %near = fptrunc {floats} %value to {halves}
@@ -119,8 +119,8 @@ class Code:
 
         TVM would allocate it from its runtime, which kernels must not depend on.
         """
-        # Only what consists of such vectors is placed at more than 16 bytes: a vector that lies in
-        # two lines takes twice as long.
+        # Only memory that consists of such vectors is aligned to more than 16 bytes; a vector
+        # across two cache lines takes twice as long.
         lines = ceil(elements / LINE)
         memory = tirx.decl_buffer((lines,), f"float32x{LINE}", "tile_memory")
         buffer = tirx.decl_buffer((lines * LINE,), "float32", "tile_memory", data=memory.data)
@@ -149,8 +149,8 @@ class Code:
         if encoding.numbers == "bfloat16":
             return self.rounded(value, lanes)
         if nearest:
-            # The float's last bits are those of the integer, as the unit of its last place is one.
-            # What lies halfway goes to the even integer, before an odd number is added.
+            # After adding ROUNDING, the unit in the last place is one: the float's last bits are
+            # the integer's. Ties go to the even integer, so an odd shift is added afterwards.
             even = encoding.shift if encoding.shift % 2 == 0 else 0
             bits = tirx.reinterpret(
                 vector_type("uint32", lanes), value + constant(ROUNDING + even, lanes)
@@ -254,7 +254,7 @@ class Code:
     def fetch(self, buffer: Any, at: Index) -> None:
         """Prefetch a cache line to the second level; it may lie outside of the buffer."""
         place = tirx.address_of(tirx.BufferLoad(buffer, element(buffer, integer(at))))
-        # For reading, of data, into the second level.
+        # The arguments of a prefetch of data for reading, into the second level.
         arguments = (tirx.IntImm("int32", n) for n in (0, 2, 1))
         self.append(tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", place, *arguments)))
 

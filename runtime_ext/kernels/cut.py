@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 #: Tiles that a contraction aims at where rows are few: they balance some lanes.
 USUAL_TILES = 96
-#: Threads of a block of most kernels: equal, so that kernels can share a persistent one.
+#: Threads of a block of most kernels: the same number, so that kernels can share a persistent one.
 THREADS = 128
 
 
@@ -99,7 +99,7 @@ def largest_divisor(number: int, most: int) -> int:
     return next(n for n in range(min(number, most), 0, -1) if number % n == 0)
 
 
-#: How a device cuts a contraction.
+#: A device's cut of a contraction.
 ContractionCut = Blocking | GemmTile
-#: In the place of a cut of a contraction that no device has cut yet.
+#: Stands for the cut of a contraction that no device has cut yet.
 UNCUT = Blocking(1, 1)

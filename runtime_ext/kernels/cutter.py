@@ -8,7 +8,7 @@ from typing import Protocol
 from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.spec import Contraction
 
-#: The cut that a contraction should have instead of its own, if any.
+#: Returns the cut that a contraction should have instead of its own, or None.
 Recut = Callable[[Contraction], ContractionCut | None]
 
 

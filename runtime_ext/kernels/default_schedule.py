@@ -13,11 +13,11 @@ from tvm.sym import detect_linear_equation
 
 from runtime_ext.kernels.cut import largest_divisor
 
-#: Tiles that are enough for the lanes.
+#: Enough tiles for the lanes.
 _TILES = 32
 #: Elements of the widest vectors.
 _VECTOR = 16
-#: So many sums of one element each are unrolled by LLVM, which then makes vectors by itself.
+#: Up to this many sums of one element each are unrolled by LLVM, which then vectorises them.
 _UNROLLED = 16
 #: Kinds of iterations of blocks.
 _SPATIAL, _REDUCTION = 0, 2
@@ -64,7 +64,7 @@ def _schedule_block(schedule: Any, block: Any) -> None:
     is_long = set(kinds[spatial:]) == {_REDUCTION} and prod(extents[spatial:]) > _UNROLLED
     if is_long and not in_rows and _is_sum_of_neighbours(node):
         lanes = largest_divisor(extents[-1], _VECTOR)
-        # TVM fails to divide a sum into one number which another block reads without a loop.
+        # TVM cannot split a sum into a single number that another block reads without a loop.
         blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
         if lanes >= _VECTOR // 2 and (spatial or all(map(schedule.get_loops, blocks))):
             _sum_in_lanes(schedule, block, spatial, lanes)
@@ -76,7 +76,7 @@ def _schedule_block(schedule: Any, block: Any) -> None:
     if outer == spatial > 1 and (in_rows or not reductions):
         parts = -(-_TILES // prod(extents[: spatial - 1]))
         extent = extents[spatial - 1]
-        # Of a vector's length rather than shorter, if it is a divisor.
+        # Prefer a vector's length to less, if it is a divisor.
         length = largest_divisor(extent, max(extent // parts, min(extent, _VECTOR)))
         if length > _VECTOR // 2:
             fused[-1], row = schedule.split(row, [None, length])
@@ -87,7 +87,8 @@ def _schedule_block(schedule: Any, block: Any) -> None:
         _reorder(schedule, reductions, row)
     schedule.parallel(schedule.fuse(*fused) if len(fused) > 1 else fused[0])
     if sums:
-        # Not before: a block that only adds to what is there cannot be made parallel.
+        # Only after parallelising: a block that only adds to existing values cannot be made
+        # parallel.
         schedule.decompose_reduction(block, reductions[0])
 
 
@@ -119,7 +120,7 @@ def _reorder(schedule: Any, reductions: Sequence[Any], row: Any) -> None:
     """Move a loop inside those of a reduction; vectorise it if its length fits vectors."""
     vector = gcd(int(schedule.get(row).extent), _VECTOR)
     if vector < _VECTOR // 2:
-        # LLVM makes what it can of it.
+        # Leave vectorising to LLVM.
         schedule.reorder(*reductions, row)
         return
     vectors, within = schedule.split(row, [None, vector])

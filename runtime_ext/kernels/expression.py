@@ -18,7 +18,7 @@ from tvm import tirx
 from runtime_ext.kernels.float_edges import difference, extreme
 from runtime_ext.kernels.transcendental import VECTORISED, Arithmetic
 
-#: ``(operation, *operands)``; see the module's text.
+#: ``(operation, *operands)``; see the module's docstring.
 Expr = tuple[Any, ...]
 
 ACC: Expr = ("acc",)
@@ -59,7 +59,7 @@ _EMIT: dict[str, Callable[..., Any]] = {
     "abs": tirx.abs,
     "floor": tirx.floor,
     "ceil": tirx.ceil,
-    # Half to even.
+    # Ties to even.
     "round": tirx.nearbyint,
     "pow": tirx.power,
     "fused": lambda a, b, c: tirx.call_llvm_pure_intrin(a.ty, "llvm.fma", a, b, c),
@@ -97,13 +97,13 @@ def emit(
                     number = a[0] == "const"
                     values[part] = keep(extreme(operation, value(a), value(b), number=number))
                 case ("mul", ("const", 0.0), x) | ("mul", x, ("const", 0.0)):
-                    # TVM makes 0 of it, of infinities and NaN too.
+                    # TVM would simplify it to 0, also for infinities and NaN.
                     values[part] = value(("sub", x, x))
                 case ("div", ("const", 0.0), x):
                     inverse = ("div", ("const", 1.0), x)
                     values[part] = value(("sub", inverse, inverse))
                 case ("div", x, ("const", 0.0 as zero)):
-                    # TVM refuses to divide by a zero that it knows.
+                    # TVM refuses to divide by a constant zero.
                     values[part] = value(("mul", x, ("const", math.copysign(math.inf, zero))))
                 case (operation, *operands):
                     values[part] = keep(_EMIT[operation](*map(value, operands)))
@@ -209,7 +209,7 @@ def _of_infinity(base: Expr, power: Expr) -> Expr:
     """Return the power, but infinity if the base is minus infinity; unchanged for windows."""
     if next(windows(base), None) is not None:
         return power
-    # Positive of that one alone.
+    # Positive only if the base is minus infinity.
     below: Expr = ("sub", ("const", -_LARGEST), base)
     return ("select_positive", below, ("mul", base, base), power)
 
@@ -243,7 +243,7 @@ _RELAX: dict[str, Callable[..., Expr]] = {
     "relax.round": _unary("round"),
     "relax.rsqrt": lambda x: ("div", _ONE, ("sqrt", x)),
     "relax.square": lambda x: ("mul", x, x),
-    # Zero has a sign, too.
+    # Not 0 - x: zero has a sign, too.
     "relax.negative": lambda x: ("mul", x, ("const", -1.0)),
     "relax.nn.relu": lambda x: ("max", x, _ZERO),
     "relax.clip": lambda x, low, high: ("max", ("min", x, high), low),

@@ -1,10 +1,10 @@
-"""What TVM lowers, with infinities and NaN as ONNX has them, and integers divided by zero.
+"""Correct TVM's lowered functions at infinities, NaN and division by 0, as ONNX defines them.
 
 TVM's reductions begin with the largest finite number, so that the maximum of infinities alone is
 wrong, and ``argmax`` of them is -1; its maximum of two numbers drops a NaN on the left. Its
-simplifier takes floating-point numbers for real ones: ``a - a`` for 0, ``a == a`` for true, and
-``not a < b`` for ``b <= a``; its code takes ``a != b`` for false where one is NaN. Where an integer
-is divided by zero, or the least one by -1, the processor ends the process.
+simplifier treats floating-point numbers as real ones: it takes ``a - a`` for 0, ``a == a`` for
+true, and ``not a < b`` for ``b <= a``; its code takes ``a != b`` for false where one is NaN. Where
+an integer is divided by zero, or the least one by -1, the processor ends the process.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-#: How TVM calls the block that pads what is pooled.
+#: TVM's name of the block that pads the input of a pool.
 _PADDED_POOL = "pad_temp"
-#: The kind of iterations of blocks that reduce, and how many of them LLVM unrolls.
+#: TVM's kind of reduction axes, and the most iterations that LLVM unrolls.
 _REDUCTION, _WINDOW = 2, 16
-#: What TVM has of functions that lose NaN, and ours of the same arguments (``native/top_k.cc``).
+#: TVM's functions that lose NaN, and ours with the same arguments (``native/top_k.cc``).
 _FUNCTIONS = {"tvm.contrib.sort.topk": "tvm_ios.top_k"}
 _COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
@@ -38,9 +38,9 @@ def extreme(operation: str, a: Any, b: Any, *, number: bool) -> Any:
 
     With ``number``, ``a`` is known not to be NaN.
     """
-    # No comparison with NaN holds, so that the right operand is taken.
+    # No comparison with NaN holds: Select then takes the right operand.
     chosen = tirx.Select(a > b if operation == "max" else a < b, a, b)
-    # TVM takes ``a != a`` for false, so that a comparison cannot tell.
+    # TVM takes ``a != a`` for false, so ``isnan`` is needed.
     return chosen if number else tirx.Select(tirx.isnan(a), a, chosen)
 
 
@@ -69,10 +69,10 @@ def _unsimplified_difference(node: Any) -> Any:
 def _unsimplified_equality(node: Any) -> Any:
     if not _is_float(node.a):
         return node
-    # Of one number with itself this is true of all but NaN, and is not simplified.
+    # ``a <= a`` is false for NaN only, and is not simplified.
     same = tvm_ffi.structural_equal(node.a, node.b)
     equal = (tirx.LE if same else tirx.EQ)(node.a, node.b)
-    # The code of an inequality takes NaN for equal to all.
+    # TVM's code of ``a != b`` is false for NaN: negate the equality instead.
     return equal if isinstance(node, tirx.EQ) else tirx.Not(_opaque(equal))
 
 
@@ -93,7 +93,7 @@ def _defined_quotient(node: Any) -> Any:
     zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
     inverts = divisor == tirx.const(-1, dtype) if dtype.startswith("int") else None
     is_bad = divisor == zero if inverts is None else tirx.Or(divisor == zero, inverts)
-    # Of one remainders are 0.
+    # The remainder of a division by one is 0.
     value = type(node)(node.a, tirx.Select(is_bad, one, divisor))
     if isinstance(node, tirx.Mod | tirx.FloorMod):
         return value
@@ -175,11 +175,11 @@ def _passing_nan(stmt: Any, *, is_window: bool) -> Any:
     if isinstance(a, tirx.FloatImm):
         value = extreme(operation, a, b, number=True)
     elif is_window:
-        # LLVM makes vectors of one choice, where it unrolls the loops. In long ones each would
-        # wait twice as long for the one before as below.
+        # LLVM vectorises a single Select in loops that it unrolls. In long loops each step would
+        # wait twice as long for the one before as in the form below.
         value = tirx.Select(tirx.Or(tirx.isnan(a), a > b if operation == "max" else a < b), a, b)
     else:
-        # TVM makes vectors of comparisons, not of calls such as that of ``isnan``.
+        # TVM vectorises comparisons, but not calls such as ``isnan``.
         value = extreme(operation, a, b, number=True)
         value = tirx.Select(a <= tirx.FloatImm(str(a.ty.dtype), math.inf), value, a)
     return tirx.BufferStore(stmt.buffer, value, stmt.indices)
@@ -199,7 +199,7 @@ def _keeping_nan(part: Any) -> Any:
     order: Any = value.condition.a if isinstance(value.condition, tirx.Or) else value.condition
     if not isinstance(order, tirx.LT | tirx.GT) or not _is_float(order.a):
         return part
-    # It begins with a number, and no number is preferred to a NaN.
+    # The reduction begins with a number; once it holds NaN, keep that.
     so_far: Any = order.a
     kept = tirx.Select(so_far <= math.inf, value, value.true_value)
     return tirx.Bind(part.var, kept)

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-#: Kernels are compiled in threads, and all builders of Relax functions share one stack.
+#: Held while building: kernels are compiled in threads, and all Relax builders share one stack.
 RELAX_BUILDERS = threading.RLock()
 
 

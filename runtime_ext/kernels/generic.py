@@ -75,7 +75,7 @@ def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
     try:
         return split_phases(default_schedule(with_float_edges(function)))
     except Exception as error:
-        # TIR that someone wrote need not be what schedules are made for.
+        # TIR that a user wrote may not be what schedules expect.
         raise NoKernelError(_refusal(spec.function, _reason(error))) from error
 
 
@@ -91,12 +91,12 @@ def prim_func(function: Any, target: Any) -> Any:
     primitive = function.with_attr("Primitive", True)
     values = (binding.value for block in function.body.blocks for binding in block.bindings)
     names = {operator_name(value) for value in values if isinstance(value, relax.Call)}
-    # For GPUs TVM scans in dozens of launches or in several functions; for CPUs by rows.
+    # For GPUs TVM's scans take dozens of launches or several functions; for CPUs they go by rows.
     scanned_for = tvm.target.Target("llvm") if names & _SCANS else target
     dispatch: Any = DispatchSortScan()
     passes = [
         relax.transform.LegalizeOps(),
-        # Where it reads a number, fusing wants an operator that makes it.
+        # Fusing needs an operator in the place of a constant scalar.
         _NumbersAsOperators(),
         relax.transform.LegalizeOps(),
         relax.transform.AnnotateTIROpPattern(),
@@ -104,7 +104,7 @@ def prim_func(function: Any, target: Any) -> Any:
     ]
     with RELAX_BUILDERS, target:
         try:
-            # FuseTIR wants a function that is called.
+            # FuseTIR needs a function that is called.
             with scanned_for:
                 module = dispatch(calling_module(primitive, "kernel"))
             module = tvm.transform.Sequential(passes)(module)
@@ -130,7 +130,7 @@ def _refusal(function: Any, reason: str) -> str:
 
 def _name(function: Any) -> str:
     calls = [binding.value for binding in function.body.blocks[0].bindings]
-    # Casts can stand around the operator.
+    # Skip casts around the operator.
     call = next((c for c in calls if operator_name(c) != "relax.astype"), calls[0])
     name = operator_name(call)
     return f"tir.{call.args[0].name_hint}" if name == "relax.call_tir" else name
@@ -144,7 +144,8 @@ class _NumberMutator(relax.PyExprMutator):
         dtype, value = str(op.ty.dtype), float(op.value.numpy())
         if math.isfinite(value):
             return self.builder_.emit(relax.op.full((), op, dtype))
-        # TVM 0.27 cannot write these as a constant: logarithms and powers of what it can.
+        # TVM 0.27 cannot write infinities and NaN as constants: compute them by exp or log of
+        # finite numbers.
         finite, function = (1e4, relax.op.exp) if value > 0 else (0.0, relax.op.log)
         finite = -1.0 if math.isnan(value) else finite
         full = relax.op.full((), relax.const(finite, dtype), dtype)

@@ -18,7 +18,7 @@ _PRODUCTS = frozenset(
         *(f"relax.nn.conv{rank}d{way}" for rank in (1, 2, 3) for way in ("", "_transpose")),
     }
 )
-#: Operators that sum otherwise, and whose result has the type of what they read.
+#: Other operators that sum, whose result has the type of their operand.
 _SUMS = frozenset(
     {
         *(f"relax.{name}" for name in ("mean", "std", "sum", "variance")),

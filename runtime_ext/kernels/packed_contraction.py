@@ -11,9 +11,9 @@ from runtime_ext.kernels.spec import Contraction, PhysicalShape, Window
 
 #: The most rows of a matrix, packs of 32 bits in one of its rows, and columns of a product.
 ROWS = PACKS = COLUMNS = 16
-#: Cycles of a product, even if there are fewer rows, of which each takes one. Measured.
+#: Measured cycles of a product: one a row, but at least this many.
 _FEWEST_CYCLES = 9
-#: Fewer pixels are multiplied as fast, or faster, as vectors.
+#: Fewer pixels are multiplied as fast, or faster, by vectors.
 _LEAST_PIXELS = 3
 
 
@@ -65,13 +65,13 @@ class IntegerContraction(_Packed):
     Attributes
     ----------
     contraction
-        What is computed, in pairs of input channels: ``channels`` counts pairs, ``data`` has
+        The contraction, in pairs of input channels: ``channels`` counts pairs, ``data`` has
         their strides in elements of 16 bits, and a weight is a pair of them, one after another.
         Statements read and write float32; the value that they begin with is the exact sum.
     starts
         The buffer that holds, for each output channel of all blocks, the int32 that its sums begin
-        with. Then there are four channels in the place of two, data unsigned in 8 bits, weights
-        signed. None for those in 16 bits, whose sums begin with zero.
+        with. Channels are then in fours instead of pairs, data unsigned in 8 bits, weights signed.
+        None for integers in 16 bits, whose sums begin with zero.
     """
 
     starts: int | None = None
@@ -101,18 +101,18 @@ class MatrixContraction(_Packed):
     """A contraction whose data and weights are bfloat16 or bytes, multiplied as matrices.
 
     The rows of a matrix of data are pixels next to each other, as far apart in memory as they are.
-    What follows in memory after a pixel is a row of the matrix: channels, and where columns of the
-    kernel read neighbours, theirs.
+    A row reads on in memory from its pixel: the pixel's channels and, where columns of the kernel
+    read neighbours, the neighbours' channels.
 
     Attributes
     ----------
     contraction
-        What is computed, of one group: ``channels`` counts packs of 32 bits, ``data`` has strides
+        The contraction, of one group: ``channels`` counts packs of 32 bits, ``data`` has strides
         of elements, no pixel is left out (there are no pads), and the weights lie as
         ``[block][kernel row][kernel column][pack][output channel of the block][of the pack]``.
         Of the blocking, ``pixels`` are the rows of a matrix and ``vectors`` the matrices of weights
-        of a block. The data's buffer has so many pixels more than there are that the last matrix
-        can be read as a whole.
+        of a block. The data's buffer has spare pixels at its end, so that the last matrix can be
+        read as a whole.
     starts
         The buffer that holds, for each output channel of all blocks, the int32 that its sums begin
         with, where data are unsigned bytes and weights signed ones; None for bfloat16.

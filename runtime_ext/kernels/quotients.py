@@ -1,10 +1,10 @@
 """Rounded and clipped quotients by a number, computed exactly without division.
 
 Quantisation divides by a scale, rounds and clips, and a division of a vector takes as long as ten
-other operations. Here the value is multiplied by the reciprocal, as near as one float32 is, and
-what that one lacks times the value is added. A quotient of this kind may differ in its last bit,
-but that decides about the integer that it is rounded to only where one integer ends and the next
-begins: with so few integers, each such place is looked at.
+other operations. Here the value is multiplied by the reciprocal as the nearest float32, and its
+product with the reciprocal's rounding error is added. Such a quotient may differ in its last bit,
+which changes the rounded integer only at the boundary between two integers. Clipped integers are so
+few that each boundary is checked.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import numpy as np
 
 from runtime_ext.kernels.expression import Expr
 
-#: Scales between which neither a reciprocal nor what it is rounded off by is subnormal, by far.
+#: Bounds of scales: between them neither the reciprocal nor its rounding error is subnormal, by
+#: far.
 _SCALES = 2.0**-60, 2.0**60
-#: No integer that a quotient is clipped to may be larger: each is looked at.
+#: The largest integer to which quotients may be clipped: all up to it are checked.
 _LARGEST = 1 << 10
-#: What may be done to integers for their results to be looked at, one by one.
+#: Operations on integers whose results are computed for each integer, to verify a simplification.
 _OPERATIONS: Mapping[str, Callable[[np.ndarray, np.float32], np.ndarray]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -136,7 +137,7 @@ def reciprocal(scale: float, largest: int) -> tuple[float, float] | None:
     exact = 1 / Fraction(scale)
     near = _nearest(exact)
     if Fraction(float(near)) > exact:
-        # What is left must not be negative: of an infinity both products are one.
+        # The rest must not be negative: with an infinite x, both products must have its sign.
         near = np.nextafter(near, np.float32(0))
     rest = _nearest(exact - Fraction(float(near)))
 
@@ -144,7 +145,8 @@ def reciprocal(scale: float, largest: int) -> tuple[float, float] | None:
         total = Fraction(float(x)) * Fraction(float(near)) + Fraction(float(x * rest))
         return float(np.rint(_nearest(total)))
 
-    # Both ways grow with x, and are odd: they are the same if each integer begins at the same x.
+    # Both functions increase with x and are odd: they are equal if each integer begins at the same
+    # x.
     divisor = np.float32(scale)
     for integer in range(1, largest + 1):
         first = np.float32((integer - 0.5) * scale)
@@ -162,6 +164,6 @@ def _nearest(value: Fraction) -> np.float32:
     double = np.float64(float(value))
     error = value - Fraction(float(double))
     if error and not double.view(np.uint64) & 1:
-        # An odd one is never taken for what lies halfway between two float32.
+        # Make the last bit odd, so that it is not taken for a tie between two float32.
         double = np.nextafter(double, np.inf if error > 0 else -np.inf)
     return np.float32(double)

@@ -13,7 +13,7 @@ from typing import Literal
 from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.expression import Access, Expr, loads, map_accesses
 
-#: What floats may become.
+#: Number types in which floats may be stored.
 Numbers = Literal["uint8", "int16", "bfloat16"]
 
 
@@ -39,7 +39,7 @@ class Encoding:
         return "uint16" if self.numbers == "bfloat16" else self.numbers
 
 
-#: Half of float32's bits.
+#: The upper half of float32's bits.
 BFLOAT16 = Encoding("bfloat16")
 
 
@@ -51,7 +51,8 @@ class Encoded:
     encoding: Encoding
 
 
-#: Physical shape of a buffer; without an encoding it holds float32, unless a kernel says else.
+#: The physical shape of a buffer; without an encoding it holds float32, unless its kernel says
+#: otherwise.
 PhysicalShape = tuple[int, ...] | Encoded
 
 
@@ -62,14 +63,14 @@ def extents(shape: PhysicalShape) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Store an expression into a buffer.
+    """A statement that stores an expression into a buffer.
 
     Attributes
     ----------
     value
-        What to store. Its loads, like ``target``, are relative to channel ``begin``.
+        The expression. Its loads, like ``target``, are relative to channel ``begin``.
     target
-        Where to store it.
+        The elements that are written.
     begin, count
         The range of the kernel's channels.
     """

@@ -14,9 +14,9 @@ from runtime_ext.kernels.quotients import with_reciprocals
 from runtime_ext.kernels.spec import Statement
 from runtime_ext.kernels.transcendental import VECTORISED
 
-#: What is stored: a statement, of which pixel and channel, the anchor's value, and lanes.
+#: A value to store: the statement, its pixel and channel, the anchor's value, and the lanes.
 Store = tuple[Statement, tuple[Index, Index, Index], Index, Any, int]
-#: So many vectors are computed side by side where they take this many operations each.
+#: This many vectors are computed side by side if each takes at least this many operations.
 _SIDE_BY_SIDE, _LONG = 4, 8
 
 
@@ -60,7 +60,7 @@ def store_statement(
     """
     target = statement.target
     buffer, expr = buffers[target.buffer], _without_division(code, statement.value)
-    # What was clipped fits a byte, and is rounded on its way there.
+    # A clipped value fits a byte, and is rounded when it is stored.
     nearest = is_in_bytes(buffer) and expr[0] == "round" and expr[1][0] == "min"
     value = evaluate(code, buffers, expr[1] if nearest else expr, grid, channel, acc, lanes)
     at = element_offset(target, grid, channel) + shift

@@ -9,7 +9,8 @@ from __future__ import annotations
 from runtime_ext.kernels.spec import Finer, Pointwise, Pooling, Spec
 from tvm_ios.program.program import LINE
 
-#: Elements a tile: long against a call, short enough to balance lanes; and to balance many.
+#: Elements of a tile: long against a call, short enough to balance lanes; and of a finer tile, to
+#: balance many lanes.
 _ELEMENTS, _FINER = 4096, 1024
 #: Bytes of input rows that stay in the first-level cache from one row of results to the next.
 _RESIDENT = 32 * 1024

@@ -7,7 +7,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-#: The attribute of a unit's function that holds them by name.
+#: The attribute of a unit's function that holds the TIR functions by name.
 _TIR = "ios.tir"
 _CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 

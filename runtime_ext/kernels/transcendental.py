@@ -15,10 +15,11 @@ from tvm import tirx
 
 from runtime_ext.kernels.float_edges import extreme
 
-#: A polynomial that is exp(r) for abs(r) <= log(2) / 2; here and below the constant term is first.
+#: The coefficients of a polynomial that is exp(r) for abs(r) <= log(2) / 2; here and below the
+#: constant term is first.
 _EXP = (1.0, 1.0, 0.499992311, 0.16667111218, 0.04189017043, 0.00831279337)
 #: Polynomials of x**2 whose quotients, times x, are tanh and erf up to the bounds. There they reach
-#: a little more than one, so that what is cut to one beyond is one exactly: GELU multiplies by it.
+#: a little more than one, so that clipping makes it exactly one beyond: GELU multiplies by it.
 _TANH = (
     (0.99999994, 0.13372847438, 0.00348490756, 2.0397204935e-05, 1.3009408661e-08),
     (1.0, 0.46706181765, 0.02583886869, 0.00032665408799, 7.6450203323e-07),
@@ -29,14 +30,14 @@ _ERF = (
     (1.0, 0.49748036265, 0.11199084669, 0.01453812979, 0.00111424655, 3.8585396396e-05),
 )
 _ERF_BOUND = 3.93
-#: log(2) in two parts, of which the first times a small integer is exact.
+#: log(2) in two parts; the first times a small integer is exact.
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _LOG2_E = 1.4426950408889634
 #: Beyond these exp is zero, or infinite.
 _EXP_LOW, _EXP_HIGH = -104.0, 89.0
 #: Beyond these the logistic function is zero, or one.
 _SIGMOID_LOW, _SIGMOID_HIGH = -87.3366, 87.0
-#: Added to a number below 2 ** 22 it rounds it to an integer, as both have 23 bits.
+#: Adding it to a number below 2 ** 22 rounds that to an integer, as both have 23 fraction bits.
 ROUNDING = 1.5 * 2**23
 _FRACTION_BITS, _BIAS = 23, 127
 
@@ -63,7 +64,7 @@ def dividing(constant: Callable[[float], Any], keep: Callable[[Any], Any]) -> Ar
 def exp(x: Any, of: Arithmetic) -> Any:
     """Compute ``2**n * exp(x - n * log(2))`` with n the nearest integer to ``x / log(2)``."""
     r, exponent = _reduced(_within(x, _EXP_LOW, _EXP_HIGH, of), of)
-    # In two steps: at the ends of the range 2**n is no float.
+    # Multiply in two steps: at the ends of the range 2**n is no float.
     half = (exponent >> _integer(1, exponent)) & _integer(-1 << _FRACTION_BITS, exponent)
     return _polynomial(r, _EXP, of) * _power(half) * _power(exponent - half)
 

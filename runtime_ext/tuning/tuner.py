@@ -21,13 +21,13 @@ from runtime_ext.tuning_log.folder import OpenLog, recorded, workload_name
 from runtime_ext.tuning_log.space import Notes, Space, noted, recut
 from tvm_ios.measuring.tuning import TunedKernel, TuningLimits
 
-#: Trials a round, and how many of them are drawn at random and not by the cost model; after
-#: short rounds the model knows more when it chooses the next ones.
+#: Trials a round, and how many of them are random instead of predicted. Rounds are short because
+#: the model knows more before each.
 _ROUND, _RANDOM = 8, 1
-#: How much the last round's gain counts for where the next one goes; the rest is hope, which
-#: every round makes smaller.
+#: The weight of the last round's gain in the choice of the next contraction. The rest is an
+#: optimistic estimate, which every round lowers.
 _RECENT = 0.2
-#: Merge candidates may never be used: what they gain counts for less.
+#: The weight of gains of merge candidates, which may never be used.
 _MERGED_SHARE = 0.25
 #: Floating-point operations a second, assumed to choose the first tasks.
 _GUESS = 2e11
@@ -44,8 +44,8 @@ class Timer(Protocol):
         ...
 
 
-#: Called after every round with trials done, all that there will be at most, and the seconds of
-#: a run of the model that they saved.
+#: Called after every round with trials done, the most trials that there can be, and the seconds
+#: saved of a run of the model.
 TrialProgress = Callable[[int, int, float], None]
 
 
@@ -83,7 +83,7 @@ def tune(
         specs = [state.spec_of(state.reference) for state in batch]
         for state, seconds in zip(batch, timer.measure(specs), strict=True):
             if math.isinf(seconds) and len(batch) > 1:
-                # The first may have failed, with which it was compared.
+                # All are compared with the first, which may have failed: time this one alone.
                 (seconds,) = timer.measure([state.spec_of(state.reference)])
             state.refer_to(seconds, target)
         report()
@@ -138,7 +138,8 @@ class _State:
         name = workload_name(workload)
         earlier = ((space.point(notes), measured) for notes, measured in trials.get(name, []))
         valid = [trial for trial in earlier if space.holds(task.spec, trial[0])]
-        # With other rules of thumb another of two cuts of equal code would be listed.
+        # Points of the log count as well: under earlier rules of thumb, another one of two cuts of
+        # equal code may have been listed.
         recorded_points = (point for point, _ in valid)
         points = tuple(dict.fromkeys((*space.points(task.spec), *recorded_points)))
         index = {point: i for i, point in enumerate(points)}
@@ -222,7 +223,7 @@ class _State:
         if math.isinf(seconds):
             self.given_up = True
         elif not self.seconds or seconds < self.default:
-            # What else runs on the machine only ever adds: the fastest time is the true one.
+            # Other work only adds time: the fastest time is the true one.
             self.record([seconds], [self.reference], target)
 
     def record(

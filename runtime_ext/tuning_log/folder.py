@@ -29,7 +29,7 @@ from tvm_ios.files.line_files import cut_unfinished_line, only_writer
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 _ABOUT = "tvm-ios-log.json"
 _FORMAT = "tvm-ios tuning log"
-#: What two targets must agree on for the schedules of one to be used for the other.
+#: Properties that two targets must share for the schedules of one to be used for the other.
 _TARGET_KEYS = ("kind", "arch", "mcpu", "num-cores")
 
 
@@ -61,7 +61,7 @@ def read_database(folder: Path) -> Any:
             )
     _about(folder)
     with temporary_folder() as copies:
-        # Another process may be writing a line.
+        # Read copies: another process may be writing a line.
         paths = [shutil.copyfile(folder / name, copies / name) for name in (WORKLOADS, RECORDS)]
         for path in paths:
             _mend(path)
@@ -121,7 +121,7 @@ def compact(log: OpenLog) -> int:
         forgotten[workload] = forgotten.get(workload, 0) + len(trials - remaining)
     if len(kept) == len(lines):
         return 0
-    # Written first: a kill in between makes trials count twice, and not be run again.
+    # Written first: after a kill in between, trials count twice instead of being run again.
     _append(log.folder / _ABOUT, {"forgotten": forgotten})
     size = path.stat().st_size
     write_atomically(path, b"".join(line for n, line in enumerate(lines) if n in kept))
@@ -154,7 +154,7 @@ def recorded(folder: Path) -> list[Recorded]:
 
 def workload_name(workload: Any) -> str:
     """Return the structural hash of a workload in hexadecimal; equal workloads share it."""
-    # No workload has a tensor of constants, of which TVM's hash is the same for some values.
+    # TVM's hash may collide for tensors of constants, but no workload has any.
     digest = tvm_ffi.structural_hash(workload, map_free_vars=True)
     return f"{digest & (1 << 64) - 1:016x}"
 

@@ -75,7 +75,7 @@ class TuningLog:
         self.target = target
         self._default = schedule
         self._cuts: dict[str, tuple[float, Notes]] = {}
-        #: Whether it has functions of TVM's, and not only contractions.
+        #: Whether the database has functions of TVM's, and not only contractions.
         self.has_functions = False
         for record in database.get_all_tuning_records():
             require_same_target(record.target, target)
@@ -87,7 +87,7 @@ class TuningLog:
                 name = workload_name(record.workload.mod)
                 previous = self._cuts.setdefault(name, best)
                 self._cuts[name] = min(previous, best, key=lambda pair: pair[0])
-        #: Names of what was found in the database, and of heavy work that was not.
+        #: Names found in the database, and names of heavy functions that it lacks.
         self.matched: set[str] = set()
         self.unmatched: set[str] = set()
 
@@ -131,7 +131,7 @@ class TuningLog:
                 complete = False
             step_function = self._default(prim_func) if scheduled is None else scheduled
             arguments = tuple(call.args[1].fields)
-            # Weights are folded into nothing here, so a constant argument is a rare operator's.
+            # Weights are parameters here, so only rare operators have constant arguments.
             complete = complete and all(isinstance(a, relax.Var) for a in arguments)
             steps[binding.var] = TunedStep(
                 step_function, arguments, name if scheduled is not None else ""

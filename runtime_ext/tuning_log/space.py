@@ -20,7 +20,7 @@ from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.spec import Contraction
 from tvm_ios.files.array_files import Array
 
-#: A cut as traces note it; the device's space defines what the numbers mean.
+#: The numbers of a cut in a trace; the device's space defines their meaning.
 Notes = tuple[int, int, int, int, int]
 
 _NOTES = ("ios.pixels", "ios.vectors", "ios.unroll", "ios.tiles", "ios.blocks_outer")
@@ -76,7 +76,7 @@ def note(schedule: s_tir.Schedule, block: Any, values: Sequence[Any]) -> None:
 def noted(trace: Any) -> Notes | None:
     """Return the cut noted in a trace (MetaSchedule's JSON), or None; do not apply the trace."""
     steps, decisions = trace
-    # Of steps that are none of ours a choice may be anything: the extents of a tile, say.
+    # Decisions of steps that are not ours may be anything, such as a tile's extents.
     decided = {int(step): choice for step, choice in decisions}
     sampled: dict[Any, int] = {}
     notes: dict[str, int] = {}

@@ -12,12 +12,12 @@ from runtime_ext.kernels.spec import Normalisation, Pointwise, Product, Statemen
 from runtime_ext.units.handing import handed_on, joined_buffers, renumbered
 from runtime_ext.units.unit import PlannedKernel, UnitPlan
 
-#: Rows of queries of a tile, at most: some columns of keys stay in the first-level cache for
-#: them. It is a multiple of the rows of register tiles.
+#: Most rows of queries of a tile: for these, some columns of keys stay in the first-level cache. It
+#: is a multiple of the rows of register tiles.
 _ROWS = 24
-#: Bytes of a tile's scores, at most, and the least rows for which keys and values are read.
+#: The most bytes of a tile's scores, and the fewest rows for which reading keys and values pays.
 _BYTES, _LEAST = 112 * 1024, 6
-#: Tiles, at least, where there are so many rows: they balance some lanes.
+#: The fewest tiles, if there are so many rows: they balance some lanes.
 _TILES = 8
 
 
@@ -108,7 +108,7 @@ def _copied(
     target = _moved(made, (*spec.grid, spec.columns), moved, copy.spec.grid)
     if target is None:
         return None
-    # The result takes the place of what was handed on, which nothing else reads.
+    # The result replaces the intermediate buffer, which nothing else reads.
     place = made.target.buffer
     buffers, shapes = list(kernel.buffers), list(spec.buffers)
     buffers[place] = copy.buffers[moved.target.buffer]
@@ -133,7 +133,7 @@ def _moved(
         if extent > 1
     ]
     if [axis[1:] for axis in axes] == [(1, 1)] and axes[0][0] == prod(extents):
-        # All elements in their order, which a copy takes for one axis.
+        # A copy of all elements in order, as one axis.
         return replace(copy.target, strides=made.target.strides)
     strides: list[int] = []
     for extent, stride in zip(extents, made.target.strides, strict=True):

@@ -17,7 +17,7 @@ from runtime_ext.units.in_packs import BFLOAT16, all_parts, in_packs, pack_weigh
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.values import Storage
 
-#: A kernel, and the storages that its buffers are.
+#: A kernel, and the storages of its buffers.
 Placed = tuple[PackedKernel, tuple[int, ...]]
 
 

@@ -22,11 +22,11 @@ from runtime_ext.units.integers import RULES, Bounds
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import channel_sums
 
-#: A kernel, and the storages that its buffers are.
+#: A kernel, and the storages of its buffers.
 Placed = tuple[PackedKernel, tuple[int, ...]]
-#: The largest factor that 16 bits hold, and the largest sum that 32 bits do, without their signs.
+#: The largest factor in 16 bits and the largest sum in 32 bits, both signed.
 _FACTOR, _SUM = 32767, 2**31 - 1
-#: The largest number that 8 bits hold with a sign.
+#: The largest signed number in 8 bits.
 _SIGNED = 127
 
 

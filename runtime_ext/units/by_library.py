@@ -22,18 +22,18 @@ from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform
 
 _ZERO: Expr = ("const", 0.0)
-#: A kernel, and the storages that its buffers are.
+#: A kernel, and the storages of its buffers.
 Placed = tuple[LibraryConvolution | Pointwise, tuple[int, ...]]
 
 
 def by_library(
     spec: Contraction | Pooling, order: Sequence[int], storages: list[Storage], precision: str
 ) -> list[Placed] | None:
-    """Return a library call of a convolution and, if needed, a kernel of what that cannot fuse.
+    """Return a library call of a convolution and, if needed, a kernel of the statements left over.
 
     Return None if the library cannot compute it: a pool, an activated input, padding that differs
-    at both ends, no image. ``spec`` is not cut yet, ``order`` maps its buffers to ``storages``,
-    the unit's: the weights' one gets the library's layout, an unfused result a new one. For
+    at both ends, no image. ``spec`` is not cut yet, ``order`` maps its buffers to ``storages``, the
+    unit's: the weights' one gets the library's layout, an unfused result a new one. For
     ``precision`` see :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
     if spec.weight is None:
@@ -43,7 +43,7 @@ def by_library(
     if call is None:
         return None
     if isinstance(spec, Pooling):
-        # As the model has them: our own kernels read them in another order.
+        # Keep the weights as the model has them: only our own kernels reorder them.
         weight.transform, weight.shape = ParamTransform(), call.filter
     if call.channels_last:
         weight.transform = ParamTransform((*weight.transform.steps, ("transpose", (0, 2, 3, 1))))
@@ -120,7 +120,8 @@ def _image(at: Access, shape: Four, last: bool) -> Image | None:
     strides = (n, c, h, w)
     if any(stride <= 0 for stride, extent in zip(strides, shape, strict=True) if extent > 1):
         return None
-    # The stride of an axis of one element is of no account, but libraries look at it.
+    # The stride of an axis of one element does not matter, but libraries look at it: make it a
+    # packed image's.
     axes = zip(strides, _packed(shape, last), shape, strict=True)
     a, b, d, e = (stride if extent > 1 else packed for stride, packed, extent in axes)
     return Image(at.buffer, at.offset, shape, (a, b, d, e))

@@ -16,7 +16,7 @@ from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform, packing
 from tvm_ios.program.winograd import can_filter
 
-#: A kernel, and the storages that its buffers are.
+#: A kernel, and the storages of its buffers.
 Placed = tuple[WinogradKernel, tuple[int, ...]]
 
 
@@ -67,7 +67,7 @@ def by_winograd(
     first = WinogradInput(
         (storages[source].physical, tiles.shape), tiles, replace(spec.data, buffer=0), spec.prologue
     )
-    # The input is not read by the second kernel, unless it is what a statement adds.
+    # The second kernel reads the input only if a statement adds it.
     read = dict.fromkeys(access.buffer for access in accesses(spec.statements))
     used = [spec.weight, *(buffer for buffer in read if buffer != spec.weight)]
     second = WinogradOutput(

@@ -15,12 +15,12 @@ from runtime_ext.units.attention_chain import attention
 from runtime_ext.units.handing import handed_on, joined_buffers, renumbered
 from runtime_ext.units.unit import PlannedKernel, UnitPlan
 
-#: Bytes that a tile hands on, at most: whole rows of all channels, and blocks of channels. They
-#: stay in a second-level cache of 512 KiB beside what is read and the weights.
+#: The most bytes of a tile's intermediate result: of whole rows of all channels, and of blocks of
+#: channels. It stays in a second-level cache of 512 KiB beside the input and the weights.
 _ROWS, _BLOCKS = 64 * 1024, 112 * 1024
-#: Tiles of whole rows, at least, where there are so many: they balance some lanes.
+#: The fewest tiles of whole rows, if there are so many rows: they balance some lanes.
 _TILES = 8
-#: Vectors have this many lanes at least, so that blocks of channels are no smaller.
+#: The fewest lanes of a vector: blocks of channels are no smaller.
 _LANES = 8
 
 
@@ -110,7 +110,7 @@ def _rows(first: Pooling | Contraction, second: Pooling | Contraction) -> int:
     held = max(1, _BLOCKS // (width * first.blocking.vectors * _LANES * 4))
     if held >= height:
         return lines
-    # Rows that two tiles read are computed for both, so that the fewest strips are best.
+    # Rows that two tiles read are computed for both: the fewest strips are best.
     reach = (second.window.kernel[0] - 1) * second.window.dilations[0] + 1
     rows = max(1, (held - reach) // second.window.strides[0] + 1)
     strips = -(-lines // rows)

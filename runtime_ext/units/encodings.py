@@ -31,11 +31,11 @@ from runtime_ext.units.values import Storage
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import Part
 
-#: The largest number that a byte holds.
+#: The largest number in a byte.
 _LARGEST = 255
-#: Operators whose products are of bfloat16, if their second operand is a constant.
+#: Operators that multiply in bfloat16 if their second operand is a constant.
 _PRODUCTS = frozenset({"relax.nn.conv2d", "relax.nn.conv2d_transpose", "relax.matmul"})
-#: Operators that a product's kernels apply to what they read, before it is rounded.
+#: Operators that a product's kernel applies to its input before rounding it.
 _BEFORE = frozenset(
     {
         "relax.add",
@@ -137,7 +137,7 @@ def _origins(
     elif isinstance(value, relax.Var) and value is not expr:
         operands = (value,)
     elif isinstance(value, relax.Call) and operator_name(value) in operators:
-        # Others are constants, and tuples of numbers.
+        # The other arguments are constants, and tuples of numbers.
         tensors = bound.keys() | tensor_of.keys()
         operands = [
             argument

@@ -18,7 +18,7 @@ from runtime_ext.kernels.spec import (
 )
 from runtime_ext.units.unit import PlannedKernel, UnitPlan
 
-#: What may be a part of a chain.
+#: Specs that may be a part of a chain.
 Part = Contraction | Pooling | Product | Normalisation
 _Part = TypeVar("_Part", bound=Part)
 

@@ -141,7 +141,7 @@ def _lies_so(spec: Contraction, window: Window) -> bool:
     axes = zip(window.input, spec.window.input, spec.window.pads, strict=True)
     inside = all(wanted <= there and pad == 0 for wanted, there, pad in axes)
     _, _, pixel, channel = spec.data.strides
-    # Columns of the kernel are read as if they were channels of one pixel.
+    # Columns of the kernel are read like channels of one pixel.
     follow = spec.window.kernel[1] == 1 or pixel == spec.channels * spec.groups
     return inside and follow and channel == 1
 

@@ -26,9 +26,9 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.joins import Join, join_priority, place_joined
 from tvm_ios.program.program import Part
 
-#: Logical axes in the order in which memory has them.
+#: Logical axes in the order of memory, by layout.
 _PHYSICAL = {NHWC: (0, 2, 3, 1), "": (0, 1, 2, 3)}
-#: What fills the lines of an image is at most so small a part of it.
+#: Pixels are padded to cache lines if that adds at most one channel to this many.
 _PADDED = 3
 
 
@@ -62,7 +62,7 @@ class Arrangement:
         integers = tuple(self.integers[t] for t in data)
         if any(integers):
             integers += tuple(integer_constant(value.value.numpy()) for value in constants)
-            # Nothing is known of what is not given.
+            # Assume nothing about parameters that are not given.
             integers += (None,) * (len(function.params) - len(integers))
         return UnitSource(
             function,

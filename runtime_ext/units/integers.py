@@ -18,10 +18,10 @@ from tvm.ir import GenericConst
 from runtime_ext.kernels.relax_function import operator_name, results, scalar
 from tvm_ios.graph.op_graph import OpGraph
 
-#: The least and the largest integer of a tensor, perhaps infinite.
+#: The least and the largest integer of a tensor; may be infinite.
 Bounds = tuple[float, float]
 
-#: Operators that choose among the elements of what they read.
+#: Operators whose results are elements of their operands.
 MOVES = frozenset(
     {
         "relax.concat",
@@ -112,7 +112,7 @@ def _union(parts: Sequence[Bounds]) -> Bounds:
     return min(low for low, _ in parts), max(high for _, high in parts)
 
 
-#: The bounds of what an operator makes of integers.
+#: For each operator a function of its operands' bounds that returns its result's.
 RULES: Mapping[str, Callable[..., Bounds]] = {
     "relax.maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
     "relax.minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),

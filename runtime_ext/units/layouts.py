@@ -14,7 +14,7 @@ from runtime_ext.units.values import NHWC
 from tvm_ios.graph.elements import Tensor
 from tvm_ios.graph.op_graph import OpGraph
 
-#: The layout of a tensor that lies as the model has it.
+#: The layout of a tensor that is stored as the model has it.
 AS_IS = ""
 
 
@@ -63,7 +63,7 @@ def _operators(function: Any) -> set[str]:
 
 
 _MATMUL = "relax.matmul"
-#: Whose kernels have vectors along the channels.
+#: Operators whose kernels have vectors along the channels.
 _OF_IMAGES = {
     "relax.image.resize2d",
     "relax.nn.adaptive_avg_pool2d",
@@ -73,6 +73,7 @@ _OF_IMAGES = {
     "relax.nn.conv2d_transpose",
     "relax.nn.max_pool2d",
 }
-#: What joins and cuts, also where channels are shuffled then, and what moves images, in any layout.
+#: Operators that join and split tensors, also before a channel shuffle, and operators that move
+#: images; all in any layout.
 _OF_CHANNELS = {"relax.concat", "relax.split"}
 _OF_PIXELS = {"relax.nn.pad", "relax.strided_slice"}

@@ -24,11 +24,11 @@ from runtime_ext.units.values import Storage
 from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
 
-#: Kernels, each with the storages that its buffers are.
+#: Kernels, each with the storages of its buffers.
 Kernels = Sequence[tuple[Workload, tuple[int, ...]]]
-#: Gives the kernels in the place of one, of its spec, the storages and the axes of its draft.
+#: Returns the kernels that replace one, given its spec, and the storages and axes of its draft.
 Instead = Callable[[Spec, tuple[int, ...], tuple[int, ...]], Kernels | None]
-#: Gives those in the place of a contraction, whose storages are the unit's; it may add to these.
+#: Returns the kernels that replace a contraction. May append storages to the unit's.
 InsteadOfContraction = Callable[[Contraction, Sequence[int], list[Storage]], Kernels | None]
 _ROLES = ("input", "constant", "output", "scratch")
 

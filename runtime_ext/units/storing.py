@@ -24,7 +24,7 @@ from runtime_ext.units.values import (
     four,
 )
 
-#: Vectors of so many groups can be interleaved in registers.
+#: Vectors of up to this many groups can be interleaved in registers.
 _IN_REGISTERS = 4
 
 
@@ -61,11 +61,11 @@ def write(unit: UnitDraft, value: Lazy | Pending | Stored, target: Stored) -> No
     else:
         extents, axes = four(value.shape, 1), unit.axes(target)
         windowed = any(windows(value.expr))
-        # One channel, or one pixel, lies in both orders.
+        # Images of one channel, or one pixel, have the same order in both layouts.
         if windowed and len(target.shape) == 4 and target.strides[1] == 1:
             axes = IMAGE
         if windowed and axes != IMAGE:
-            # A window lies along the vectors, or its edges would need a loop of their own.
+            # Keep windows along the vectors: otherwise their edges would need a loop of their own.
             between = unit.scratch(value.shape)
             write(unit, value, between)
             write(unit, between, target)
@@ -154,7 +154,7 @@ def in_few_axes(value: Stored, target: Stored) -> Iterator[tuple[Stored, Stored]
         if extent == 1:
             continue
         if axes and axes[-1][1:] == tuple(extent * stride for stride in strides):
-            # It goes on where the axis before it left off, in both.
+            # In both tensors this axis continues the one before: join them.
             extent *= axes.pop()[0]
         axes.append((extent, *strides))
     while len(axes) < 4:

@@ -19,7 +19,7 @@ from runtime_ext.units.values import Layout, SliceLayout
 from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
 
-#: What a kernel computes, or a library in the place of one.
+#: The work of a kernel, or of a library call in its place.
 Workload = Spec | Chained | WinogradKernel | PackedKernel | Generic | Scheduled | LibraryConvolution
 
 

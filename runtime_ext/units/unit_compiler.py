@@ -35,16 +35,17 @@ class UnitCompiler(ABC):
         other units get the default ones.
     """
 
-    #: On a GPU what makes kernels of co-scheduled stages.
+    #: Makes kernels of co-scheduled stages on a GPU; None on a CPU.
     fuser: StageFuser | None = None
-    #: The numbers in which tensors may lie between units, read and written as float32.
+    #: Number types in which tensors may be stored between units; kernels read and write them as
+    #: float32.
     encodings: frozenset[str] = frozenset()
-    #: Elements of a cache line, at which pixels of images begin; 1 if that would gain nothing.
+    #: Elements of a cache line, to which pixels of images are aligned; 1 if that gains nothing.
     line = 1
 
     def __init__(self, target: str, log: TuningLog | None = None) -> None:
         self._target_name = target
-        #: The tuning log, which counts what it has and has not.
+        #: The tuning log, which counts the kernels that it has and lacks.
         self.log = log
         self._artefacts: dict[str, Artefact] = {}
         self._workloads: dict[str, Workload] = {}
@@ -109,10 +110,10 @@ class UnitCompiler(ABC):
         for name, forms in plans.items():
             by_key: dict[str, CompiledUnit] = {}
             for unit in map(self._unit_code, forms.values()):
-                # Where the log's best is the default, it counts as the log's.
+                # If the log's best equals the default, it counts as the log's.
                 by_key[unit.key] = by_key.pop(unit.key, unit)
             result[name] = tuple(by_key.values())
-            # What has a name is taken only where a schedule says so.
+            # A named form is used only if a schedule names it.
             usual = next(form for form in result[name] if not form.name)
             self._kept.setdefault(result[name][-1].key, usual)
         return result
@@ -254,7 +255,7 @@ class UnitCompiler(ABC):
                     if progress is not None:
                         progress(done, len(workload_by_key))
             except BaseException:
-                # An interrupt or a failure must not wait for all that was not begun yet.
+                # After an interrupt or a failure, do not wait for work that has not begun.
                 pool.shutdown(cancel_futures=True)
                 raise
 

@@ -31,7 +31,7 @@ class SliceLayout:
         return (*shape[: self.axis], self.extent, *shape[self.axis + 1 :])
 
 
-#: ``"NHWC"``, or ``""`` for what lies as the model has it, or a slice of such a tensor.
+#: ``"NHWC"``, or ``""`` for the model's own layout, or a slice of a tensor in either.
 Layout = str | SliceLayout
 
 
@@ -123,7 +123,8 @@ class Lazy:
 class Pending:
     """An expression of an anchor's result, which its kernel has in registers.
 
-    ``begin`` and the last-but-two extent of ``shape`` say which of the anchor's channels.
+    ``begin`` and the extent of ``shape`` before the last two give the range of the anchor's
+    channels.
     """
 
     kernel: int
@@ -166,7 +167,7 @@ class Interleaved:
     stored: Stored | None = None
 
 
-#: Values that something must lay out before it can be read element by element.
+#: Values that must be written to memory before they can be read element by element.
 Arranged = Padded | Widened | Interleaved
 
 Value = Stored | Lazy | Pending | Arranged

@@ -3,18 +3,19 @@
 ``optimizer.py``
     From a model to the fastest program: load, search, build, time, verify, choose, save.
 ``options.py``, ``result.py``, ``job.py``
-    The options of that call, its result, and the model on its way.
+    The options and the result of that call, and the record that its phases share.
 ``timers/``
     The ways to time programs: here, on a fleet, on a device, or by described costs.
 ``candidates.py``, ``reference.py``, ``exactness.py``, ``outcomes.py``
-    Schedules and their programs, what these have to compute, and how exactly; a line for each.
+    Schedules and their programs, the outputs that these must compute and how exactly, and one line
+    of result for each policy.
 ``fallback.py``, ``tvm_build.py``
-    Another runtime's build in the place of ours where it is faster; TVM's own build.
+    Keep another runtime's build of the model if it is faster; TVM's own build.
 ``destination.py``, ``deployments/``
-    The place of a program: an executable of its own, or a deployment, made in a loop.
+    Where a program is saved: an executable of its own, or a deployment of many programs.
 ``throughput.py``, ``served.py``
-    The program and the number of its workers that serve the most requests a second, and the ways
-    that were compared.
+    Choose the program and the number of workers that serve the most requests a second; the
+    measurements of the ways that were compared.
 ``tails.py``
     Check that a model that was cut in two computes the same.
 ``units.py``
@@ -22,7 +23,8 @@
 ``tune.py``, ``bundle.py``, ``accelerator.py``
     Tune a model's kernels; pack a model for other machines; plan it for an accelerator.
 ``trace.py``, ``documents/``, ``programs.py``
-    A run for Perfetto; executables and bundles as plain data and pages; loading programs.
+    Write the trace of a run for Perfetto; executables and bundles as plain data and pages; load
+    saved programs.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Loading a model's units must not wait for the import of all that measuring needs.
+    # Loading a model's units must not wait for imports that only measuring needs.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""GraphTurbo's plan of a model for a described accelerator, or its schedule for a GPU's streams."""
+"""Plan a model for a described accelerator, or schedule it for a GPU's streams, by GraphTurbo."""
 
 from __future__ import annotations
 
@@ -24,31 +24,19 @@ if TYPE_CHECKING:
 
 
 def names_accelerator(cost: str) -> bool:
-    """Whether a cost is a memory hierarchy, or can only be the file of one."""
+    """Return whether a cost names a memory hierarchy or a hierarchy's JSON file."""
     return cost in hierarchy_names() or cost.endswith(".json")
 
 
 def schedule_for_streams(
     model: AnyModel, device: str, streams: int
 ) -> tuple[Schedule, Problem, Tail | None]:
-    """A schedule with instances on the streams of a GPU, of what, and what runs after it.
+    """Return GraphTurbo's schedule of a model on a GPU's streams, its problem and its tail.
 
-    Instances are parts of the batch. As many run at once as there are streams: each fits its share
-    of the global buffer, a GPU's L2 (section 5.6); where none does, the smallest are taken.
-
-    Parameters
-    ----------
-    model
-        Any model.
-    device
-        The name of a memory hierarchy, or its file; one cluster of it.
-    streams
-        How many streams there are.
-
-    Raises
-    ------
-    UserError
-        If the model or the device cannot be read; one sentence.
+    Instances are parts of the batch, as many at once as there are streams: each is sized to fit its
+    share of the global buffer, a GPU's L2 (section 5.6); if none fits, the smallest are taken.
+    ``device`` is the name or the file of a memory hierarchy, of which one cluster is used. Raise
+    UserError if the model or the device cannot be read.
     """
     hierarchy = load_hierarchy(device)
     operators, tail = operators_and_tail(model)
@@ -64,23 +52,11 @@ def schedule_for_streams(
 def plan_for_accelerator(
     model: AnyModel, device: str, *, half_precision: bool = False, progress: Progress = silent
 ) -> tuple[AcceleratorPlan, Tail | None]:
-    """The plan of a model whose batch is divided over the clusters, and what runs after it.
+    """Plan a model with its batch divided over a device's clusters; also return its tail.
 
-    Parameters
-    ----------
-    model
-        Any model; its batch is that of all clusters, which get equally many, or the last one fewer.
-    device
-        The name of a memory hierarchy, or its file.
-    half_precision
-        Whether all numbers of 32 bits take 16.
-    progress
-        Called with (what, done, total).
-
-    Raises
-    ------
-    UserError
-        If the model or the device cannot be read, or the model has no such batch; one sentence.
+    Clusters get equally many rows of the batch, the last one fewer if need be. ``device`` is the
+    name or the file of a memory hierarchy. With ``half_precision`` 32-bit numbers take 16 bits.
+    Raise UserError if the model or the device cannot be read, or the model has no such batch.
     """
     hierarchy = load_hierarchy(device)
     source = ModelSource.of(model)

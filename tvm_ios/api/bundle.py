@@ -1,4 +1,4 @@
-"""Compile a model here, to search, verify and measure it on a machine without a compiler."""
+"""Write a bundle: a model compiled here, to search and measure on a machine without a compiler."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def bundle_model(
     with_tvm: bool = False,
     progress: Progress = silent,
 ) -> BundleSummary:
-    """Write a bundle of a model.
+    """Write a bundle of a model: compiled here, to be searched and measured on another machine.
 
     Parameters
     ----------
     model
-        A zoo name, a file, or how one is to be read.
+        A zoo name, a file, or a :class:`~tvm_ios.models.source.ModelSource`.
     path
-        The folder; a bundle there is replaced.
+        The folder to write; a bundle that is there is replaced.
     options
-        Lanes, target, tuned kernels, and the limits of the searches there.
+        Lanes, target, tuned kernels, and the limits of the searches on the other machine.
     policies
-        What ``run.py`` tries unless told otherwise.
+        The policies that the bundle's ``run.py`` tries by default.
     draw_weights
-        Put other random weights in the place of the model's, which are drawn again there, with
-        the seed of the source, and need not travel.
+        Replace the model's weights by random ones, which the other machine draws again with the
+        seed of the source, so that they need not travel.
     max_merges, max_fused, reference, verify, with_tvm
         As of :func:`runtime_ext.bundle.writing.write.write_bundle`.
     progress
-        Called with (what, done, total).
+        Called with (phase, done, total).
 
     Raises
     ------
@@ -91,23 +91,10 @@ def model_to_bundle(
     seed: int | None = None,
     progress: Progress = silent,
 ) -> ModelToBundle:
-    """What the writer of bundles takes.
+    """Return a loaded Relax model in the form that the writer of bundles takes.
 
-    Parameters
-    ----------
-    loaded
-        A Relax model.
-    options
-        As of :func:`bundle_model`.
-    seed
-        Of other random weights in the place of the model's; None to keep these.
-    progress
-        Called with (what, done, total).
-
-    Raises
-    ------
-    UserError
-        If the model cannot be scheduled, or TVM alone can make a program of it.
+    With a ``seed`` its weights are replaced by random ones drawn with it. Raise UserError if the
+    model cannot be scheduled, or only TVM can make a program of it.
     """
     from relay_passes.checks import require_numpy_types
     from relay_passes.pipeline import prepare
@@ -144,7 +131,7 @@ def model_to_bundle(
         precision=options.precision or "float32",
         pruning=options.limits.pruning,
         max_block=options.limits.max_block,
-        # Other weights are those of the module alone.
+        # Only the module has the redrawn weights: the ONNX models are left out.
         original=loaded.original if seed is None else None,
         simple=loaded.onnx if seed is None else None,
         drawn=drawn,

@@ -1,4 +1,4 @@
-"""The schedules of several policies and their programs, within a memory budget if there is one."""
+"""Find schedules by several policies and build their programs, within a memory budget if given."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Candidates:
-    """Programs of all policies, and their schedules as they were lowered.
+    """The built programs and the lowered schedules of policies, by policy.
 
-    Policies of equal schedules share one; ``unbuilt`` says why others have none.
+    Policies with equal schedules share one program; ``unbuilt`` has the reason why a policy has
+    none.
     """
 
     schedules: Mapping[str, Schedule]
@@ -49,25 +50,11 @@ def find_schedules(
     *,
     priced: bool = False,
 ) -> tuple[dict[str, Found], dict[str, str]]:
-    """Run policies; return what they found, and for the others why they found nothing.
+    """Search a schedule by each policy; return the results, and why other policies have none.
 
-    Parameters
-    ----------
-    module
-        Builds programs.
-    policies
-        The policies to try; with a memory budget, ``memory`` is tried too.
-    search
-        Runs them.
-    memory_budget
-        Bytes of the largest arena.
-    priced
-        As of :meth:`tvm_ios.search.Search.find`.
-
-    Raises
-    ------
-    UserError
-        If one does not fit the costs or the limits, or ``sequential`` finds nothing.
+    With a ``memory_budget`` (bytes of the arena) the policy ``memory`` is tried too. ``priced`` is
+    passed to :meth:`tvm_ios.search.Search.find`. Raise UserError if a policy does not fit the costs
+    or the limits, or ``sequential`` finds nothing.
     """
     results: dict[str, Found] = {}
     refused: dict[str, str] = {}
@@ -81,7 +68,8 @@ def find_schedules(
             if memory_budget is None or not policy_named(policy).keeps_memory_budget:
                 results[policy] = find()
             else:
-                # What needs no search may fit, even if it is counted as more than it takes.
+                # A schedule that needs no search may fit although the search's count exceeds the
+                # budget.
                 first = None if policy_named(policy).needs else find()
                 results[policy] = _within(module, find, memory_budget, first)
         except UserError as error:
@@ -94,10 +82,10 @@ def find_schedules(
 def _within(
     module: MeasuredModule[Any], find: Callable[[int], Found], budget: int, first: Found | None
 ) -> Found:
-    """The fastest schedule found whose program fits; ``first`` was found without a budget.
+    """Return the fastest schedule found whose program's arena fits into a budget of bytes.
 
-    A program can need more than the search counts (scratch, lanes that run ahead): the search then
-    goes on below what it counted.
+    A program can need more than the search counts (scratch buffers, lanes that run ahead): the
+    search is then repeated with a smaller budget. ``first`` is a schedule found without a budget.
     """
     counted = budget
     arenas: list[int] = []
@@ -126,14 +114,13 @@ def build_candidates(
     report: Progress,
     clock: Clock | None = None,
 ) -> Candidates:
-    """Programs of schedules: where a clock's time is over, of those alone that must be there.
+    """Build the programs of schedules, once for equal ones.
 
-    Raises
-    ------
-    Exception
-        If there is none of the sequential schedule, or of one that was given.
+    After the clock's time limit only ``sequential`` and ``given`` are built. A failure to build
+    either of these is raised; for other policies it is noted in ``unbuilt``.
     """
-    # Some were found before the units were measured, but all are lowered with the latencies of now.
+    # Some schedules were found before the units were measured; all are lowered with the latencies
+    # of now.
     lowered = {policy: module.timer.timed(schedule) for policy, schedule in schedules.items()}
     built: dict[str, BuiltModel] = {}
     unbuilt: dict[str, str] = {}
@@ -162,21 +149,9 @@ def fitting(
     memory_budget: int | None,
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> set[str]:
-    """The policies whose programs fit.
+    """Return the policies whose programs' arenas fit into a budget of bytes (None: all).
 
-    Parameters
-    ----------
-    built
-        Programs by policy.
-    memory_budget
-        Bytes of the largest arena.
-    refused
-        Why policies found nothing that fits; of ``memory`` it is said.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If there is none.
+    Raise MemoryBudgetError if none fits; ``refused["memory"]`` then completes its message.
     """
     sizes = {policy: model.memory.plan.nbytes for policy, model in built.items()}
     fits = {p for p, size in sizes.items() if memory_budget is None or size <= memory_budget}

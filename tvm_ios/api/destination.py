@@ -1,4 +1,4 @@
-"""Where a program goes that was kept: an executable of its own, or an entry of a deployment."""
+"""Where the kept program is saved: an executable of its own, or an entry of a deployment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KeptProgram:
-    """A program that is to be saved.
+    """The program that was chosen, with all that is saved with it.
 
     Attributes
     ----------
@@ -24,15 +24,15 @@ class KeptProgram:
     operators
         The model's graph of operators.
     tail
-        What runs after the program.
+        The end of the model, which runs after the program, if any.
     policy
-        Whose schedule it runs.
+        The policy of its schedule.
     latency
         Seconds of a run; None if it was not measured.
     notes
-        What an executable keeps of how it was made.
+        The executable's notes on how it was made, as JSON.
     remarks
-        What is to be known of it, a sentence each.
+        Sentences for the user.
     """
 
     model: BuiltModel
@@ -45,10 +45,10 @@ class KeptProgram:
 
 
 class Destination(Protocol):
-    """Where a program goes."""
+    """A place where a program can be saved."""
 
     def require_writable(self) -> None:
-        """Find out before long work whether :meth:`save` could write.
+        """Require that :meth:`save` could write, before long work.
 
         Raises
         ------
@@ -58,7 +58,7 @@ class Destination(Protocol):
         ...
 
     def save(self, program: KeptProgram) -> Path:
-        """Write a program; returns the path of its executable.
+        """Write a program, and return the path of its executable.
 
         Raises
         ------
@@ -70,13 +70,7 @@ class Destination(Protocol):
 
 @dataclass(frozen=True)
 class ExecutableOfItsOwn:
-    """A folder or a ``.tar`` that holds the program and nothing else.
-
-    Attributes
-    ----------
-    path
-        Where it goes.
-    """
+    """A folder or a ``.tar`` that holds one program and nothing else."""
 
     path: Path
 
@@ -93,5 +87,5 @@ class ExecutableOfItsOwn:
 
 
 def destination_of(output: Path | Destination) -> Destination:
-    """A destination that is given, or the executable of its own at a path."""
+    """Return a destination as it is, or the executable of its own at a path."""
     return ExecutableOfItsOwn(output) if isinstance(output, Path) else output

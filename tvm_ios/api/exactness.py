@@ -1,4 +1,4 @@
-"""Forms of units that round more than others stay only in programs that are exact enough."""
+"""Keep units' forms that round more than others only in programs that are exact enough."""
 
 from __future__ import annotations
 
@@ -22,43 +22,30 @@ if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
     from runtime_ext.execution.built_model import BuiltModel
 
-#: By how much outputs may differ where such forms are used, relative to the largest.
+#: The largest error of outputs of programs with such forms, relative to the largest output.
 LARGEST = 1e-4
-#: Or so many times what they differ by without these forms: some models magnify any rounding, and
-#: the reference's is as large as ours.
+#: Or this multiple of the error without these forms: some models magnify any rounding, and the
+#: reference's own error is as large as ours.
 _OF_DIRECT = 1.5
-#: What a difference of rounding may be in float32: a model's that rounds itself is larger.
+#: Above this tolerance the model or its precision rounds more than these forms do.
 _ROUNDING = 1e-3
-#: The forms that round more than sums of products do, the worst first.
+#: The forms that round more than sums of products do, the least exact first.
 INEXACT = tuple(f"{winograd.FORM}{outputs}" for outputs in (6, 4, 2))
-#: In low precision, the one that was asked for, and has that precision's bound.
+#: The form that precision bfloat16 asks for; its limit is that precision's tolerance.
 ROUNDED = (bfloat16.FORM,)
 
 
 def exact_enough(
     module: MeasuredModule[Any], candidates: Candidates, reference: Reference, report: Progress
 ) -> tuple[Candidates, tuple[str, ...]]:
-    """Programs whose outputs differ by at most 1e-4; one form after the other is taken back.
+    """Return programs with outputs within 1e-4 of the reference, and notes on forms left out.
 
-    In bfloat16 by at most 2e-2, and that form alone is taken back. Where outputs differ by more
-    without any such form, by at most 1.5 times that.
-
-    Parameters
-    ----------
-    module
-        Has chosen the forms.
-    candidates
-        The programs. Those of a placement that a form was taken from are left out.
-    reference
-        What they have to compute. If nothing is compared, the worst form is taken back; of
-        quantised models, in a GPU's low precision and on a fleet all stay.
-    report
-        Called with (what, done, total).
-
-    Returns
-    -------
-    Candidates, tuple of str
-        The programs, and a sentence if forms were taken back.
+    If outputs differ by more, the forms that round are taken back one after another, and programs
+    are built again. In bfloat16 the limit is 2e-2, and that form alone is taken back. If outputs
+    differ by more without any such form too, the limit is 1.5 times that error. If nothing is
+    compared (no reference), the worst form is taken back; quantised models, a GPU's low precision
+    and fleets keep all forms. Schedules that place rTasks of a form that is taken back are left
+    out.
     """
     if module.options.fleet is not None:
         return candidates, ()
@@ -99,7 +86,7 @@ def _uses(schedule: Schedule, names: tuple[str, ...]) -> bool:
 
 
 def _largest_error(candidates: Candidates, reference: Reference, names: tuple[str, ...]) -> float:
-    """Of the outputs of programs with such forms, relative to the largest."""
+    """Return the largest relative error of the outputs of programs that use these forms."""
     if reference.source is None:
         return 0.0
     built = {
@@ -116,9 +103,12 @@ def _direct_error(
     reference: Reference,
     names: tuple[str, ...],
 ) -> float:
-    """Of the outputs of one of these programs without such forms; 0 if it cannot do without."""
+    """Return the relative error of one of these programs built without the forms.
+
+    0 if no program can be built without them.
+    """
     schedules = candidates.schedules.values()
-    # Where rTasks have places, these are of the form's kernels.
+    # A placement of rTasks is valid for the form's own kernels only.
     schedule = next((s for s in schedules if not s.placements and _uses(s, names)), None)
     if schedule is None:
         return 0.0
@@ -134,7 +124,7 @@ def _error(model: BuiltModel, reference: Reference) -> float:
         session.run(**sample.inputs)
         outputs = [session.get_output(place) for place in range(len(sample.outputs))]
         outputs = sample.compared(outputs)
-        # Integers have to be equal, by however little others differ.
+        # Integers must be equal, however small the other errors are.
         integers = [
             x for x in zip(outputs, sample.outputs, strict=True) if x[1].dtype.kind in "biu"
         ]
@@ -154,7 +144,7 @@ def _without(
     schedules = {
         policy: forms.named(schedule) if _uses(schedule, (name,)) else schedule
         for policy, schedule in candidates.schedules.items()
-        # Where rTasks have places, these are of the form's kernels.
+        # A placement of rTasks is valid for the form's own kernels only.
         if not (schedule.placements and _uses(schedule, (name,)))
     }
     again = build_candidates(module, schedules, report)

@@ -1,4 +1,4 @@
-"""Another runtime's build of a model in the place of ours, where it is faster beyond doubt."""
+"""Keep another runtime's build of a model if it is faster than ours beyond doubt."""
 
 from __future__ import annotations
 
@@ -27,14 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Faster:
-    """A runtime that was faster than the fastest program of ours.
+    """A runtime, by its name among peers, that was faster than our fastest program.
 
-    Attributes
-    ----------
-    runtime
-        Its name among peers.
-    ratio
-        Of our program's time to its own, in fresh processes.
+    ``ratio`` is our program's time to that runtime's, in fresh processes.
     """
 
     runtime: str
@@ -49,33 +44,15 @@ def faster_runtime(
     options: SearchOptions,
     progress: Progress,
 ) -> tuple[Faster | None, tuple[str, ...]]:
-    """The runtime whose build is to be kept; None if our program is.
+    """Return the runtime whose build is to be kept (None: our program), and notes on wrong ones.
 
-    It computes what our programs have to compute, at edges too; of one that was faster and does not
-    there is a sentence.
-
-    Parameters
-    ----------
-    verdict
-        The contest of our programs, in which TVM's own build ran once.
-    ours
-        The program that it keeps.
-    files
-        By runtime its file: ``tvm`` a library, ``onnxruntime`` an ONNX model.
-    reference
-        What programs of the model have to compute.
-    options
-        Lanes and precision.
-    progress
-        Called with (what, done, total).
-
-    Raises
-    ------
-    UserError
-        If a runtime computes something else, or fails.
+    A runtime is kept only if its outputs agree with the reference too; there is a sentence for each
+    that was faster and disagrees. ``verdict`` is the contest of our programs, in which TVM's own
+    build ran once; ``files`` has each runtime's library (``tvm``) or ONNX model (``onnxruntime``).
+    Raise UserError if a runtime fails.
     """
     tvm = verdict.confirmed.get(TVM)
-    # Where it was not faster once, it is not beyond doubt.
+    # TVM's build was not faster in the contest, so it is not faster beyond doubt.
     if tvm is None or tvm.low <= 1:
         files = {runtime: file for runtime, file in files.items() if runtime != TVM}
     if not files:
@@ -95,7 +72,7 @@ def faster_runtime(
 
 
 def _difference(runtime: str, file: Path, reference: Reference, lanes: int) -> str:
-    """Say how a build's outputs differ from the reference; empty if they do not."""
+    """Return how a build's outputs differ from the reference; empty if they do not."""
     from runtime_ext.execution.bound_model import bind_library, bind_onnx
 
     if reference.source is None:
@@ -117,19 +94,10 @@ def _faster(
     options: SearchOptions,
     progress: Progress,
 ) -> list[Faster]:
-    """The runtimes that are faster than our program beyond doubt, the fastest first.
+    """Return the runtimes that are faster than our executable beyond doubt, the fastest first.
 
-    That is, in each of three fresh processes, and with the whole 95 % interval of the ratio of all
-    pairs of runs.
-
-    Parameters
-    ----------
-    ours
-        An executable.
-    own_error
-        That of the reference.
-    files, options, progress
-        As of :func:`faster_runtime`.
+    That is: in each of three fresh processes, and with the whole 95 % interval of the ratio of all
+    pairs of runs. ``own_error`` is the reference's own error.
     """
     from runtime_ext.peers.side_by_side import SideBySide, run_side_by_side
 
@@ -161,7 +129,7 @@ def _faster(
 
 
 def slower_than_tvm(verdict: Verdict) -> tuple[str, ...]:
-    """A sentence if TVM's own build was faster than the kept program, where that was compared."""
+    """Return a sentence if TVM's own build was compared and faster than the kept program."""
     ratio = verdict.confirmed.get(TVM)
     if ratio is None or ratio.low <= 1:
         return ()
@@ -169,13 +137,7 @@ def slower_than_tvm(verdict: Verdict) -> tuple[str, ...]:
 
 
 def require_onnxruntime(loaded: LoadedModel) -> None:
-    """Refuse to compare with ONNX Runtime where it, or an ONNX model, is not there.
-
-    Raises
-    ------
-    UserError
-        Naming which.
-    """
+    """Require ONNX Runtime and an ONNX model to compare with, or raise UserError."""
     from runtime_ext.peers.registry import peer_named
 
     peer_named(ONNXRUNTIME).require_available()
@@ -188,18 +150,9 @@ def require_onnxruntime(loaded: LoadedModel) -> None:
 def runtime_files(
     runtimes: Collection[str], tvm_build: Path, loaded: LoadedModel, folder: Path
 ) -> dict[str, Path]:
-    """What each runtime loads.
+    """Return the file that each runtime loads: TVM's own build, or the model as an ONNX file.
 
-    Parameters
-    ----------
-    runtimes
-        Some of ``tvm`` and ``onnxruntime``.
-    tvm_build
-        TVM's own build.
-    loaded
-        The model, which ONNX Runtime reads as it is written.
-    folder
-        Where to write that.
+    The ONNX file is written to ``folder``, as the user wrote the model.
     """
     files = {TVM: tvm_build} if TVM in runtimes else {}
     if ONNXRUNTIME in runtimes and isinstance(loaded.original, onnx.ModelProto):
@@ -216,19 +169,7 @@ def save_build(
     output: Path,
     notes: Mapping[str, Any],
 ) -> None:
-    """Write a runtime's build to where the executable would go.
-
-    Parameters
-    ----------
-    runtime, file
-        The runtime, and what it loads.
-    ours
-        Our program of the model, whose inputs and outputs it has.
-    options
-        Lanes and target.
-    output, notes
-        As of :meth:`runtime_ext.execution.built_model.BuiltModel.save`.
-    """
+    """Write a runtime's build with the inputs and outputs of our program to ``output``."""
     from runtime_ext.execution.foreign_build import ForeignBuild
     from runtime_ext.machine.cpu_features import required_features
 

@@ -1,4 +1,4 @@
-"""The model that is being optimised, with what every phase of the work needs of it."""
+"""The record of a model that is being optimised, which all phases of the work share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SEARCHING = 0.5
 
 @dataclass(frozen=True)
 class Job:
-    """A model that is being optimised.
+    """A model that is being optimised, with what all phases of the work need.
 
     Attributes
     ----------
@@ -42,13 +42,13 @@ class Job:
     options
         The options of the call.
     given
-        The schedule of a file, to be tried too.
+        The schedule of the file that the user gave, to be tried too.
     own
         TVM's own build of the model.
     clock
-        Times the phases, and says whether the time limit has passed.
+        Times the phases, and enforces the time limit.
     report
-        Called with (what, done, total).
+        Called with (phase, done, total).
     folder
         A temporary folder.
     """
@@ -69,7 +69,7 @@ class Job:
 
     @property
     def search(self) -> SearchOptions:
-        """The options of the search, with the gains that are too small to look for."""
+        """The options of the search, with the gap below which gains are not looked for."""
         return self.module.options
 
     @property

@@ -44,7 +44,7 @@ def optimize(
     A schedule is kept only if the whole 95 % interval of the ratio of its program to the sequential
     one, from pairs of runs, lies below one, and the median in each of three fresh processes (on a
     device, if every time of its program is below every one of the sequential program's); else the
-    sequential program is kept. Without measuring, the one with the least expected time is. TVM
+    sequential program is kept. Without measuring, the program of least expected time is kept. TVM
     counts threads when it starts: set ``TVM_NUM_THREADS`` to the number of lanes before importing
     it, as the command line does.
 
@@ -52,15 +52,14 @@ def optimize(
     ----------
     model
         A zoo name, or an ``.onnx``, ``.pt2`` or ``.json`` file; a
-        :class:`~tvm_ios.models.source.ModelSource` also says how it is to be read. Or one that
-        was read.
+        :class:`~tvm_ios.models.source.ModelSource` also says how to read it. Or a loaded model.
     output
         Where the executable goes: a folder, a ``.tar``, or a place in a deployment; with a device,
         its schedule goes beside it. None to save nothing.
     options
-        The machine, the policies, and what else there is to choose.
+        The machine, the policies, and all other choices.
     progress
-        Called with (what, done, total).
+        Called with (phase, done, total).
 
     Raises
     ------
@@ -102,7 +101,11 @@ def _timer_of(options: Options) -> Timer:
 
 @dataclass(frozen=True)
 class _Searched:
-    """The schedules of all policies, and why policies have none, or none worth a program."""
+    """The results of all policies' searches.
+
+    ``refused`` has the reason of each policy without a schedule, ``not_worth`` of each whose
+    schedule is not worth a program; ``broken`` has sentences on policies that could not be loaded.
+    """
 
     found: Mapping[str, Found]
     schedules: Mapping[str, Schedule]
@@ -112,7 +115,7 @@ class _Searched:
 
 
 def _search(job: Job, timer: Timer) -> _Searched:
-    """Search a schedule by each policy, and read the one that was given."""
+    """Search a schedule by each policy, and add the one that the user gave."""
     options, given = job.options, {} if job.given is None else {"given": job.given}
     if given and not options.is_measured:
         job.clock.lap("search")
@@ -138,7 +141,7 @@ def _search(job: Job, timer: Timer) -> _Searched:
 
 
 def _build(job: Job, searched: _Searched) -> Candidates:
-    """Build the programs of schedules: of expected times, that of the fastest alone."""
+    """Build the schedules' programs; if nothing is measured, only the expected fastest."""
     schedules = searched.schedules
     if job.options.is_measured or job.options.memory_budget is not None:
         return build_candidates(job.module, schedules, job.report, job.clock)
@@ -152,7 +155,7 @@ def _build(job: Job, searched: _Searched) -> Candidates:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """A runtime that is faster than the kept program, and sentences about those that are wrong."""
+    """A runtime that is faster than the kept program, and sentences on runtimes that are wrong."""
 
     faster: Faster | None
     files: Mapping[str, Path]
@@ -162,7 +165,7 @@ class _Chosen:
 def _choose(job: Job, timed: Timed) -> _Chosen:
     """Compare the kept program with other runtimes' builds of the model, where they can run."""
     options = job.options
-    # Nobody knows how much memory others take, and they run neither on GPUs nor with a tail.
+    # Other runtimes' use of memory is unknown, and they run neither on GPUs nor with a tail.
     alone = job.on_cpu and options.memory_budget is None and job.loaded.tail is None
     fallback = options.fallback if alone and job.clock.left > 0 else ()
     files = runtime_files(fallback, job.own.path, job.loaded, job.folder)

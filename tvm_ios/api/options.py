@@ -63,16 +63,17 @@ class Options:
         faster than every program of ours beyond doubt. Not on GPUs, fleets and devices, nor within
         a memory budget or a deployment.
     beside_tvm
-        Whether TVM's own build is compared and timed as well. Without it, it is only made where
-        nothing else says what the model computes, and is no fallback.
+        Whether TVM's own build is compared and timed as well. If not, it is made only when no other
+        reference outputs are available, and is no fallback.
     verify
-        What the programs' outputs are compared with.
+        The source of the outputs that those of the programs are compared with.
     states
-        For outputs, by name, the inputs that they are in the next run; saved with the executable.
+        A map of outputs, by name, to the inputs that take them in the next run; saved with the
+        executable.
     sequential
-        Where the sequential program's executable goes as well, to compare with.
+        A path where the sequential program's executable is saved too, to compare with.
     tvm_build
-        Where TVM's own build goes (``.so``), to compare with.
+        A path (``.so``) where TVM's own build is saved, to compare with.
     launches
         A folder for the launches of each policy's program, as a device times them.
 

@@ -1,4 +1,4 @@
-"""What became of each policy: which are worth a program, and a line for each."""
+"""Leave out schedules that are not worth a program, and say in a line how each policy fared."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
     from relay_passes.search_options import SearchOptions
 
-#: After so many stages in a row that win next to nothing a search measures no more. Of four
-#: networks none won more than 0.4 % later, though twice as many were measured.
+#: A search ends after this many stages in a row that gain next to nothing. On four networks none
+#: gained more than 0.4 % later, though twice as many stages were measured.
 _PATIENCE = 64
 
 
 def leaving_out_little(options: SearchOptions) -> SearchOptions:
-    """Options with which searches do not look for gains that are too small to be confirmed.
+    """Return options with which searches skip gains that are too small to be confirmed.
 
-    Those that measure every stage look for all; and on GPUs what units take alone is no bound, for
-    it holds launches that other units hide.
+    Options that ask to measure everything stay as they are, as do those for GPUs, where the time of
+    a unit alone is no lower bound: it includes launch overhead that other units hide.
     """
     from runtime_ext.target_architecture import cuda_arch
 
@@ -41,16 +41,9 @@ def leaving_out_little(options: SearchOptions) -> SearchOptions:
 def not_worth_a_program(
     module: MeasuredModule[Any], searches: Mapping[str, Found], progress: Progress
 ) -> dict[str, str]:
-    """The policies whose schedules are not built, with half a sentence each.
+    """Return the policies whose schedules are not built, each with half a sentence of reason.
 
-    Parameters
-    ----------
-    module
-        The module that was searched; nothing is left out if its options allow no gap.
-    searches
-        What each policy has found.
-    progress
-        Called with (what, done, total).
+    Nothing is left out if the options of the search allow no gap.
     """
     least = module.options.limits.budget.gap
     if not least:
@@ -62,7 +55,7 @@ def not_worth_a_program(
             continue
         try:
             if costs.measuring is not None:
-                # Before stages are measured there has to be time for their units.
+                # Units are measured before stages: without time for them there is no stage.
                 costs.measuring.bounds(progress)
             reason = found.why_not or why_no_program(
                 module.problem, costs, found.schedule, least, progress
@@ -81,16 +74,10 @@ def outcomes(
     *,
     with_log: bool,
 ) -> dict[str, str]:
-    """For each policy a line: what it gained over one unit after another, or why it did not.
+    """Return a line for each policy: its gain over the sequential program, or why it has none.
 
-    Parameters
-    ----------
-    verdict
-        Of the contest.
-    reasons, refused
-        Why others are not in it: of ``not_worth_a_program``; or what they could not find.
-    with_log
-        Whether TVM's own build had a tuning log, too.
+    ``reasons`` are those of :func:`not_worth_a_program`, ``refused`` those of policies that found
+    no schedule. ``with_log`` says whether TVM's own build used a tuning log.
     """
     lines = {row.policy: _outcome(row, verdict) for row in verdict.results}
     if TVM in lines:

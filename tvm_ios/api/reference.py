@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def reference_for(
     job: Job, program: BuiltModel, *, on_cpu: bool, beside_tvm: bool, runs: bool = True
 ) -> Reference:
-    """Return the outputs that programs have to compute for the inputs of one of them.
+    """Return the outputs that programs must compute for the inputs of one of them.
 
     ``on_cpu`` says whether they run on a CPU, and ``beside_tvm`` whether TVM's own build is
-    compared too; without ``runs`` there are only inputs.
+    compared too; without ``runs`` only inputs are made.
     """
     from runtime_ext.execution.session import random_values
     from runtime_ext.verification.reference import ComparedModel, reference_of
@@ -32,7 +32,8 @@ def reference_for(
         job.options.verify if runs else Verify.off,
         precision=job.search.precision or "float32",
         quantised=rounds(kinds(program.schedule.get("graph", {}))),
-        # Of infinities alone TVM's reductions make finite numbers, in Relay and on GPUs also ours.
+        # TVM's reductions turn infinities alone into finite numbers; so do ours in Relay and on
+        # GPUs.
         infinities=loaded.dialect.name == "relax" and on_cpu,
         beside_tvm=beside_tvm,
     )

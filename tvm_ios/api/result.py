@@ -30,9 +30,9 @@ class SearchSummary:
     complete
         False if a search's budget ended it before its optimum was proven.
     left_out
-        Why programs were not tried that cannot be built, a sentence each.
+        For each program that cannot be built and was not tried, a sentence why.
     tuned
-        Kernels that the tuning log has, that are used, and that it has not; None without a log.
+        How many kernels the tuning log has, are used, and are missing from it; None without a log.
     """
 
     operators: int
@@ -71,27 +71,28 @@ class Result:
     kept
         The policy of the executable; where another runtime was faster, of the fastest of ours.
     faster
-        The runtime whose build is kept in the place of an executable.
+        The runtime whose build is kept instead of our program, if any.
     reference
-        Whose outputs those of the programs were compared with; None if they were not.
+        The framework whose outputs those of the programs were compared with; None if nothing was
+        compared.
     not_verified
-        Why they were not, a sentence, where that is not what was asked for.
+        A sentence why nothing was compared although it was asked for; else empty.
     confirmed
         The kept program against ``sequential`` and ``tvm``, in pairs in fresh processes.
     memory
-        Where the kept program's intermediate buffers lie.
+        The memory plan of the kept program's intermediate buffers.
     executable
-        Where it went; None if nothing was saved.
+        The path of what was saved; None if nothing was.
     schedule
-        Where its schedule went besides, if it was timed on a device.
+        The path of its schedule, which is saved too if programs were timed on a device.
     search
         The size of the model, and the work of the searches.
     notes
-        What people should know, a sentence each.
+        Sentences for the user.
     seconds
         The seconds of each phase of the work.
     served
-        The ways to serve many requests that were compared, where that was the objective.
+        The ways to serve many requests that were compared, if throughput was the objective.
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""Ways to serve many requests, as they were measured."""
+"""Measurements of the ways to serve many requests."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from tvm_ios.contest.pairs import PairedRatio
 
 @dataclass(frozen=True)
 class ServedWay:
-    """How many requests a way serves.
+    """The measurements of one way to serve requests.
 
     Attributes
     ----------
     way
         Its name.
     policy
-        Whose schedule its program runs.
+        The policy of its program's schedule.
     lanes
-        Those of a request.
+        The lanes that one request runs on.
     workers
         How many requests run at once.
     requests_a_second
         The median of samples.
     p50, p99
-        Seconds that half of all requests and 99 % of them took at most, waiting included.
+        Percentiles of the seconds that a request took, waiting included.
     ratio
-        The median of the ratios of its time to that of one request after another, sample by sample.
+        The median ratio of its time to that of one request after another, sample by sample.
     """
 
     way: str
@@ -40,25 +40,17 @@ class ServedWay:
     ratio: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, with milliseconds."""
+        """Return plain data, with milliseconds."""
         data = asdict(self)
         return {**data, "p50_ms": data.pop("p50") * 1e3, "p99_ms": data.pop("p99") * 1e3}
 
 
 @dataclass(frozen=True)
 class Served:
-    """The ways to serve many requests that were compared.
+    """All measured ways to serve requests, and the one that the executable uses (``kept``).
 
-    Attributes
-    ----------
-    ways
-        All that were measured.
-    kept
-        The one that the executable serves requests in.
-    confirmed
-        Its ratio to one request after another, in fresh processes; None if that is kept.
-    in_flight
-        How many requests were always in flight.
+    ``confirmed`` is its time's ratio to one request after another, in fresh processes; None if that
+    is kept. ``in_flight`` is the constant number of requests in flight.
     """
 
     ways: tuple[ServedWay, ...]

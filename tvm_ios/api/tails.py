@@ -1,4 +1,4 @@
-"""Whether a model that was cut in two computes what it did before."""
+"""Check that a model that was cut in two computes the same as the whole."""
 
 from __future__ import annotations
 
@@ -15,18 +15,12 @@ if TYPE_CHECKING:
 
 
 def require_same_tail(loaded: LoadedModel, verify: Verify) -> None:
-    """Require that the tail runs, and together with the part before it is the whole model.
+    """Require that the tail runs, and that head and tail together compute the whole model.
 
-    Both parts and the whole are computed by ONNX Runtime, or else by ``onnx.reference``; where
-    neither can, or nothing is to be compared with ONNX, only whether the tail runs is asked. That
-    the program computes what the part before the tail does is for others to see.
-
-    Raises
-    ------
-    VerificationError
-        If the outputs differ.
-    UserError
-        If what will run the tail refuses it.
+    ONNX Runtime computes both parts and the whole, or else ``onnx.reference``; if neither can, or
+    ``verify`` asks for no comparison with ONNX, the tail is only opened. The program of the head is
+    verified elsewhere. Raise VerificationError if outputs differ, UserError if no runtime takes the
+    tail.
     """
     from runtime_ext.execution.session import random_values
     from runtime_ext.execution.tailed_session import onnx_port, open_tail

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from runtime_ext.peers.requests_side_by_side import Serving, Way
     from tvm_ios.api.result import Result
 
-#: One request after another, each on all lanes: what every other way is compared with.
+#: One request after another, each on all lanes: the way that all others are compared with.
 IN_TURN = "in-turn"
 #: The same program on one lane of each worker, and a program that was scheduled for one lane.
 SIDE_BY_SIDE, ONE_LANE = "side-by-side", "one-lane"
 #: Requests in flight for each lane.
 IN_FLIGHT_A_LANE = 2
-#: What may pay on a lane alone: nothing runs concurrently.
+#: Policies that can pay on a single lane, on which nothing runs concurrently.
 _POLICIES_OF_ONE_LANE = ("sequential", "ios-merge")
 
 
@@ -43,10 +43,10 @@ def optimize_throughput(
 ) -> Result:
     """Keep the program, and the number of its workers, that serves the most requests a second.
 
-    Compared are the program of the least latency, one request after another on all lanes; the same
-    on one lane of as many workers; and the fastest program that was scheduled for one lane,
-    likewise. Requests run on several workers only if the whole 95 % interval of the ratio to one
-    after another lies below one, and the median in each of three fresh processes.
+    Three ways are compared: the program of least latency, one request after another on all lanes;
+    the same program on as many workers of one lane each; and the fastest program scheduled for one
+    lane, on as many workers. Requests run on several workers only if the whole 95 % interval of the
+    ratio to one after another lies below one, and the median in each of three fresh processes.
 
     Parameters
     ----------
@@ -57,12 +57,12 @@ def optimize_throughput(
     options
         As of :func:`tvm_ios.api.optimize`, for each program; a memory budget is that of one worker.
     progress
-        Called with (what, done, total).
+        Called with (phase, done, total).
 
     Returns
     -------
     Result
-        That of the program that was kept, with the ways that were compared in ``served``.
+        The result for the kept program, with the ways that were compared in ``served``.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def optimize_throughput(
         results = {lanes: optimize(loaded, folder / "all", of_all, progress)}
         ways = {IN_TURN: Way(folder / "all", 1)}
         if lanes > 1:
-            # Last, because TVM counts its threads once.
+            # All lanes first: TVM counts its threads once, and their number can only fall.
             announce_lanes(1)
             of_one = replace(
                 of_all,
@@ -128,14 +128,10 @@ def optimize_throughput(
 def hold_throughput_contest(
     ways: Sequence[str], serving: Callable[[Sequence[str]], Serving]
 ) -> tuple[str, list[Serving]]:
-    """The way to keep, and what was measured: of all ways, then of the best beside the first.
+    """Return the name of the way to keep, and all measurements.
 
-    Parameters
-    ----------
-    ways
-        Names; the first is kept unless another is surely faster.
-    serving
-        Times ways in a fresh process.
+    ``serving`` times ways in a fresh process. All ways are timed once, then the best beside the
+    first, which is kept unless another is surely faster.
     """
     first = ways[0]
     servings = [serving(ways)]
@@ -143,7 +139,7 @@ def hold_throughput_contest(
     if best == first:
         return first, servings
     for number in range(rules.CONFIRMING_PROCESSES):
-        # What is loaded first lies elsewhere in memory.
+        # Alternate the order: a program that is loaded first gets other memory addresses.
         servings.append(serving((best, first) if number % 2 else (first, best)))
         if not faster_in_each(best, first, [servings[-1].samples]):
             return first, servings

@@ -1,4 +1,4 @@
-"""Traces of runs for Perfetto: of an executable, or of a session that runs."""
+"""Write traces of runs for Perfetto, of an executable or of a session."""
 
 from __future__ import annotations
 
@@ -19,21 +19,10 @@ if TYPE_CHECKING:
 
 
 def trace_session(session: Session, path: Path | str) -> None:
-    """Run a session once more, on the inputs that it has, and write the trace of this run.
+    """Run a session once more on its present inputs, and write the trace of this run to a file.
 
-    Parameters
-    ----------
-    session
-        Of an executable, or of a built model. Let it run before, so that it is warm.
-    path
-        The ``.json`` file, which ``ui.perfetto.dev`` opens.
-
-    Raises
-    ------
-    SessionError, KernelError
-        As of :meth:`runtime_ext.execution.session.Session.profile`.
-    OSError
-        If the file cannot be written.
+    Run the session before, so that it is warm. ``ui.perfetto.dev`` opens the ``.json`` file. Raise
+    SessionError or KernelError as :meth:`runtime_ext.execution.session.Session.profile`.
     """
     run = read_timeline(session.program, session.profile())
     traced = TracedRun("tvm-ios", find_work(session.program), run)
@@ -41,13 +30,9 @@ def trace_session(session: Session, path: Path | str) -> None:
 
 
 def trace_executable(explanation: Explanation, path: Path) -> None:
-    """Write the fastest profiled run of an executable and, if it was asked for, of its kernels
-    one after another.
+    """Write a trace of an executable's fastest profiled run.
 
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
+    If the explanation has it, the run of its kernels one after another is in the trace too.
     """
     facts = {
         "model": str(explanation.executable.notes.get("model", "")),
@@ -66,14 +51,9 @@ def trace_executable(explanation: Explanation, path: Path) -> None:
 
 
 def require_trace(path: Path) -> None:
-    """Find out before long work whether a trace can be written here.
+    """Require that a trace can be written at a path, before long work.
 
-    Raises
-    ------
-    UserError
-        If its name does not end in ``.json``, by which viewers know it.
-    OSError
-        If it could not be written.
+    Raise UserError if its name does not end in ``.json``, OSError if it is not writable.
     """
     from tvm_ios.files.atomic import require_writable
 

@@ -1,4 +1,4 @@
-"""Tune a model's kernels into a log, or go on where an earlier run stopped."""
+"""Tune a model's kernels into a log, or continue an earlier run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tune_model(
     Parameters
     ----------
     model
-        A zoo name, a file, or how one is to be read.
+        A zoo name, a file, or a :class:`~tvm_ios.models.source.ModelSource`.
     log
         A folder (MetaSchedule's); for Relay a file (AutoTVM's, of format 0.2).
     time_limit
@@ -65,12 +65,12 @@ def tune_module(
     progress: Progress = silent,
     tuning: TuningProgress | None = None,
 ) -> TuningResult:
-    """Tune the kernels of a module's units, and of those that a search may merge.
+    """Tune the kernels of a module's units, and of units that a search may merge.
 
     Parameters
     ----------
     module
-        A ``tvm.IRModule``. Weights are constants, or nothing is merged.
+        A ``tvm.IRModule``. Weights must be constants for units to be merged.
     log
         A folder (MetaSchedule's), made or continued; for Relay a file (AutoTVM's).
     name
@@ -80,17 +80,17 @@ def tune_module(
     trials
         Variants of each kernel that are timed, at most, earlier runs included.
     time_limit
-        Seconds after which no further round begins, preparing included; None for no limit.
+        Seconds after which no further round begins, preparation included; None for no limit.
     compacted
-        Keep only each kernel's default and best at the end; of Relax.
+        Keep only each kernel's default and best at the end; only for Relax.
     all_blocks
-        Spend half of the trials on other blocks of channels than TVM's own; of Relay. Whoever then
-        uses the log without :class:`relay_passes.IOSSchedule` gets the fastest kernel of each
-        convolution, whatever transforms that costs.
+        Spend half of the trials on channel block sizes other than TVM's own; only for Relay. A log
+        used without :class:`relay_passes.IOSSchedule` then gives the fastest kernel of each
+        convolution, whatever layout transforms that costs.
     progress
-        Called with (what, done, total) while the model is prepared.
+        Called with (phase, done, total) while the model is prepared.
     tuning
-        Called with trials done, all of them, and the model's seconds as tuned and by default.
+        Called with trials done, all trials, and the model's seconds as tuned and by default.
 
     Raises
     ------
@@ -142,11 +142,11 @@ def tune_module(
 
 
 def model_to_tune(measured: MeasuredModule[Any]) -> ModelToTune:
-    """What the tuner of a module's dialect takes."""
+    """Return a module's graph, merges and kernel sources in the form that tuners take."""
     from tvm_ios.measuring.tuning import ModelToTune
 
     units, graph = measured.units, measured.graph
-    # AutoTVM tunes operators in the layouts of the model, and chooses others itself.
+    # AutoTVM tunes operators in the model's layouts, and chooses other layouts itself.
     relay = measured.prepared.dialect.name == "relay"
     pruning = measured.options.limits.pruning
     return ModelToTune(
@@ -159,7 +159,7 @@ def model_to_tune(measured: MeasuredModule[Any]) -> ModelToTune:
 
 
 def _sequential_latency(measured: MeasuredModule[Any]) -> float:
-    """Measured seconds of all units one after another, which is a run that came to its end."""
+    """Return the measured seconds of all units one after another, and end the measuring run."""
     seconds = measured.timer.sequential_latency()
     measured.end_run()
     return seconds

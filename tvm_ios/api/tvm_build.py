@@ -1,4 +1,4 @@
-"""TVM's own build of the unscheduled model, made when it is asked for."""
+"""TVM's own build of the unscheduled model, compiled on demand."""
 
 from __future__ import annotations
 
@@ -14,26 +14,14 @@ if TYPE_CHECKING:
     from relay_passes.load import LoadedModel
     from relay_passes.search_options import SearchOptions
 
-#: Seconds of a run after which there is no second one: untuned it may take a hundred times as long
-#: as ours.
+#: Seconds of a run after which no further sample is run: an untuned build may take a hundred times
+#: as long as our program.
 _PATIENCE = 3.0
 
 
 @dataclass
 class TvmBuild:
-    """TVM's own build of a model for this CPU.
-
-    Attributes
-    ----------
-    loaded
-        The model.
-    options
-        Lanes and target.
-    path
-        Where it goes, a ``.so``.
-    progress
-        Called with (what, done, total).
-    """
+    """TVM's own build of a model for this CPU, compiled on demand to a ``.so`` at ``path``."""
 
     loaded: LoadedModel
     options: SearchOptions
@@ -42,23 +30,21 @@ class TvmBuild:
     _is_made: bool = field(default=False, init=False)
 
     def make(self) -> None:
-        """Compile it, unless that was done."""
+        """Compile the library, unless it was done."""
         if self._is_made:
             return
         self.progress("building TVM's own", 0, 1)
-        # It runs here even where programs run on a fleet: their outputs are compared with its.
+        # It is built for this machine even if programs run on a fleet: their outputs are compared
+        # with those of this build.
         here = replace(self.options, fleet=None)
         self.loaded.dialect.compile_tvm_build(self.loaded.module, here, self.path)
         self._is_made = True
         self.progress("building TVM's own", 1, 1)
 
     def outputs(self, samples: Sequence[Mapping[str, Array]]) -> list[list[Array]]:
-        """What it computes of the first samples: of all, unless a run takes long.
+        """Return the build's outputs for samples of inputs, by name in the model's order.
 
-        Parameters
-        ----------
-        samples
-            The inputs by name, in the model's order.
+        If a run takes long, only the first samples are run.
         """
         from runtime_ext.execution.bound_model import library_outputs
 

@@ -1,4 +1,4 @@
-"""Models as graphs; without TVM where they can be read without it."""
+"""Models as graphs of operators and units, read without TVM if possible."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def load_units(model: AnyModel) -> OpGraph:
-    """The graph of units of any model.
+    """Return the graph of units of any model.
 
     Raises
     ------
     UserError
-        If the model cannot be read, one sentence says why.
+        If the model cannot be read; one sentence says why.
     """
     return units_and_tail(model)[0]
 
 
 def units_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
-    """The graph of units of any model, and what runs after it; as :func:`load_units`."""
+    """Return the graph of units of any model, and its tail; raises as :func:`load_units`."""
     source = ModelSource.of(model)
     if not source.needs_tvm:
         return without_tvm.graph_and_tail(source)
@@ -36,12 +36,12 @@ def units_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
 
 
 def load_operators(model: AnyModel) -> OpGraph:
-    """The graph of operators of any model, before units are formed; else as :func:`load_units`."""
+    """Return the graph of operators of any model, before units are formed."""
     return operators_and_tail(model)[0]
 
 
 def operators_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
-    """The graph of operators of any model, and what runs after it; as :func:`load_operators`."""
+    """Return the graph of operators of any model, and its tail."""
     source = ModelSource.of(model)
     if not source.needs_tvm:
         return without_tvm.operators_and_tail(source)
@@ -50,12 +50,15 @@ def operators_and_tail(model: AnyModel) -> tuple[OpGraph, Tail | None]:
 
 
 def problem_and_tail(model: AnyModel, max_block: int) -> tuple[Problem, Tail | None]:
-    """What there is to schedule of any model, in blocks of so many units at most; else as above."""
+    """Return the scheduling problem of any model, and its tail.
+
+    Its blocks have at most ``max_block`` units.
+    """
     from tvm_ios.policies.policy import Problem
 
     source = ModelSource.of(model)
     if source.form is Form.GRAPH:
-        # What its units are made of is not in the file.
+        # The file does not say which operators its units consist of.
         return Problem.of(load_units(source), max_block), None
     if source.needs_tvm:
         prepared, tail = _prepared(source)

@@ -1,4 +1,4 @@
-"""What ``tvm-ios schedule`` does for described accelerators."""
+"""``tvm-ios schedule`` for described accelerators, and for streams of a described GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def schedule_accelerator(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Plan a model for a described accelerator; print the plan, and write it."""
+    """Plan a model for a described accelerator; print the plan, and write it to a file."""
     from tvm_ios.api.accelerator import plan_for_accelerator
     from tvm_ios.cli.tables.accelerator import print_plan
 
@@ -43,7 +43,7 @@ def schedule_accelerator(
 def schedule_streams(
     source: ModelSource, device: str, streams: int, output: Path | None, as_json: bool
 ) -> None:
-    """Put instances on the streams of a described GPU; print the schedule, and write it."""
+    """Schedule instances on the streams of a described GPU; print the schedule, and write it."""
     from tvm_ios.api.accelerator import schedule_for_streams
 
     schedule, problem, end = schedule_for_streams(source, device, streams)

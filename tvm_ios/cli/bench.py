@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from tvm_ios.bench.document import BenchDocument
     from tvm_ios.models.source import ModelSource
 
-#: Of those that come with tvm-ios.
+#: The peers on CPUs that come with tvm-ios.
 OURS_ON_CPU = tuple(name for name, peer in OURS.items() if "cpu" in peer.devices)
 
 
@@ -67,7 +67,7 @@ PAGE = HelpPage(
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """How long runners are timed, and in how many processes."""
+    """Options: how long runners are timed, and in how many processes."""
 
     rounds: Annotated[int, panels.running(min=6, help="Runs of each runner, at most.")] = (
         BENCH.rounds
@@ -94,7 +94,7 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What is kept of a run of the command, and taken up by the next."""
+    """Options: files that a run of the command keeps, and that the next one takes up."""
 
     output: Annotated[
         Path | None, panels.output("-o", "--output", help="Write the JSON here as well.")
@@ -212,7 +212,7 @@ def bench(
         "log": log_digest(log),
         **({} if precision is None else {"precision": precision.value}),
         **({"in_bfloat16": rounding} if rounding and search.precision == FORM else {}),
-        # Of documents that were begun before there was a choice.
+        # Documents begun before this option existed lack the default.
         **({} if verify is Verify.onnx else {"verify": verify.value}),
         **({"objective": objective.value} if serving else {}),
     }
@@ -227,7 +227,7 @@ def bench(
         processes=timing.processes,
     )
     if len(sources) == 1 and Path(models[0]).suffix == ".onnx":
-        # What is no model is refused before TVM is imported, which measures the machine.
+        # Refuse a file that is no model before TVM is imported and the machine is measured.
         load_operators(sources[0])
     with progress_bars() as update, temporary_folder() as folder:
         update("measuring the machine", 0, 1)
@@ -237,7 +237,7 @@ def bench(
         if kept.resume and output is not None:
             document.resume(output)
         if output is not None and not output.is_file():
-            # Better now than after an hour: it may not be writable.
+            # Write now rather than after an hour: the file may not be writable.
             document.save(output)
         bench_models(
             dict(zip(names, sources, strict=True)),
@@ -263,7 +263,7 @@ def _tell_failures(document: BenchDocument) -> None:
 
 
 def _peers(names: Sequence[str], log: Path | None, *, serving: bool) -> tuple[Peer, ...]:
-    """Return the peers of these names, which have to be there and to have what they need."""
+    """Return the peers of these names, after checking that each is installed and can run."""
     peers = available_peers(names)
     require_log(peers, log)
     for peer in peers if serving else ():
@@ -272,7 +272,7 @@ def _peers(names: Sequence[str], log: Path | None, *, serving: bool) -> tuple[Pe
 
 
 def _names_of(models: Sequence[str]) -> list[str]:
-    """Return the names of models, which have to differ."""
+    """Return the names of models, after checking that they differ."""
     names = [Path(model).stem for model in models]
     if twin := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two of the models are named {twin}: rename a file, or measure one by one")

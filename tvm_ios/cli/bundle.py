@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 
 class Ship(StrEnum):
-    """How weights travel."""
+    """Whether a bundle holds the weights, or the seed to draw random ones."""
 
     stored = "stored"
     drawn = "drawn"
 
 
 class ReferenceRuntime(StrEnum):
-    """Who computes what run.py compares with."""
+    """The runtime whose outputs ``run.py`` compares with."""
 
     tvm = "tvm"
     torch = "torch"
@@ -143,7 +143,7 @@ def bundle(
             ModelSource(model, random_weights, shapes, batch),
             output or Path(f"{Path(model).stem}.bundle"),
             options=options,
-            # A package that adds others may not be there.
+            # The other machine may lack packages that add policies.
             policies=policies or [name for name in tried if name in OURS],
             draw_weights=weights is Ship.drawn,
             max_merges=max_merges,

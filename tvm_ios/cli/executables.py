@@ -1,4 +1,4 @@
-"""What commands that run executables say to those who give them a model."""
+"""Checks of paths that commands which show or run executables are given."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from tvm_ios.errors import UserError
 
 
 def refuse_models(path: Path) -> None:
-    """Tell how an executable is made of a model.
+    """Require that a path is no model file and no zoo name, or raise UserError.
 
-    Raises
-    ------
-    UserError
-        If the path is one of a model, or the name of one of the zoo and of nothing here.
+    The error says how an executable is made of the model.
     """
     if path.suffix in MODEL_SUFFIXES or (not path.exists() and _is_of_the_zoo(path)):
         raise UserError(
@@ -25,22 +22,17 @@ def refuse_models(path: Path) -> None:
 
 
 def _is_of_the_zoo(path: Path) -> bool:
-    # It needs ONNX, and commands that run executables do not.
+    # The zoo needs ONNX, and commands that run executables do not.
     from tvm_ios import zoo
 
     return str(path) in zoo.names()
 
 
 def program_at(path: Path) -> Path:
-    """Where the executable is that a command is to show: of a deployment one of its entries.
+    """Return the executable at a path; of a deployment, the entry that fits this machine.
 
-    That is what ``run`` takes there without inputs: on this machine, for the smallest batch. Which
-    one it is stands on standard error.
-
-    Raises
-    ------
-    UserError
-        As of :func:`refuse_models`, or if no entry of the deployment fits this machine.
+    Of several that fit, it is the entry of the smallest batch, as ``run`` takes it without inputs;
+    its name is printed on standard error. Raise UserError if the path is a model, or no entry fits.
     """
     from tvm_ios.deployment.registry import is_deployment
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from runtime_ext.explain import Explanation
     from tvm_ios.explain.bounds import Region
 
-#: Median over fastest run, and times that the lanes are stopped a run, that deserve a warning.
+#: Above these a warning is printed: the median over the fastest run, and the times a run that lanes
+#: are stopped.
 _DISTURBED, _PREEMPTED = 1.3, 0.5
 
 

@@ -44,7 +44,7 @@ PAGE = HelpPage(
 
 @dataclass(frozen=True, kw_only=True)
 class FusionIlp:
-    """Options that fusion-ilp alone reads, but for the first."""
+    """Options: where reverse post-order begins, and those that fusion-ilp alone reads."""
 
     rpo_from: Annotated[
         Direction,
@@ -183,7 +183,7 @@ def memory(
 
 
 def _curves(rows: tuple[ScheduledMemory, ...], best: ScheduledMemory) -> list[ScheduledMemory]:
-    """What a picture shows: the first scheduler and the best, once if they are one."""
+    """Return the rows to draw: the first scheduler's and the best, once if they are the same."""
     return [rows[0]] if best is rows[0] else [rows[0], best]
 
 
@@ -268,7 +268,7 @@ def _print(
 
 
 def _sparkline(values: tuple[int, ...], top: int, width: int) -> str:
-    """Bars of the largest values of ``width`` spans of time."""
+    """Return footprints over time as a line of bars, each the largest value of its span."""
     columns = min(width, len(values))
     spans = [
         values[len(values) * i // columns : len(values) * (i + 1) // columns]

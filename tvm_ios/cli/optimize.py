@@ -74,7 +74,7 @@ PAGE = HelpPage(
 )
 
 
-#: The options that set fields of ``Options`` which may contradict others.
+#: The command-line options of those fields of ``Options`` that may contradict others.
 _OPTION_OF = {"states": "--state", "launches": "--launches", "fleet": "--tracker"}
 
 Output = Annotated[
@@ -185,7 +185,7 @@ def optimize(
     serves = objective is Objective.throughput
     deploys = not serves and (several or from_logs is not None or is_deployment(path))
     if fleet is not None:
-        # Before the fleet is asked.
+        # Refuse these before the fleet is asked for machines.
         refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": cost})
         refuse("a fleet runs our programs alone", {"--fallback": unfit["--fallback"]})
     if serves:
@@ -238,7 +238,7 @@ def optimize(
 
 
 def _checked(**options: Any) -> Options:
-    """Return the options of the work; those that contradict each other are a wrong use."""
+    """Return the options; raise a wrong use of the command if they contradict each other."""
     from tvm_ios.api.options import Options, OptionsError
 
     try:
@@ -271,7 +271,7 @@ def _deploy(
             if combination.arch in (archs or [combination.arch])
             and combination.lanes in (lanes or [combination.lanes])
         ]
-    # It imports what searches need: TVM, which counts its threads as the options say.
+    # This import loads TVM, which counts its threads as the options say.
     from tvm_ios.api.deployments.deployed import optimize_deployment
 
     with progress_bars() as update:

@@ -1,4 +1,4 @@
-"""``tvm-ios pick``: which program of a deployment would be taken, and why."""
+"""``tvm-ios pick``: which program of a deployment runs on a machine, and why."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def pick(
     machine = this_machine(entries, lanes) if arch is None else machine_of(entries, arch, lanes)
     shapes = input_shapes(shape) or None
     if shapes is not None:
-        # Where none fits there is nothing to show but the reason.
+        # If no entry fits, raise the reason: there is nothing else to show.
         choose(entries, machine, shapes)
     remarks, taken = _remarks(entries, machine, shapes)
     if reporting.as_json:
@@ -78,7 +78,7 @@ def pick(
 def _remarks(
     entries: tuple[Entry, ...], machine: Machine, shapes: Any
 ) -> tuple[dict[str, str], list[str]]:
-    """What is to be said of each entry, by its name, and the names of those that are taken."""
+    """Return a remark on each entry, by its name, and the names of those that are taken."""
     from tvm_ios.deployment.choice import choose, is_padded, misfit, reason
 
     remarks: dict[str, str] = {}

@@ -44,7 +44,7 @@ PAGE = HelpPage(
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The outputs that are expected, and by how much they may differ."""
+    """Options: the expected outputs, and by how much outputs may differ."""
 
     compare: Annotated[
         Path | None,
@@ -59,7 +59,7 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The inputs of the run."""
+    """Options: the inputs of the run."""
 
     inputs: Annotated[
         list[str] | None,
@@ -166,7 +166,7 @@ def run(
     difference = None if expected is None else _require_equal(results, expected, comparison)
     served = None
     if objective is Objective.throughput:
-        # Requests are no steps of one another: each has all inputs.
+        # Requests are independent, no steps with states: each needs all inputs.
         whole = {**random_inputs(given.seed), **arrays} if kept else arrays
         served = _serve(session.pool(workers), whole, warm_up, repeat)
         session.close()
@@ -190,7 +190,7 @@ def run(
 
 
 def _steps(session: Session | TailedSession, count: int) -> list[float]:
-    """Return the seconds of each of ``count`` steps."""
+    """Return the seconds of each of ``count`` runs, each with the states of the one before."""
     seconds: list[float] = []
     for _ in range(count):
         begin = time.perf_counter()
@@ -202,7 +202,7 @@ def _steps(session: Session | TailedSession, count: int) -> list[float]:
 def _serve(
     pool: SessionPool, request: Mapping[str, Array], warm_up: int, repeat: int
 ) -> dict[str, float]:
-    """Return requests a second and their milliseconds, with two in flight for each worker."""
+    """Return requests a second and latencies in milliseconds, with two in flight per worker."""
     from runtime_ext.execution.request_load import serve
 
     in_flight = 2 * pool.workers
@@ -222,9 +222,9 @@ def _serve(
 def _require_equal(
     results: Mapping[str, Array], expected: Mapping[str, Array], allowed: Comparison
 ) -> float:
-    """Return the largest difference of outputs to those that are expected.
+    """Return the largest difference of outputs to the expected ones.
 
-    Raise UserError if one is missing or differs by more than is allowed.
+    Raise UserError if an output is missing or differs by more than is allowed.
     """
     if missing := sorted(expected.keys() - results.keys()):
         raise UserError(

@@ -187,7 +187,7 @@ def schedule(
                 compiled=compiled,
                 arch=arch,
                 time_limit=time_limit,
-                # A log's times may be another machine's.
+                # A log may be another machine's: its lanes are not compared with the CPUs here.
                 runs_here=log is None,
                 device=device,
                 fleet=fleet,

@@ -1,4 +1,4 @@
-"""``tvm-ios server``: this machine as one of a fleet."""
+"""``tvm-ios server``: make this machine one of a fleet."""
 
 from __future__ import annotations
 

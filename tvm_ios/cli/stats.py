@@ -30,7 +30,7 @@ from tvm_ios.cli.options.values import bytes_of, require_known
 
 
 class Groups(StrEnum):
-    """What a group of a stage is."""
+    """How a stage's units are divided into groups."""
 
     connected = "connected"
     rooted = "rooted"

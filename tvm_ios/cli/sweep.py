@@ -110,7 +110,7 @@ def _held(task: Task) -> list[str]:
 
 
 def _tracker(tracker: str | None, devices: list[str]) -> str | None:
-    """HOST:PORT of the tracker of devices that are servers; None without such devices."""
+    """Return the address (HOST:PORT) of the tracker if a device is a fleet's key; else None."""
     keys = [device.removeprefix(FLEET) for device in devices if device.startswith(FLEET)]
     if keys:
         return str(fleet_address(tracker, keys[0])[0])
@@ -119,7 +119,7 @@ def _tracker(tracker: str | None, devices: list[str]) -> str | None:
 
 
 def _machine(device: str, runner: Runner, tracker: str | None, lanes: int | None) -> str:
-    """What a measured device is, in words."""
+    """Return the name of the machine on which a measured device runs."""
     if tracker is None or not device.startswith(FLEET):
         return runner.machine(lanes)
     from runtime_ext.fleet.opening import fleet_name

@@ -36,7 +36,7 @@ from tvm_ios.cli.tables.fleet_report import fleet_report, tell_fleet
 if TYPE_CHECKING:
     from tvm_ios.measuring.tuning import TuningResult
 
-#: A line tells every fall of the model's latency by so much.
+#: A line is printed whenever the model's latency has fallen by this share.
 _WORTH_TELLING = 0.01
 
 
@@ -129,14 +129,14 @@ def tune(
 
 
 class _Falls:
-    """Shows trials, and lines that tell how the model's latency falls."""
+    """Progress of tuning: a bar of trials, and a line whenever the model's latency has fallen."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
         self._told: float | None = None
 
     def __call__(self, done: int, total: int, latency: float, default: float) -> None:
-        """Trials, and the model's seconds with tuned and with default kernels."""
+        """Show the trials done, and the model's seconds with tuned and default kernels."""
         self._bars("tuning kernels", done, total, f"model {latency * 1e3:.3f} ms")
         if self._told is None or latency < self._told * (1 - _WORTH_TELLING):
             self._told = latency
@@ -175,7 +175,7 @@ def _json(done: TuningResult) -> dict[str, Any]:
 
 
 def _again(batch: int | None, compiled: CompileOptions, arch: str | None) -> str:
-    """The options of other commands for what was tuned."""
+    """Return the options with which other commands read what was tuned."""
     again = "" if batch is None else f" --batch {batch}"
     if compiled.dialect is DialectName.relay:
         again += " --dialect relay"

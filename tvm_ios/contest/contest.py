@@ -29,7 +29,7 @@ from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 
 _LOGGER = logging.getLogger(__name__)
-#: The part of what is left of a clock's time that finds the most promising program.
+#: The share of the remaining time that is spent on finding the most promising program.
 _SELECTING = 0.4
 
 
@@ -49,8 +49,8 @@ class AnySession(Protocol):
         ...
 
 
-#: Given policies, in the order in which to load them, and the number of the process, runs their
-#: programs in turn in a fresh process, by the rules ``CONFIRMATION``. ``tvm`` may be the last.
+#: Runs programs in turn in a fresh process by the rules ``CONFIRMATION``; takes their policies in
+#: the order in which to load them (``tvm`` may be the last), and the number of the process.
 TimeElsewhere = Callable[[Sequence[str], int], Samples]
 
 
@@ -67,34 +67,16 @@ def hold_contest(
 ) -> Verdict:
     """Verify programs of policies, time them in turn, and decide which one to keep.
 
-    First in this process; then the fastest beside the sequential one in three fresh processes, and
-    it is kept only if it is faster in each and the whole 95 % interval of the ratio of all pairs
-    lies below one. Where the sequential one is the fastest, nothing is left to confirm.
+    Programs first run in this process; then the fastest runs beside the sequential one in three
+    fresh processes. It is kept only if it is faster in each and the whole 95 % interval of the
+    ratio of all pairs lies below one. If the sequential one is the fastest, nothing is confirmed.
+    Raise VerificationError if a program's outputs differ from the reference by more than rounding.
 
-    Parameters
-    ----------
-    schedules
-        As they are lowered; policies of equal ones share a program. ``sequential`` is among them.
-    open_session
-        Opens a session of a policy's program.
-    reference
-        The outputs that they must compute.
-    time_elsewhere
-        Runs some of them in a fresh process.
-    progress
-        Called with (what, done, total).
-    tvm
-        Runs TVM's own build beside them; in the first fresh process too, if it may be faster.
-    allowed
-        The policies that may be kept; by default all.
-    clock
-        Told when ``verify``, ``measure`` and ``confirm`` are done. When its time is over, little
-        is measured, and an unconfirmed policy is not kept.
-
-    Raises
-    ------
-    VerificationError
-        If a program's outputs differ from the reference by more than rounding.
+    ``schedules`` are as they are lowered, with ``sequential`` among them; policies of equal ones
+    share a program. ``time_elsewhere`` runs some of the programs in a fresh process. ``tvm`` runs
+    TVM's own build beside them, in the first fresh process too if it may be faster. Only policies
+    of ``allowed`` (by default all) may be kept. When the time of ``clock`` is over, little is
+    measured, and an unconfirmed policy is not kept.
     """
     measured_as = first_with_equal_schedule(schedules)
     clock = clock or Clock()
@@ -170,7 +152,7 @@ def _confirmed(
     if clock.left <= 0 and may_keep_sequential:
         best = "sequential"
     policies = list(dict.fromkeys(("sequential", best)))
-    # A few pairs have no interval of 95 %, but who is three times as slow has no more of them.
+    # Few pairs give no 95 % interval; but a runner has few only if it is three times as slow.
     compared = TVM in samples
     tvm = () if not compared or ratio_of(samples, measured_as[best], TVM).high < 1 else (TVM,)
     contests: list[Samples] = []
@@ -178,13 +160,13 @@ def _confirmed(
     processes = 0 if clock.left <= 0 else processes
     for number in range(processes):
         progress("confirming", number, processes)
-        # What is loaded first lies elsewhere in memory.
+        # Alternate the order: a program that is loaded first gets other memory addresses.
         order = policies[::-1] if number % 2 else policies
         contests.append(time_elsewhere((*order, *(tvm if number == 0 else ())), number))
         if may_keep_sequential and not faster_in_each(best, "sequential", contests):
             break
     progress("confirming", processes, processes)
-    # Where nothing was confirmed, the sequential program is beside itself.
+    # Without fresh processes, the samples of this one decide.
     kept, ratios = kept_policy(best, contests or [samples], may_keep_sequential)
     if compared and TVM not in ratios:
         ratios[TVM] = ratio_of(samples, measured_as[kept], TVM)

@@ -15,24 +15,24 @@ from tvm_ios.files.array_files import Array
 
 #: Largest absolute error, and largest error relative to an output's largest value.
 Errors = tuple[float, float]
-#: Smaller outputs count as so large: with the relative tolerance of float32 that is an absolute one
-#: of two steps of 1. Far from zero others compute a sigmoid no better: ONNX Runtime's is off by
-#: 1.4e-7.
+#: Outputs whose largest value is below this count as this large: with float32's relative tolerance
+#: that allows two units in the last place of 1. Other runtimes compute a sigmoid far from zero no
+#: more exactly: ONNX Runtime's is off by 1.4e-7.
 _SMALLEST = 2.4e-4
 
 
 class Verify(StrEnum):
     """The source of the outputs that programs are compared with."""
 
-    #: What the framework that the model came from makes of it, where that is here.
+    #: The framework that the model came from, if it is installed.
     onnx = "onnx"
     #: TVM's own build of the unscheduled model.
     tvm = "tvm"
-    #: Nothing.
+    #: Nothing is compared.
     off = "off"
 
 
-#: How the sentence of a :class:`VerificationError` ends.
+#: The end of the sentence of a :class:`VerificationError`.
 REPORT = "; please report this model"
 
 
@@ -55,7 +55,8 @@ class VerificationError(UserError):
 
 #: The kind of a sample at the edges of operators.
 EDGES = "for inputs with infinities, ties or last indices"
-#: The kind of a sample whose NaN spreads: into all that reads it, and over tiles of convolutions.
+#: The kind of a sample with NaN, which spreads to all that reads it, and over tiles of
+#: convolutions.
 NAN = "for inputs with NaN"
 
 
@@ -63,7 +64,7 @@ NAN = "for inputs with NaN"
 class Sample:
     """Inputs of a model by name, and its outputs in order, in float32 if a GPU computes in less.
 
-    ``kind`` says what is special about the inputs, as a part of a sentence.
+    ``kind`` describes special inputs, as a part of a sentence.
     """
 
     inputs: Mapping[str, Array]
@@ -180,7 +181,7 @@ def difference(outputs: Sequence[Array], reference: Sequence[Array], limit: Tole
 
 
 def _wrong_integers(ours: Array, theirs: Array, limit: Tolerance) -> int:
-    # In their own types: as floats large ones would be equal that are not.
+    # Compare in the integers' own types: as floats, large different ones may be equal.
     wrong = ours != theirs
     if limit.steps and theirs.dtype.kind in "iu" and theirs.dtype.itemsize <= 2:
         wrong &= np.abs(ours.astype(np.float64) - theirs) > limit.steps

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 
-#: The median of so many samples lies between the least and the greatest with more than 95 %.
+#: The median lies between the least and the greatest of this many samples with more than 95 %.
 FEWEST_FOR_AN_INTERVAL = 6
-#: What a test that ends a contest early may be wrong with each time that it looks, and the fewest
-#: samples that can pass it.
+#: The error probability of each test that may end a contest early, and the fewest samples that can
+#: pass it.
 _EARLY = 0.005
 FEWEST_TO_DECIDE = 8
 

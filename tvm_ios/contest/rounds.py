@@ -11,9 +11,9 @@ from typing import Any
 from tvm_ios.contest.pairs import FEWEST_TO_DECIDE, surely_above
 from tvm_ios.contest.rules import Rules
 
-#: Runs a program once; what runs elsewhere gives the seconds by the clock there.
+#: Runs a program once; one that runs elsewhere returns the seconds by the clock there.
 Runner = Callable[[], Any]
-#: Seconds of the runs of each runner; the i-th ones of all were taken in turn.
+#: Seconds of the runs of each runner; the i-th samples of all are from the same round.
 Samples = Mapping[str, Sequence[float]]
 
 _LONGEST_SETTLING_SECONDS = 0.2
@@ -37,7 +37,7 @@ def run_in_turn(
     first_run = {name: _seconds(run) for name, run in runners.items()}
     limit = rules.seconds / 30
     for name, seconds in first_run.items():
-        # The first run meets cold memory, which does not cost ten times as much.
+        # A first run in cold memory is slower, but not ten times: run such a runner once more.
         if limit < seconds < 10 * min(first_run.values()):
             first_run[name] = _seconds(runners[name])
     rounds_of_slow = {

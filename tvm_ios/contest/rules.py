@@ -60,10 +60,10 @@ class Rules:
         )
 
 
-#: What a program gains at least if it is worth the trouble: where a process's memory happens to lie
-#: is worth as much.
+#: The least gain that makes a program worth the trouble: the memory addresses that a process
+#: happens to get matter as much.
 WORTHWHILE = 0.01
-#: All policies' programs in one process, to find the most promising one.
+#: To find the most promising of all policies' programs, in one process.
 SELECTION = Rules(
     rounds=40,
     seconds=10.0,
@@ -73,20 +73,20 @@ SELECTION = Rules(
     hopeless_rounds=0,
     margin=WORTHWHILE,
 )
-#: The most promising program beside the sequential one, in each fresh process.
+#: To compare the most promising program with the sequential one, in each fresh process.
 CONFIRMATION = Rules(rounds=40, seconds=6.0, warm_up=1, margin=WORTHWHILE)
-#: Ways to serve many requests, of which each sample has several, in each fresh process.
+#: To compare ways to serve requests, in each fresh process; a sample is of several requests.
 THROUGHPUT = Rules(rounds=20, seconds=8.0)
-#: In how many fresh processes a program has to be faster.
+#: The number of fresh processes in which a program must be faster.
 CONFIRMING_PROCESSES = 3
-#: What a policy that measures whole programs chooses among; and its choice beside the sequential
-#: program, for of the best of several some luck is a part.
+#: For a policy that measures whole programs: to choose one of them, and to compare the choice with
+#: the sequential program, because the best of several is partly luck.
 CHOICE = Rules(rounds=15, seconds=8.0, minimum=3, warm_up=1, margin=WORTHWHILE)
 SECOND_CHOICE = Rules(rounds=30, seconds=8.0, minimum=9, warm_up=1, margin=WORTHWHILE)
-#: Profiled runs of whole programs.
+#: To profile runs of whole programs.
 PROFILE = Rules(rounds=12, seconds=8.0, minimum=3)
-#: A bundle's programs beside peers.
+#: To compare a bundle's programs with peers.
 BUNDLE_PEERS = Rules(rounds=60, seconds=15.0, warm_up=3)
-#: What ``bench`` times unless it is told otherwise, and in how many fresh processes.
+#: The defaults of ``bench``, and its number of fresh processes.
 BENCH = Rules(rounds=200, seconds=30.0, minimum=12, warm_up=1, hopeless_rounds=1)
 BENCH_PROCESSES = FEWEST_FOR_AN_INTERVAL

@@ -8,16 +8,17 @@ from types import MappingProxyType
 
 from tvm_ios.files.array_files import Array
 
-#: By the precision of the programs: ten bits of fraction, as GPUs have in tf32 and float16, are
-#: 5e-4 of each number; the seven of bfloat16 4e-3, but of the weights alone on most processors.
+#: The largest relative difference, by the precision of programs. The ten fraction bits of tf32 and
+#: float16 on GPUs change each number by up to 5e-4, the seven of bfloat16 by 4e-3 (on most
+#: processors only the weights).
 _LARGEST: Mapping[str, float] = MappingProxyType(
     {"float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bfloat16": 2e-2}
 )
-#: Of a number just between two steps, of which eight bits have 255, either may be taken, and the
-#: next layers carry it on.
+#: A number just between two of the 255 steps of eight bits may be rounded to either, and the next
+#: layers carry the difference on.
 _QUANTISED = 5e-2
-#: How many times the error of a reference that of a program may be, and how large at most: two that
-#: add up in other orders are as far from each other as from what is right.
+#: The tolerance as a multiple of the reference's own error, and its maximum. Two programs that add
+#: up in different orders are as far from each other as from the exact result.
 _OF_REFERENCE, _MOST = 4, 2e-2
 
 

@@ -121,7 +121,7 @@ def policy_results(
 
 
 def most_promising(results: Sequence[PolicyResult]) -> str:
-    """Return the fastest policy, but ``sequential``, if it is among them, when none was faster."""
+    """Return the policy of the least ratio; ``sequential`` wins ties if it is among them."""
     ours = [(row.ratio, row) for row in results if row.policy != TVM and row.ratio is not None]
     return min(ours, key=lambda pair: (pair[0], pair[1].policy != "sequential"))[1].policy
 

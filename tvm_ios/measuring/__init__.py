@@ -1,23 +1,25 @@
 """Costs by measuring: stages are lowered, timed on a device, and remembered in a log.
 
 ``device.py``
-    What differs between devices when programs are timed; the rest of a measured search is equal.
+    The interfaces of a device that times programs, and of its kernels.
 ``timing_device.py``
-    A device that times programs, which another package adds.
+    The interface of timing devices that other packages add.
 ``launch_graph.py``, ``launch_files.py``
-    What such a device times: launches that wait for each other; and that as files.
-``measured_units.py``, ``chosen_forms.py``
-    What is measured, and with what; units' code, of several forms the fastest.
+    A program as a graph of launches, which such a device times; and its files.
+``measured_units.py``
+    The units that are measured, with their compiler, device and log.
+``chosen_forms.py``
+    The code of units; of several forms the fastest.
 ``chosen_chains.py``
-    Which units of a schedule are chains.
+    Choose the chains of a schedule.
 ``measurer.py``
-    Measurements, as many at once as a device takes, and their log.
+    Take the measurements that the log lacks, as many at once as the device takes.
 ``stage_timer.py``, ``rkernel_profile.py``
-    Time stages, and what rTasks take.
+    Time stages; profile the rTasks of rKernels.
 ``stage_fuser.py``
-    What makes one kernel of a co-scheduled stage where lanes cannot share one, as on a GPU.
+    The interface that makes one kernel of a co-scheduled stage on a GPU.
 ``measured_costs.py``, ``measured_rtasks.py``
-    Costs by a device or by its log; of rTasks.
+    Costs by a device or by its log; costs of rTasks.
 ``tuning.py``
-    What tuning a model's kernels takes and gives.
+    Inputs and results of tuning a model's kernels.
 """

@@ -19,7 +19,7 @@ from tvm_ios.schedule.stage import Stage, Strategy
 
 _LOGGER = logging.getLogger(__name__)
 
-#: A chain, and the lanes that it runs on.
+#: A chain, and the number of lanes that it runs on.
 _Placed = tuple[Chain, int]
 
 
@@ -80,7 +80,7 @@ class ChosenChains:
         )
         for chain, lanes in missing:
             (apart,), (joined,) = next(outcomes).required(), next(outcomes).required()
-            # No margin: of equal ones a chain still takes less memory.
+            # No margin: at equal time a chain still takes less memory.
             self._gain[chain, lanes] = apart - joined
             names = " and ".join(self._units.graph.operators[unit].name for unit in chain)
             _LOGGER.debug(

@@ -19,9 +19,9 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Strategy
 
 _LOGGER = logging.getLogger(__name__)
-#: Medians of equal kernels differ by so much: what needs a name has to be faster than that.
+#: Medians of equal kernels differ by this share: a named form must gain more.
 _MARGIN = 0.03
-#: What other work on the machine may have slowed down so much is measured again.
+#: Forms within this factor of the fastest are timed again: other work may have slowed them down.
 _CLOSE = 1.5
 #: One unit, or several merged ones, in one of its forms.
 Piece = tuple[tuple[int, ...], CompiledUnit]
@@ -46,10 +46,10 @@ class ChosenForms:
         self._time_pieces = time_pieces
         self._fastest: dict[tuple[int, ...], CompiledUnit] = {}
         self._generated: dict[tuple[int, ...], CompiledUnit] = {}
-        #: For units of several forms each form, by its key, and its seconds.
+        #: For units of several forms: each form and its seconds, by the form's key.
         self._timed: dict[tuple[int, ...], dict[str, tuple[CompiledUnit, float]]] = {}
         self._left_out: set[str] = set()
-        #: Units that a kernel library does not compute: how many, by the reason.
+        #: The number of units that a kernel library does not compute, by the reason.
         self.unsupported: dict[str, int] = {}
 
     def __call__(self, units: tuple[int, ...]) -> CompiledUnit:

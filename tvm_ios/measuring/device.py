@@ -14,7 +14,7 @@ from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.program import Launch, Program
 from tvm_ios.progress import Steps
 
-#: Gives what a symbol of a program's kernels is.
+#: Returns the function of a kernel's symbol.
 Function = Callable[[str], Any]
 NO_CONSTANTS: Mapping[str, Array] = MappingProxyType({})
 
@@ -38,7 +38,7 @@ class Device(Protocol):
 
     @property
     def concurrency(self) -> int:
-        """How many callers may time programs at once, each on hardware of its own."""
+        """The number of callers that may time programs at once, each on hardware of its own."""
         ...
 
     @property

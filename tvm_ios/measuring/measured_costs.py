@@ -48,11 +48,11 @@ def measured_costs(
 
     def completed(schedule: Schedule) -> Schedule:
         if choose_forms:
-            # Which form of a unit is the faster one is known when both were timed.
+            # The faster form of a unit is known only after both were timed.
             measuring.bounds(progress)
             schedule = timer.forms.named(schedule)
         if chains and time.perf_counter() < timer.until:
-            # Groups share the lanes, on which chains are timed, by the latencies of their units.
+            # Chains are timed on the lanes of their groups, which depend on the latencies of units.
             measuring.bounds(progress)
             schedule = timer.chains.chained(schedule, timer.unit_latency)
         return timer.timed(schedule)
@@ -77,7 +77,7 @@ def recorded_costs(
     """
     graph = timer.graph
     reading = timer.reading(log)
-    # Of several forms the log says which is the fastest.
+    # The log says which of several forms is the fastest.
     reading.compile_units(progress)
     timer.forms.share(reading.forms)
     reading.recall_units()

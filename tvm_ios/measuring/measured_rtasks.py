@@ -46,7 +46,7 @@ class MeasuredRTasks:
         if self.timer.kernels.fuser is None or self.measuring is None:
             return None
         if not self.timer.unit_latencies:
-            # Groups share the lanes by them.
+            # Lanes are divided among groups by the latencies of units.
             self.timer.measure_units()
         return self.timer.stage_latency(graph, stage)
 

@@ -11,7 +11,7 @@ from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.measuring.device import Device, Kernels
 from tvm_ios.program.program import Part
 
-#: Gives what the kernels' maker takes for one unit, or for several merged ones.
+#: Returns the compiler's source of one unit, or of several merged ones.
 Source = Callable[[tuple[int, ...]], Any]
 
 

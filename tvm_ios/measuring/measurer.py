@@ -15,27 +15,27 @@ from tvm_ios.measuring.device import UnsupportedError
 from tvm_ios.measuring.timing_device import UntimedError
 
 _LOGGER = logging.getLogger(__name__)
-#: For each key of a measurement its samples, in seconds.
+#: The samples, in seconds, of each key of a measurement.
 Samples = Sequence[Sequence[float]]
-#: What costs a measurement, and nothing else.
+#: Errors that fail one measurement only.
 _REFUSALS = (UnfusedError, UnsupportedError, UntimedError)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A single request to a device.
+    """A request to a device.
 
     Attributes
     ----------
     labels
         The log keys that it gives samples of, each with a label for people.
     prepare
-        Compiles and lowers (called for one measurement after another), and returns a function that
-        runs the measurement, which several threads may call at once.
+        Compiles and lowers, and returns a function that runs the measurement. Measurements are
+        prepared one after another; several threads may run them at once.
     is_profile
         Whether it times the tasks of a kernel instead of a stage.
     times
-        How many measurements are to be in the log, unless this device is exact.
+        The number of measurements that the log must have, unless this device is exact.
     """
 
     labels: Mapping[str, str]
@@ -84,7 +84,7 @@ class Measurer:
         self.stages_measured = 0
         self._log = log
         self._concurrency = concurrency
-        #: Also those of whoever asks for another one while a measurement is prepared.
+        #: Includes measurements that are asked for while another one is prepared.
         self._running: dict[Future[Samples], _Asked] = {}
 
     def outcomes(self, measurements: Iterable[Measurement]) -> Iterator[Outcome]:
@@ -144,7 +144,7 @@ class Measurer:
             try:
                 self._end(self._running.pop(future), future.result)
             except Exception as error:
-                # After the others, whose samples are kept.
+                # Raise it after the others, whose samples are kept.
                 fatal = error
         if fatal is not None:
             raise fatal

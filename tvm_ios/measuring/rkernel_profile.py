@@ -19,7 +19,7 @@ from tvm_ios.progress import Progress
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.stage import Stage, Strategy
 
-#: What stands in a log for no overhead, in seconds.
+#: Seconds that a log holds for no overhead: it holds positive numbers only.
 _NO_OVERHEAD = 1e-12
 
 
@@ -39,7 +39,7 @@ class ProfiledRKernels:
     ) -> None:
         self._units, self._chosen, self._time_pieces = units, chosen, time_pieces
         self._measurer = measurer
-        #: For each unit key the forms by the names of the rKernels.
+        #: By unit key: the forms by the names of their rKernels.
         self._forms: dict[str, dict[str, CompiledUnit]] = {}
         self._profiled: dict[str, tuple[RKernel, ...]] = {}
 
@@ -170,7 +170,7 @@ class ProfiledRKernels:
         """Return the seconds of a launch beside its kernel, from the log or the device."""
         log = self._units.log
         if log.wants(_LAUNCH_KEY):
-            # Logs hold positive numbers.
+            # Logs hold positive numbers only.
             samples = [max(s, _NO_OVERHEAD) for s in self._units.device.launch_overhead()]
             log.append(_LAUNCH_KEY, samples, "what a launch costs")
         return quietest(log.measurements[_LAUNCH_KEY])

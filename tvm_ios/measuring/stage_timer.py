@@ -29,12 +29,14 @@ from tvm_ios.rammer.wavefront import co_schedule
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
 
-#: The code of one unit, or of several merged ones.
+#: Returns the code of one unit, or of several merged ones.
 Forms = Callable[[tuple[int, ...]], CompiledUnit]
 
-#: A part of what one more lane gains at best; who gains less may have been slowed down.
+#: If a further lane gains less than this share of the possible gain, other work may have slowed it
+#: down.
 _LITTLE = 0.25
-#: A stage without launches, such as a concatenation in place; logs hold positive numbers.
+#: Seconds of a stage without launches, such as a concatenation in place: logs hold positive numbers
+#: only.
 _NOTHING_SECONDS = 1e-9
 
 
@@ -103,7 +105,7 @@ class StageTimer:
         try:
             self._measure_units(keys, progress)
         except OutOfTimeError:
-            # Who lowers a schedule knows all units' latencies or none.
+            # Lowering needs the latencies of all units, or of none.
             self._latency.clear()
             raise
         for times in range(2, MEASUREMENTS + 1):

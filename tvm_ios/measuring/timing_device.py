@@ -1,4 +1,4 @@
-"""A device that times programs: a GPU, a simulator of one, a board or a recording.
+"""The interface of devices that time programs: a GPU, a simulator, a board or a recording.
 
 Other packages add them by entry points of the group :data:`GROUP`, each a function without
 parameters that opens a :class:`TimingDevice`. ``docs/devices.md`` has an example.
@@ -18,7 +18,7 @@ from tvm_ios.extensions import ExtensionError, extensions, load_extension
 from tvm_ios.files.array_files import Array
 from tvm_ios.measuring.launch_graph import LaunchGraph
 
-#: The entry points of other packages' devices that time programs.
+#: The entry-point group of the timing devices of other packages.
 GROUP = "tvm_ios.timing_devices"
 
 
@@ -66,7 +66,7 @@ class Timed:
 
 @runtime_checkable
 class TimingDevice(Protocol):
-    """A device on which programs are timed."""
+    """A device that times programs."""
 
     @property
     def name(self) -> str:
@@ -134,7 +134,7 @@ def timing_device_names() -> tuple[str, ...]:
     return tuple(extensions(GROUP))
 
 
-#: What people mean that is no device of another package.
+#: Names that people try, and what to do instead: they are no timing devices.
 _MEANT = {
     **dict.fromkeys(("gpu", "cuda", "nvidia"), "for a GPU give --target cuda"),
     **dict.fromkeys(("cpu", "llvm", "host"), "without --device programs run on this CPU"),
@@ -196,7 +196,7 @@ def outputs_of(
 
 
 def _guarded(doing: str, what: Callable[[], Any]) -> Any:
-    """What a function of another package gives; its failures become sentences."""
+    """Call a function of another package, and turn its failure into a UserError."""
     try:
         return what()
     except UserError:

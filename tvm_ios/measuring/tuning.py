@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from tvm_ios.graph.op_graph import OpGraph
 
-#: Called with trials done, all that there will be at most, and the model's seconds as tuned and
+#: Called with trials done, the most trials that there can be, and the model's seconds as tuned and
 #: by default.
 TuningProgress = Callable[[int, int, float, float], None]
 

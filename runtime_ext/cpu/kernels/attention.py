@@ -23,10 +23,10 @@ def attention(spec: Attention, unit: VectorUnit) -> tuple[Any, int]:
     code = TileCode(spec.buffers, unit)
     images, heights, rows = spec.softmax.grid
     blocks = -(-rows // spec.rows)
-    # Rows of scores begin at whole vectors.
+    # Align rows of scores to whole vectors.
     row = -(-spec.softmax.count // unit.lanes) * unit.lanes
     with code.tiles(images * heights * blocks) as tile:
-        # Scores become what the softmax gives in place.
+        # The softmax replaces the scores in place.
         memory = code.on_stack(spec.rows * row)
         code.buffers += [memory] * (1 if spec.scores is None else 2)
         matrix, part = divide(code, "matrix", tile, blocks, images * heights)

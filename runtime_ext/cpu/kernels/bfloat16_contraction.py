@@ -19,8 +19,8 @@ from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Index, broadcast, load
 from runtime_ext.kernels.packed_contraction import Bfloat16Contraction
 
-#: What adds the products of pairs to sums, by their number. TIR has vectors of bfloat16 only in
-#: memory, so the function takes their bits.
+#: LLVM functions that add the products of pairs to sums, by the number of sums. TIR has vectors of
+#: bfloat16 only in memory, so the functions take their bits.
 MULTIPLY_PAIRS = {
     16: """
 declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloat>, <32 x bfloat>)
@@ -79,7 +79,8 @@ class _WideningWriter(ContractionWriter):
         return -(-self.spec.channels // 2)
 
     def _words_of_row(self, run: TileRun) -> int:
-        # Of an odd number of channels each column has a half of a word left.
+        # With an odd number of channels, half a word of each column is unused: rows are not
+        # contiguous.
         return 0
 
     def _input_channels(

@@ -8,23 +8,24 @@ from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.cut import Blocking
 from runtime_ext.kernels.spec import Contraction
 
-#: Cycles from a multiply-add to one that needs its result, times multiply-adds a cycle.
+#: The latency of a multiply-add in cycles, times multiply-adds a cycle.
 _IN_FLIGHT = 8
-#: Packed weights of a block that stay in a second-level cache of 1 MiB beside the input.
+#: Bytes of a block's packed weights that stay in a second-level cache of 1 MiB beside the input.
 _BLOCK_BYTES = 640 * 1024
-#: Packed weights of a block that stay in a first-level cache of 48 KiB beside the input.
+#: Bytes of a block's packed weights that stay in a first-level cache of 48 KiB beside the input.
 _NEAR_BYTES = 40 * 1024
-#: Others come from the second level: cycles for a vector of so many lanes.
+#: Cycles to read a vector of weights from the second level, by its lanes.
 _FAR_CYCLES = {4: 2.0, 8: 2.0, 16: 2.5}
-#: A tile with the weights of so many vectors of 16 that leaves fewer than so many of 32 registers
-#: takes so much longer: LLVM loads weights of the next channel where it can.
+#: A tile of at least this many vectors of 16 lanes that leaves fewer than this many of 32 registers
+#: takes this factor longer: LLVM loads weights of the next channel early where it can.
 _MANY, _SPARE, _CROWDED = 3, 3, 1.05
-#: So few input channels (a first layer's) are unrolled together with the kernel's columns; the
-#: code of a larger tile would then no longer fit the cache of decoded instructions.
+#: Up to this many input channels (a first layer's) are unrolled together with the kernel's columns.
+#: Tiles then have at most this many sums: the code of more would no longer fit the cache of decoded
+#: instructions.
 UNROLLED, _SHORT = 4, 12
-#: Vectors of output channels that a block of a matrix-vector product may have.
+#: The numbers of vectors of output channels that a block of a matrix-vector product may have.
 _VECTOR_BLOCKS = range(1, 9)
-#: Sets of a first-level data cache of 64-byte lines, and lines of one set that can be relied on.
+#: Sets of a first-level data cache of 64-byte lines, and the lines of a set that stay.
 _SETS, _WAYS = 64, 8
 
 
@@ -32,7 +33,7 @@ def choose_blocking(spec: Contraction, unit: VectorUnit) -> Blocking:
     """Return the register tile with the fewest estimated cycles for a row of pixels."""
     width = spec.window.output[1]
     if width == 1:
-        # A matrix-vector product waits for memory: long blocks, as sequential as can be.
+        # A matrix-vector product waits for memory: make blocks long, and reads sequential.
         narrowest, whole = (ceil(n / unit.lanes) for n in (min(spec.parts), sum(spec.parts)))
         return Blocking(1, min(_VECTOR_BLOCKS[-1], narrowest, ceil(whole / 8)))
     cycles = row_cycles(spec, unit)

@@ -50,7 +50,8 @@ from runtime_ext.kernels.spec import (
 from runtime_ext.kernels.winograd_convolution import WinogradInput, WinogradKernel, WinogradOutput
 
 _Kernel = Spec | Chained | WinogradKernel | PackedKernel | Generic | Scheduled
-#: Who writes a spec of one phase, as a PrimFunc of its tiles, and how many tiles there are.
+#: For each spec of one phase the function that writes it as a PrimFunc of its tiles, and returns
+#: their number.
 _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Contraction: contraction,
     Pooling: pooling,

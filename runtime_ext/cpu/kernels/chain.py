@@ -69,7 +69,7 @@ class _WindowThenProduct:
                 image, at = divide(code, "image", line + y, height, first.batch)
                 write(PoolingWriter(first, self.unit, code, image, at, 0, -line * row))
 
-        # One code for the vectors of all chunks: these kernels are large, and compile for long.
+        # Share code between the vectors of all chunks: these kernels are large and slow to compile.
         with code.loop("chunk", 0, -(-vectors // chunk)) as number:
             begin = code.bind("begin", number * chunk)
             end = begin + chunk if vectors % chunk == 0 else tirx.min(begin + chunk, vectors)

@@ -30,15 +30,16 @@ from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import Store, activate, divide, store_vectors
 
-#: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
+#: Bytes of weights that stay in a core's second-level cache while pixels pass.
 _RESIDENT_WEIGHTS = 320 * 1024
-#: With so many pixels a core multiplies a weight twice as long as memory takes to bring the next.
+#: From this many pixels on, a core multiplies a weight for twice as long as memory takes to bring
+#: the next.
 _BUSY_PIXELS = 96
-#: Input channels a loop step, where each has more multiply-adds than a few.
+#: Most input channels of a loop step, if each has more than a few multiply-adds.
 _MOST_UNROLLED = 8
-#: Rows of a filter with so many columns are loops, where they can be.
+#: Rows of a filter with at least this many columns become loops, if possible.
 _LONG_ROW = 32
-#: With so many accumulators the weights of two channels still have registers.
+#: Up to this many accumulators leave registers for the weights of two channels.
 _ROOM = 24
 
 
@@ -79,7 +80,7 @@ def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
     runs = row_runs(spec.window, spec.blocking.pixels)
     rows = spec.batch * spec.window.output[0]
     borderless = all(len(run.valid) == run.pixels * spec.window.kernel[1] for run in runs)
-    # Without borders only the last run is another one, and belongs to the last strip.
+    # Without borders only the last run differs, and it belongs to the last strip.
     cut = runs[0].tiles if borderless else sum(run.tiles for run in runs)
     strips, strip = 1, cut
     few = rows * blocks < spec.blocking.tiles // 2
@@ -313,7 +314,7 @@ class ContractionWriter:
         spec, code, lanes = self.spec, self.code, self.unit.lanes
         vectors = spec.blocking.vectors
         _, _, sw, sc = spec.data.strides
-        # Of one channel a step is to the next column, if there is one.
+        # With one channel a step goes to the next column, if there is one.
         sc = sw if spec.channels == 1 else sc
         weight = self.buffers[spec.weight]
         row = [
@@ -332,7 +333,8 @@ class ContractionWriter:
         if self.spec.prologue == ACC:
             value = load(data, at, lanes, 0)
         else:
-            # Activated once: where all lanes compare the same, LLVM makes a branch of it.
+            # Activate before broadcasting: if all lanes compare the same, LLVM makes a branch of
+            # it.
             value = broadcast(activate(code, self.spec.prologue, load(data, at, 1), 1), lanes)
         return code.bind("x", value)
 

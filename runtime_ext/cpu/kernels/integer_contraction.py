@@ -17,7 +17,7 @@ from runtime_ext.kernels.packed_contraction import IntegerContraction, Narrowing
 from runtime_ext.kernels.spec import Contraction, extents
 from runtime_ext.kernels.statements import activate, element_offset
 
-#: Elements of a tile of a narrowing.
+#: Elements of a tile of narrowed images.
 _ELEMENTS = 4096
 #: The instruction that multiplies pairs of int16 and adds the products of each pair, by the lanes
 #: of its result.
@@ -26,8 +26,9 @@ _MULTIPLY_ADD: Mapping[int, str] = {
     8: "llvm.x86.avx2.pmadd.wd",
     16: "llvm.x86.avx512.pmaddw.d.512",
 }
-#: What adds four products of unsigned and signed bytes to sums, by their number. The instruction's
-#: types differ between versions of LLVM, which reads the older ones as well.
+#: LLVM functions that add four products of unsigned and signed bytes to sums, by the number of
+#: sums. The instruction's types differ between versions of LLVM, which reads the older ones as
+#: well.
 MULTIPLY_FOURS: dict[int, str] = {
     lanes: """
 declare VECTOR @llvm.x86.avx512.vpdpbusd.BITS(VECTOR, VECTOR, VECTOR)
@@ -49,7 +50,7 @@ def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
     encoding = spec.buffers[1].encoding
     as_it_is = spec.prologue == ACC and encoding == getattr(spec.buffers[0], "encoding", None)
     if as_it_is:
-        # The same numbers, of which floats need not be made.
+        # Copy the same numbers without converting them to floats.
         source, result = source.buffer, result.buffer
     strip = max(1, min(columns, _ELEMENTS // filled))
     with code.pixels((spec.batch, rows, columns), strip) as grid:

@@ -11,7 +11,7 @@ from tvm_ios.program.winograd import Matrix
 
 #: A vector, or None for zeros.
 Value = Any
-#: Gives a coefficient in every lane.
+#: Returns a coefficient in every lane.
 Coefficient = Callable[[Fraction], Any]
 
 

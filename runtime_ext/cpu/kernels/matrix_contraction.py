@@ -25,13 +25,13 @@ from runtime_ext.kernels.packed_contraction import COLUMNS, MatrixContraction, d
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide, vectors_together
 
-#: Weights up to this many bytes stay in a core's second-level cache while pixels pass.
+#: Bytes of weights that stay in a core's second-level cache while pixels pass.
 _RESIDENT_WEIGHTS = 1024 * 1024
-#: From so many bytes on they are fetched before they are used: a first-level cache has fewer.
+#: From this many bytes on, more than a first-level cache has, weights are prefetched.
 _FETCHED_WEIGHTS = 64 * 1024
-#: Cycles from a product to one that adds to the same sums, and of loading a whole matrix.
+#: Cycles between two products that add to the same sums, and cycles to load a whole matrix.
 _LATENCY, _LOAD = 52, 8
-#: The registers of sums are the first ones; those of data and of weights begin here.
+#: The first registers hold sums; those of data and of weights begin here.
 _DATA, _WEIGHTS = 4, 6
 _BYTES = 4
 
@@ -93,7 +93,8 @@ def _plan(spec: Contraction) -> TilePlan:
     strip = ceil(groups / min(groups, ceil(spec.blocking.tiles / blocks)))
     outer = bytes_of_weights(spec, width) > _RESIDENT_WEIGHTS
     strips = ceil(groups / strip)
-    # Products are so fast that no region could read all weights meanwhile.
+    # Use one region: products are so fast that reading all weights for each region would take
+    # longer.
     return TilePlan((), parts, blocks, 1, strips, strip, True, outer, 1 if outer else strips)
 
 
@@ -118,7 +119,7 @@ class _Writer(ContractionWriter):
         code.import_llvm(matrix_registers.functions(registers, numbers))
 
     def _number_of_passes(self) -> int:
-        # A pass is a group of matrices of data in a tile. A single one does not read in order.
+        # A pass is a group of matrices of data in a tile.
         weights = bytes_of_weights(self.spec, self._width())
         return self.plan.strip if weights >= _FETCHED_WEIGHTS else 0
 
@@ -161,7 +162,7 @@ class _Writer(ContractionWriter):
             if starts is None:
                 self._call(f"clear_{i}")
             else:
-                # Without a stride between rows: the same for all pixels.
+                # No stride between rows: all pixels begin with the same sums.
                 self._call(f"load_{i}", starts, (block * vectors + i % vectors) * COLUMNS)
         self._multiply(block, origins, nth)
         size = self._rows * COLUMNS

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: What multiplies registers and adds the product to one, by the numbers in them.
+#: LLVM's intrinsics that multiply two registers and add the product to a third, by number type.
 _MULTIPLY = {"bfloat16": "x86.tdpbf16ps", "int8": "x86.tdpbusd"}
 
 

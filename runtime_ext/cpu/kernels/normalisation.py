@@ -21,7 +21,7 @@ _ELEMENTS = 2048
 #: Vectors that are reduced side by side, to hide latency.
 _VECTORS = 4
 
-#: Gives a vector of so many lanes that begins at an element of the row.
+#: Returns a vector of a number of lanes, from an element of the row on.
 Value = Callable[[Index, int], Any]
 
 
@@ -60,7 +60,7 @@ class RowWriter:
         value_of = self._softmax() if self.spec.kind == "softmax" else self._layer_norm()
 
         def store(at: Index, _: int, lanes: int) -> None:
-            # Kept, as the first statement may overwrite what it is made of.
+            # Keep the value: the first statement may overwrite its operands.
             value = self.code.keep(value_of(at, lanes), lanes)
             for statement in self.spec.statements:
                 store_statement(

@@ -43,8 +43,8 @@ class Passes:
         """
         if not self.count:
             return
-        # A share is a cache line a step, or more where there are few passes. If there are more
-        # passes than shares they begin again, for a lane's first pass may be any.
+        # A share is a cache line a step, or more if there are few passes. If there are more passes
+        # than shares, shares begin again, because a lane may begin with any pass.
         shares = min(self.count, max(1, step // LINE))
         share = tirx.floormod(integer(nth), shares) * (self.words // shares)
         done = tirx.floordiv(at - run * self.words, shares)

@@ -152,8 +152,8 @@ class PoolingWriter:
             for p, kx in readers[j]:
                 total = load(accumulators[p], 0, lanes)
                 if spec.kind == "max":
-                    # Of NaN and a number the maximum is the right operand; no comparison with
-                    # NaN holds.
+                    # If one operand is NaN, no comparison holds, and the maximum is the right
+                    # operand.
                     updated = tirx.max(value, total)
                     if self._dtype == "float32":
                         is_number = value <= constant(math.inf, lanes)

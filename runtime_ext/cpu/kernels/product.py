@@ -13,7 +13,8 @@ from runtime_ext.kernels.statements import divide, store_vectors
 
 #: Vectors of columns of a register tile, at most.
 _VECTORS = 4
-#: Rows of a tile, about: some columns of the second matrix stay in the first-level cache for them.
+#: Rows of a tile, about: for these, some columns of the second matrix stay in the first-level
+#: cache.
 ROWS = 24
 
 

@@ -9,7 +9,7 @@ from tvm.target.codegen import target_has_features
 
 from tvm_ios.errors import UserError
 
-#: LLVM's names of the features that multiply matrices, by their numbers.
+#: LLVM's names of the features that multiply matrices, by number type.
 _MATRICES = {"bfloat16": "amx-bf16", "int8": "amx-int8"}
 
 

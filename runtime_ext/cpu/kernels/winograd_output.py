@@ -18,11 +18,11 @@ from runtime_ext.kernels.cut import ChannelPart, channel_parts, largest_divisor
 from runtime_ext.kernels.statements import Store, divide, store_vectors
 from runtime_ext.kernels.winograd_convolution import WinogradOutput
 
-#: Multiply-adds a step of the innermost loop, at most: enough to make the loop's own work small.
+#: Most multiply-adds of a step of the innermost loop: enough to hide the loop's overhead.
 _UNROLLED = 32
-#: Elements between the products of one position and those of the next that no two share cache sets.
+#: Spare elements between the products of two positions, so that they do not share cache sets.
 _APART = 16
-#: What another core has just transformed takes so many times as long to read as a weight.
+#: The time to read a value that another core has just written, as a multiple of that of a weight.
 _FAR = 4
 
 
@@ -77,7 +77,7 @@ class _Writer:
         #: Elements from the products of one position to those of the next.
         self.pitch = spec.tiles.block * self.width + _APART
         self.products = code.on_stack(spec.tiles.positions * self.pitch)
-        # Before them a tile after the transform of its columns.
+        # Memory before the coefficients holds a tile after the transform of its columns.
         by_row, by_column = spec.tiles.filterings
         halfway = by_row.outputs * by_column.size * unit.lanes
         inverses = (by_row.inverse, by_column.inverse)

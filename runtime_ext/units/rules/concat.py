@@ -15,7 +15,7 @@ from runtime_ext.units.storing import in_memory, write
 from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import Arranged, Lazy, Pending, Stored, as_expression, four
 
-#: Operands of a kernel: TVM's passes call themselves for each of its buffers.
+#: The most operands of a kernel: TVM's passes recurse over its buffers.
 _MOST = 64
 
 
@@ -28,7 +28,7 @@ def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
     parts = [part for field in call.args[0].fields for part in unit.pieces(field)]
     reader = unit.only_reader(var)
     if reader is not None and _joins(reader[1], axis):
-        # The other concatenation writes them, each once.
+        # Leave it to the concatenation that reads this one: it writes each part once.
         unit.bind(var, parts)
         return True
     target = unit.home(var) or unit.scratch(shape)

@@ -16,8 +16,8 @@ from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import four
 from tvm_ios.program.constant_transform import ParamTransform, phase_taps
 
-#: A contraction activates an input again for every kernel position and block of channels; up to
-#: this many channels that costs less than storing the activated input.
+#: A contraction activates an input again for each kernel position and block of channels; up to this
+#: many channels that costs less than storing the activated input.
 _RECOMPUTE = 64
 
 
@@ -105,7 +105,7 @@ def product(unit: UnitDraft, var: Any, call: Any) -> bool:
         return attention.product(unit, var, call)
     stored = in_memory(unit, value)
     extents = four(value.shape, 1)
-    # Each row is a pixel. Matrices of one row are the pixels of one matrix.
+    # Each row is a pixel; matrices of one row are the pixels of one matrix.
     axes = PLAIN if extents[2] > 1 else (0, 2, 1, 3)
     pixels = (extents[axes[1]], extents[axes[2]])
     window = Window(pixels, pixels, (1, 1), (1, 1), (0, 0), (1, 1))

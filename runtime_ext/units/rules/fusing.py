@@ -35,7 +35,7 @@ _LARGEST = 64
 
 
 def element_wise_rule(unit: UnitDraft, var: Any, name: str, call: Any) -> bool:
-    """Fuse an element-wise operator into what makes its operands; False if it is none."""
+    """Fuse an element-wise operator into the kernel of an operand; False for other operators."""
     if not is_element_wise(name):
         return False
     shape = static_shape(var.ty)

@@ -11,10 +11,10 @@ from runtime_ext.units.rules.pooling import channel_mean, pool, spatial_mean
 from runtime_ext.units.rules.resize import resize
 from runtime_ext.units.unit_draft import UnitDraft
 
-#: Takes the unit, the variable and the call; False if the call is one that it has no kernel for.
+#: Plans a call of a unit for a variable; returns False if it has no kernel for the call.
 Rule = Callable[[UnitDraft, Any, Any], bool]
 
-#: By the operators' names.
+#: The rules, by operator name.
 RULES: dict[str, Rule] = {
     "relax.nn.conv2d": convolution,
     "relax.nn.conv2d_transpose": transposed_convolution,

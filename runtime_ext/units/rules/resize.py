@@ -14,7 +14,7 @@ from runtime_ext.units.storing import in_memory
 from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import Padded
 
-#: Results of one input pixel, which are written out in the code.
+#: The most results of one input pixel; their code is unrolled.
 _LARGEST = 16
 _HALF = Fraction(1, 2)
 

@@ -1,11 +1,11 @@
 """Deployments: many programs of one model in a folder.
 
 ``combinations.py``
-    What the programs are made for.
+    The combinations of shapes, machine and lanes that programs are made for.
 ``recipes.py``
-    How programs are made for other machines, as these recorded it.
+    Read logs, schedules and results of other machines as recipes of programs.
 ``entries.py``
-    How a program becomes an entry, and whether it may be given fewer rows.
+    Save a program as an entry, and find out whether it may be given fewer rows.
 ``deployed.py``
-    From a model to a deployment.
+    Make a deployment of a model.
 """

@@ -1,4 +1,4 @@
-"""What the programs of a deployment are made for."""
+"""The combinations of shapes, machine and lanes that a deployment's programs are made for."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from tvm_ios.models.source import ModelSource
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a program is made for a machine that is not here.
+    """Instructions to make a program for another machine, read from a file of that machine.
 
     Attributes
     ----------
     path
-        The file that says so: a log, a schedule or results.
+        The file: a measurement log, a schedule or a bundle's results.
     device
-        The machine.
+        The name of the machine.
     arch
-        Its instruction-set level, or its architecture of GPUs.
+        Its instruction-set level (CPU) or its ``sm_`` architecture (GPU).
     lanes
         Threads, or streams.
     schedule
-        The schedule; None if a search by the log is to find one.
+        The schedule's file; None if a schedule is to be searched by the log.
     policy, latency_ms
-        Whose schedule it is, and the milliseconds of a run there, where results say so.
+        The schedule's policy and its milliseconds of a run on that machine, if results have them.
     batch
-        The batch that it is for, where that is said.
+        The batch size that the schedule is for, if known.
     database
-        Tuned kernels for this machine.
+        The folder of tuned kernels for this machine.
     """
 
     path: Path
@@ -47,18 +47,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Combination:
-    """What one program of a deployment is made for.
+    """The model's shapes, the machine and the lanes that one program of a deployment is for.
 
-    Attributes
-    ----------
-    source
-        The model with its batch and shapes.
-    arch
-        An instruction-set level, or an architecture of GPUs; None for this machine.
-    lanes
-        Threads, or streams.
-    recipe
-        What was recorded or scheduled elsewhere, by which it is made.
+    ``arch`` is an instruction-set level or a GPU's architecture, None for this machine. With a
+    ``recipe`` the program is made by the records of another machine.
     """
 
     source: ModelSource
@@ -76,18 +68,18 @@ class Combination:
 def combinations(
     sources: Iterable[ModelSource], archs: Sequence[str | None], lanes: Sequence[int]
 ) -> list[Combination]:
-    """All combinations, those of one source side by side, and of most lanes first.
+    """Return all combinations, grouped by source, with the most lanes first.
 
-    TVM counts its threads once: they can only become fewer.
+    TVM counts its threads once: in a process their number can only fall.
     """
     return [Combination(*each) for each in product(sources, archs, sorted(lanes, reverse=True))]
 
 
 def combinations_of(recipes: Sequence[Recipe], sources: Iterable[ModelSource]) -> list[Combination]:
-    """What programs recipes may make of a model in several shapes.
+    """Return the combinations of a model's sources with the recipes of their batch.
 
-    Where no batch is asked for, it is those that recipes name. Of several combinations that differ
-    in their recipes alone the first is meant that can be made.
+    For a source without a batch, the batches that recipes name are used. If several combinations
+    differ in their recipes alone, the first one that can be made is meant.
     """
     named = sorted({recipe.batch for recipe in recipes if recipe.batch is not None})
     return [

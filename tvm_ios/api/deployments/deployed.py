@@ -26,20 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Deployed:
-    """What became of a deployment.
+    """The result of making a deployment: entries added, entries kept, and programs left out.
 
-    Attributes
-    ----------
-    model
-        The model's name.
-    folder
-        The deployment.
-    entries
-        What was added.
-    others
-        What was there and is still.
-    left_out
-        What was not made, and why, a sentence each.
+    ``others`` are entries that were in the folder before; ``left_out`` has a sentence of reason for
+    each program that was not made.
     """
 
     model: str
@@ -55,19 +45,19 @@ def optimize_deployment(
     options: Options | None = None,
     progress: Progress = silent,
 ) -> Deployed:
-    """Make a program for each combination, and add it to a deployment as soon as it is kept.
+    """Make a program for each combination, and add each to a deployment once it is chosen.
 
-    What this machine can run is searched, verified and measured as :func:`tvm_ios.api.optimize`
-    does; what it cannot is scheduled by a description or a log, and says so. Programs of other
-    runtimes are not kept: a deployment's programs run from C++ too. What was there for the same
-    combination is replaced. Raise UserError if no program can be made, the folder is of something
-    else, or a program computes something else.
+    A program that this machine can run is searched, verified and measured as by
+    :func:`tvm_ios.api.optimize`; any other is scheduled by a description or a log, and its remarks
+    say so. Programs of other runtimes are not kept, because a deployment's programs must run from
+    C++ too. An entry for the same combination is replaced. Raise UserError if no program can be
+    made, the folder holds something else, or a program computes something else.
     """
     from relay_passes.load import load_model
     from runtime_ext.machine.this_machine import available_lanes
 
     options = replace(options or Options(), fallback=())
-    # TVM binds the threads that it starts, and with them this process's mask.
+    # Count now: TVM binds the threads that it starts, and with them this process's CPU mask.
     cpus = available_lanes()
     source = wanted[0].source
     model, identity = source.name, model_identity(source)
@@ -83,7 +73,7 @@ def optimize_deployment(
             if str(combination) in added:
                 continue
             try:
-                # Once for all machines and lanes.
+                # Load each source once, for all machines and lanes.
                 loaded = loaded or load_model(source)
                 place, how = _place_and_options(combination, folder, identity, options, cpus)
                 executable = optimize(loaded, place, how, progress).executable
@@ -110,7 +100,7 @@ def optimize_deployment(
 def _place_and_options(
     combination: Combination, folder: Path, identity: str, options: Options, cpus: int
 ) -> tuple[PlaceInDeployment, Options]:
-    """Return where the program of a combination goes, and how it is made."""
+    """Return where a combination's program goes, and the options that it is optimised with."""
     from runtime_ext.machine.this_machine import announce_lanes
     from runtime_ext.named_target import target_of
     from runtime_ext.target_architecture import cuda_arch
@@ -149,7 +139,7 @@ def _place_and_options(
 
 
 def _runs_here(options: SearchOptions) -> bool:
-    """Whether kernels of a target run on this machine."""
+    """Return whether kernels compiled for a target run on this machine."""
     from runtime_ext.machine.this_machine import LEVELS, host_flags, level_of
     from runtime_ext.target_architecture import cuda_arch
 
@@ -160,7 +150,7 @@ def _runs_here(options: SearchOptions) -> bool:
 
 
 def gpu_runs(arch: str) -> bool:
-    """Whether the first GPU here runs code of an architecture."""
+    """Return whether the first GPU here runs code of an architecture (``sm_...``)."""
     from runtime_ext.cuda.nvidia.driver import open_device
     from runtime_ext.native_errors import CudaError
 
@@ -172,7 +162,7 @@ def gpu_runs(arch: str) -> bool:
 
 
 def _description(options: SearchOptions) -> str:
-    """The description of a device to schedule by for a machine that is not here."""
+    """Return the name of the device description that stands for a machine that is not here."""
     from runtime_ext.target_architecture import cuda_arch
     from tvm_ios.devices.device import described_gpu
 

@@ -1,4 +1,4 @@
-"""Programs that become entries of a deployment, and whether they may be given fewer rows."""
+"""Save programs as entries of a deployment, and check whether these may be given fewer rows."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
 
 class PaddingError(UserError):
-    """A program whose rows were proven to be independent, and are not by their numbers."""
+    """An error: rows proven independent by the graph change with the values of other rows."""
 
 
 @dataclass(frozen=True)
 class PlaceInDeployment:
-    """Where in a deployment a program goes: a :class:`~tvm_ios.api.destination.Destination`.
+    """A place in a deployment: a :class:`~tvm_ios.api.destination.Destination`.
 
     Attributes
     ----------
     folder
         The deployment.
     model, identity
-        The model, and its :func:`~tvm_ios.models.identity.model_identity`.
+        The model's name and its :func:`~tvm_ios.models.identity.model_identity`.
     lanes
-        Lanes that the program is scheduled for.
+        The lanes that the program is scheduled for.
     runs_here
-        Whether this machine runs it, so that numbers can be compared.
+        Whether this machine runs the program, so that its outputs can be compared.
     device, latency_ms
-        Where it was measured, if that was elsewhere, and the milliseconds of a run there.
+        The machine where it was measured, if another, and its milliseconds of a run there.
     policy
-        Whose schedule it is, where only a file knows.
+        The schedule's policy, if only the recipe knows it.
     remarks
-        What else is to be known of it.
+        Sentences that the entry keeps in its notes.
     """
 
     folder: Path
@@ -63,12 +63,10 @@ class PlaceInDeployment:
         require_place(self.folder, self.model, self.identity)
 
     def save(self, program: KeptProgram) -> Path:
-        """As :meth:`tvm_ios.api.destination.Destination.save`.
+        """Add the program to the deployment, and return its folder.
 
-        Raises
-        ------
-        PaddingError
-            If rows that are not read change others, although the graph says that none does.
+        If the graph says that rows are independent, the entry may be given fewer rows. Raise
+        PaddingError if the outputs of rows then change with the values of others.
         """
         from runtime_ext.deployment.adding import NewEntry, add_entry
         from runtime_ext.deployment.files import entry_folder
@@ -86,7 +84,7 @@ class PlaceInDeployment:
             self.model,
             self.identity,
             NewEntry(
-                # Its kernels are written as the folder lacks them.
+                # No kernels here: add_entry exports those that the folder lacks.
                 model.executable({}, program.notes, program.tail),
                 self.policy or program.policy,
                 export=model.kernels.export,
@@ -101,7 +99,7 @@ class PlaceInDeployment:
 
 
 def _require_independent_rows(model: BuiltModel, kinds: list[str]) -> None:
-    """Run a batch whole, and with other later rows: the first rows have to be the same."""
+    """Require that the first rows of a batch do not change with its other rows."""
     with closing(model.session()) as session:
         inputs = session.random_inputs(0)
         batch = next(iter(inputs.values())).shape[0]
@@ -121,5 +119,5 @@ def _require_independent_rows(model: BuiltModel, kinds: list[str]) -> None:
 
 
 def _first_rows(value: Array, rows: int) -> Array:
-    """The first rows, and the last of them again in the place of the others, as sessions pad."""
+    """Return the first rows, followed by copies of their last one, as sessions pad a batch."""
     return value[np.minimum(np.arange(len(value)), rows - 1)]

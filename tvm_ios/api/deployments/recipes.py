@@ -1,4 +1,4 @@
-"""What machines recorded, as a folder of their logs and schedules has it: recipes of programs.
+"""Read a folder of other machines' logs, schedules and results as recipes of programs.
 
 A folder may hold, at any depth: results of bundles (``results.json`` beside schedules), schedules,
 measurement logs (``.jsonl``) and MetaSchedule databases of tuned kernels.
@@ -19,23 +19,15 @@ from tvm_ios.files.json_text import json_object, natural
 
 _RESULTS = "results.json"
 _DATABASE = "database_tuning_record.json"
-#: As targets and machines name what code is for.
+#: The level or architecture that code is for, as targets and device names have it.
 _LEVEL = re.compile(r"x86-64-v\d|sm_\d+[af]?|skylake-avx512|haswell|nehalem")
 _LANES = re.compile(r'(\d+) lanes|"?num-cores"?[=:] ?(\d+)')
 
 
 def read_recipes(folder: Path) -> tuple[list[Recipe], list[str]]:
-    """The recipes that a folder holds, those of schedules first, and what of it is none.
+    """Return a folder's recipes, those with schedules first, and a sentence per unusable file.
 
-    Returns
-    -------
-    tuple
-        The recipes, and a sentence for each file that says something else.
-
-    Raises
-    ------
-    UserError
-        If there is no such folder, or it holds none.
+    Raise UserError if there is no such folder, or it holds no recipe.
     """
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder} of logs and schedules")
@@ -43,7 +35,7 @@ def read_recipes(folder: Path) -> tuple[list[Recipe], list[str]]:
     others: list[str] = []
     results = [path.parent for path in sorted(folder.rglob(_RESULTS))]
     for path in sorted(folder.rglob("*.json*")):
-        # The schedule that results kept is the one of all beside them.
+        # Of the schedules beside results, only the one that they kept is used.
         of_results = path.name != _RESULTS and path.parent in results
         if of_results or path.name.startswith("database_"):
             continue
@@ -83,7 +75,7 @@ def _recipe(path: Path) -> Recipe:
 
 
 def _machine(path: Path, target: str, device: str) -> tuple[str, int]:
-    """For what code is, and how many lanes run it."""
+    """Return the instruction-set level or GPU architecture, and the lanes, that a file is for."""
     from runtime_ext.machine.this_machine import level_of
 
     level, lanes = _LEVEL.search(target), _LANES.search(device) or _LANES.search(target)
@@ -93,7 +85,7 @@ def _machine(path: Path, target: str, device: str) -> tuple[str, int]:
 
 
 def _database_of(recipe: Recipe, databases: Sequence[Path]) -> Path | None:
-    """The first database of tuned kernels that is for the machine of a recipe."""
+    """Return the first database whose tuned kernels are for the machine of a recipe."""
     for database in databases:
         text = (database / _DATABASE).read_text()
         lanes = {int(cores) for _, cores in _LANES.findall(text) if cores}

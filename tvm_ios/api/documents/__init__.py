@@ -1,9 +1,9 @@
-"""What was saved, as plain data that people look at.
+"""Saved programs and results as plain data, for JSON output and pages.
 
 ``executable.py``
-    What an executable's run says: for ``explain --json`` and for pages.
+    The profile of an executable's run: for ``explain --json`` and for pages.
 ``bundle.py``
-    What a bundle found on its machine.
+    The results that a bundle brought back from its machine.
 ``page.py``
-    Pages of these.
+    HTML pages of these.
 """

@@ -1,4 +1,4 @@
-"""What a bundle found on its machine, as plain data for pages."""
+"""The results that a bundle brought back from its machine, as plain data for pages."""
 
 from __future__ import annotations
 
@@ -18,19 +18,15 @@ _BUNDLE, _UNITS, _RESULTS = "bundle.json", "units.json", "results"
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether there is a bundle, whose results stand beside it."""
+    """Return whether a folder is a bundle."""
     return (path / _BUNDLE).is_file()
 
 
 def bundle_document(folder: Path) -> dict[str, Any]:
-    """What a page shows of the results that a bundle brought back from its machine.
+    """Return the results of a bundle that was run on its machine as the document of a page.
 
-    There are the latencies of stages and units, and of policies; launches were not traced.
-
-    Raises
-    ------
-    UserError
-        If the bundle was not run yet, or its files are not as ``run.py`` writes them.
+    It has the latencies of stages, units and policies; launches were not traced. Raise UserError if
+    the bundle was not run yet, or its files are not as ``run.py`` writes them.
     """
     results = folder / _RESULTS
     if not (results / "results.json").is_file():
@@ -75,7 +71,7 @@ def _bundled(
             "rkernel": schedule.kernels.get(number, ""),
         }
     both = [("one unit after another", sequential), (schedule.policy, schedule)]
-    # Where nothing beat the sequential program, that is the one.
+    # If no policy beat the sequential program, that is the kept one: show it once.
     chosen = both if schedule.stages != sequential.stages else both[1:]
     lanes = int(found["lanes"])
     latency = next(r["latency_ms"] for r in found["policies"] if r["policy"] == found["kept"])

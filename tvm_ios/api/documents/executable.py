@@ -1,4 +1,4 @@
-"""What an executable's run says, as plain data: for ``explain --json`` and for pages."""
+"""The profile of an executable's run as plain data, for ``explain --json`` and for pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_ios.report.inside_kernels import inside_kernels
 from tvm_ios.schedule.computed_units import computed_units
 from tvm_ios.schedule.schedule import ORIGINS, UNROLLED_FROM, Schedule
 
-#: What a page takes of :func:`explanation_json` as it is.
+#: Keys of :func:`explanation_json` that a page takes unchanged.
 _SAID = (
     "policy",
     "lanes",
@@ -35,21 +35,10 @@ if TYPE_CHECKING:
 def executable_document(
     path: Path, repeat: int = 40, device: TimingDevice | None = None
 ) -> dict[str, Any]:
-    """Run an executable, and its kernels one after another, and say what a page shows.
+    """Profile an executable, and its kernels one after another; return the document of a page.
 
-    Parameters
-    ----------
-    path
-        What ``tvm-ios optimize`` wrote.
-    repeat
-        Runs to profile.
-    device
-        What times it, in the place of this machine.
-
-    Raises
-    ------
-    UserError
-        If it is another runtime's build, or as :func:`runtime_ext.explain.explain`.
+    ``repeat`` runs are profiled, on ``device`` if it is given. Raise UserError if the executable is
+    another runtime's build, or as :func:`runtime_ext.explain.explain`.
     """
     from runtime_ext.explain import explain
 
@@ -58,12 +47,9 @@ def executable_document(
 
 
 def require_ours(path: Path, explanation: Explanation | ForeignBuild) -> Explanation:
-    """The explanation of an executable of ours.
+    """Return the explanation of an executable of ours.
 
-    Raises
-    ------
-    UserError
-        If another runtime's build was saved in its place, which tells nothing of its launches.
+    Raise UserError if it holds another runtime's build, of which no launches are known.
     """
     from runtime_ext.execution.foreign_build import ForeignBuild
 
@@ -76,7 +62,7 @@ def require_ours(path: Path, explanation: Explanation | ForeignBuild) -> Explana
 
 
 def explanation_json(explanation: Explanation) -> dict[str, Any]:
-    """What ``explain --json`` prints."""
+    """Return the JSON object that ``explain --json`` prints."""
     total, *blocks = [
         {**region.to_json(explanation.names), "advice": advice}
         for region, advice in zip(
@@ -116,14 +102,9 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def explained_document(name: str, explanation: Explanation) -> dict[str, Any]:
-    """What a page shows of an executable that was run.
+    """Return the document of a page called ``name`` about a profiled executable.
 
-    Parameters
-    ----------
-    name
-        What the page calls it.
-    explanation
-        With the program of the same kernels one after another, if the page is to have it.
+    It shows the run of the same kernels one after another too, if the explanation has it.
     """
     executable, work = explanation.executable, explanation.work
     schedule = Schedule.from_json(executable.schedule)
@@ -164,7 +145,7 @@ def explained_document(name: str, explanation: Explanation) -> dict[str, Any]:
 
 
 def _figures(explanation: Explanation) -> list[dict[str, Any]]:
-    """What the table of units says of each."""
+    """Return the rows of the table of units: times, speed, bytes, kernels and forms."""
     work, executable = explanation.work, explanation.executable
     nbytes = [0] * len(work.program.units)
     kernels: list[list[str]] = [[] for _ in nbytes]
@@ -198,14 +179,14 @@ def _figures(explanation: Explanation) -> list[dict[str, Any]]:
 
 
 def _instances(schedule: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Of units that run in instances, by name, the sub-graph and the part."""
+    """Map names of units that run in instances to their sub-graph and the part they compute."""
     if UNROLLED_FROM not in schedule:
         return {}
     subgraphs = schedule[UNROLLED_FROM]["instances"]["subgraphs"]
     owner = {unit: number for number, one in enumerate(subgraphs) for unit in one["units"]}
     origins = schedule[ORIGINS]
     subgraph_of = {instance: owner[unit] for instance, unit, _ in origins if unit in owner}
-    # Those of a sub-graph are numbered one after another.
+    # The instances of a sub-graph are numbered one after another.
     first = {number: instance for instance, number in sorted(subgraph_of.items(), reverse=True)}
     return {
         name: {"subgraph": number, "part": instance - first[number]}
@@ -224,7 +205,7 @@ def _speed(flops: int | None, time: UnitTime, peak_of_lane: float) -> dict[str, 
 
 
 def _described(schedule: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Of units that are not merged the types and attributes, and the rKernel that was chosen."""
+    """Map names of unmerged units to their types, attributes and chosen rKernel."""
     graph, chosen = schedule.get("graph", {}), schedule.get("kernels", {})
     result: dict[str, dict[str, Any]] = {}
     for number, (name, unit) in enumerate(

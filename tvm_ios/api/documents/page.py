@@ -1,4 +1,4 @@
-"""Pages that show executables, and what bundles found on other machines."""
+"""Write HTML pages that show executables, and results of bundles from other machines."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ if TYPE_CHECKING:
 
 
 def require_page(path: Path) -> None:
-    """Find out before long work whether a page can be written here.
+    """Require that a page can be written at a path, before long work.
 
-    Raises
-    ------
-    UserError
-        If its name does not end in ``.html``, by which browsers know it.
-    OSError
-        If it could not be written.
+    Raise UserError if its name does not end in ``.html`` or ``.htm``, OSError if it is not
+    writable.
     """
     if path.suffix not in (".html", ".htm"):
         raise UserError(f"{path} is no name of a page: it must end in .html")
@@ -32,15 +28,7 @@ def require_page(path: Path) -> None:
 
 
 def write_page(documents: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write the page of one document, or of two side by side.
-
-    Raises
-    ------
-    UserError
-        As :func:`tvm_ios.report.page.render`.
-    OSError
-        If the file cannot be written.
-    """
+    """Write the HTML page of one document, or of two side by side."""
     title = " and ".join(str(document["name"]) for document in documents)
     write_atomically(path, render(documents, f"tvm-ios: {title}").encode())
 
@@ -48,18 +36,5 @@ def write_page(documents: Sequence[Mapping[str, Any]], path: Path) -> None:
 def page_document(
     path: Path, repeat: int = 40, device: TimingDevice | None = None
 ) -> dict[str, Any]:
-    """What a page shows of an executable, or of a bundle that was run.
-
-    Parameters
-    ----------
-    path
-        What ``tvm-ios optimize`` or ``tvm-ios bundle`` wrote.
-    repeat, device
-        As of :func:`tvm_ios.api.documents.executable.executable_document`.
-
-    Raises
-    ------
-    UserError
-        As of that function, or as :func:`tvm_ios.api.documents.bundle.bundle_document`.
-    """
+    """Return the document of an executable, which is profiled, or of a bundle that was run."""
     return bundle_document(path) if is_bundle(path) else executable_document(path, repeat, device)

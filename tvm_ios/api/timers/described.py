@@ -1,4 +1,4 @@
-"""Compare programs by described or recorded costs: nothing is timed."""
+"""Compare programs by described or recorded costs, without timing anything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DescribedTimer:
-    """The costs of a name or a log, which say what schedules take on a machine that is not here."""
+    """A timer that uses the costs of a description or a log of a machine that is not here."""
 
     place = None
 
@@ -32,7 +32,7 @@ class DescribedTimer:
         return search_by(job)
 
     def time(self, job: Job, candidates: Candidates, allowed: Collection[str]) -> Timed:
-        """Choose the program of the least expected time, and verify it if this CPU runs it."""
+        """Choose the program of least expected time, and verify it if this CPU runs it."""
         expected = {policy: s.latency for policy, s in candidates.schedules.items()}
         kept = min((p for p in candidates.built if p in allowed), key=lambda p: expected[p])
         reference, errors = self._verified(job, candidates, kept)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class DeviceTimer:
-    """A timing device, which gets each program's launches and says what they take."""
+    """A timer that gives each program's launches to a timing device of another package."""
 
     def __init__(self, device: TimingDevice) -> None:
         self._device = device
@@ -39,10 +39,9 @@ class DeviceTimer:
         return job.module.search if job.options.cost is None else search_by(job)
 
     def time(self, job: Job, candidates: Candidates, allowed: Collection[str]) -> Timed:
-        """Verify the programs if the device computes, and time each alone.
+        """Time each program by itself, and verify it first if the device can run programs.
 
-        Raise UserError if the device has no time of the sequential program, or of any that is
-        allowed.
+        Raise UserError if the device has no time of the sequential program, or of any allowed one.
         """
         graphs = launch_graphs(self._device, candidates.built, job.loaded.name)
         if job.options.launches is not None:
@@ -80,7 +79,7 @@ class DeviceTimer:
         )
 
     def _not_verified(self, job: Job) -> str:
-        """Return why programs are not run on the device, a sentence; empty if they are."""
+        """Return a sentence why programs are not verified; empty if they are."""
         if not isinstance(self._device, RunningDevice):
             return f"not verified: the device {self._device.name!r} times programs, and runs none"
         return "not verified: --verify off" if job.options.verify is Verify.off else ""
@@ -111,7 +110,7 @@ class DeviceTimer:
 def launch_graphs(
     device: TimingDevice, built: Mapping[str, BuiltModel], model: str
 ) -> dict[str, LaunchGraph]:
-    """Return the launches of the policies' programs, as a device times them."""
+    """Return the graph of launches of each policy's program, for a device to time."""
     from runtime_ext.cuda.launch_graphs import launch_graph
 
     return {
@@ -137,10 +136,10 @@ def _write(graphs: Mapping[str, LaunchGraph], folder: Path) -> None:
 def time_graphs(
     device: TimingDevice, graphs: Mapping[str, LaunchGraph], report: Progress = silent
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, str]]:
-    """Return the times of each policy's program, and why others have none.
+    """Return the times of each policy's program, and the reasons of policies without any.
 
-    Equal programs are timed once. Raise UntimedError if the sequential program has no time: there
-    is nothing to compare with then.
+    Equal programs are timed once. Raise UntimedError if the sequential program has no time, because
+    there is nothing to compare with then.
     """
     samples: dict[str, tuple[float, ...]] = {}
     skipped: dict[str, str] = {}
@@ -161,11 +160,11 @@ def time_graphs(
 
 
 def _kept(samples: Samples, allowed: Collection[str]) -> str:
-    """Return the fastest policy, if every time of its program is below the sequential one's."""
+    """Return the fastest policy if all its times are below all of the sequential program's."""
     fitting = [policy for policy in samples if policy in allowed]
     if not fitting:
         raise UserError("the device has no time of any program within the memory budget")
     best = min(fitting, key=lambda policy: statistics.median(samples[policy]))
-    # Samples of a device are no pairs: the worst pair of them decides.
+    # A device's samples are not taken in pairs: the worst pair of them decides.
     worst = {best: [max(samples[best])], "sequential": [min(samples["sequential"])]}
     return kept_policy(best, [worst], "sequential" in fitting)[0]

@@ -25,21 +25,22 @@ if TYPE_CHECKING:
 
 
 class FleetTimer:
-    """Machines of one kind that run programs through TVM's RPC."""
+    """A timer that runs programs on machines of one kind through TVM's RPC."""
 
     def __init__(self, fleet: FleetDevice) -> None:
         self._fleet = fleet
         self.place: str | None = fleet.name
 
     def search(self, job: Job) -> Search:
-        """Return the search by stages that the fleet measures."""
+        """Return the search by stage times measured on the fleet."""
         return job.module.search
 
     def time(self, job: Job, candidates: Candidates, allowed: Collection[str]) -> Timed:
         """Verify and time programs on one machine, the fastest in three fresh processes there.
 
-        A connection to a server is a process there. If the machine is lost the contest is held on
-        another. Raise UntimedError if no machine is left, or three were lost.
+        Each connection to the machine's server is a fresh process. If the machine is lost, the
+        contest is held again on another. Raise UntimedError if no machine is left, or three were
+        lost.
         """
         timed = time_in_contest(job, candidates, partial(self._contest, job, allowed))
         sentence = "TVM's own build was not compared with: programs were timed on a fleet"

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from tvm_ios.api.job import Job
     from tvm_ios.search import Search
 
-#: Verifies candidates against a reference and times them, with TVM's own build if that is asked.
+#: Verifies candidates against a reference and times them, beside TVM's own build if true.
 Contest = Callable[[Candidates, bool, Reference], Verdict]
 
 
 class LocalTimer:
-    """This machine, on whose CPU TVM's own build runs beside the programs."""
+    """A timer that runs programs on this machine, and TVM's own build beside them on its CPU."""
 
     place = None
 
     def search(self, job: Job) -> Search:
-        """Return the search by stages that are measured here."""
+        """Return the search by stage times measured here."""
         return job.module.search
 
     def time(self, job: Job, candidates: Candidates, allowed: Collection[str]) -> Timed:
@@ -58,7 +58,7 @@ class LocalTimer:
     ) -> Verdict:
         from runtime_ext.execution.bound_model import bind_library
 
-        # A build that computes something else is not compared with.
+        # Do not compare with a build that computes something else.
         beside = beside_tvm and job.on_cpu and not reference.tvm_difference
         inputs = reference.samples[0].inputs
         return hold_contest(
@@ -75,7 +75,7 @@ class LocalTimer:
     def _located(
         self, job: Job, error: VerificationError, candidates: Candidates, reference: Reference
     ) -> VerificationError:
-        """Return the error with the first operator whose output differs, if it can be found."""
+        """Return the error with the name of the first operator that differs, if it is found."""
         from relay_passes.first_wrong_operator import first_wrong_operator
         from runtime_ext.execution.first_wrong_unit import first_wrong_unit
 
@@ -91,7 +91,7 @@ class LocalTimer:
                 for values in inputs
                 if job.on_cpu
             )
-            # A program that is wrong may also fail, and that it is wrong is what there is to say.
+            # A wrong program may also fail to run; the error to report is that it is wrong.
             with contextlib.suppress(Exception):
                 if (unit := next(filter(None, units), None)) is not None:
                     where = f"first after unit {unit}, {where}"

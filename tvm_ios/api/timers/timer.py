@@ -19,18 +19,9 @@ if TYPE_CHECKING:
 class Timed:
     """Programs that were verified and timed, and the policy to keep.
 
-    Attributes
-    ----------
-    candidates
-        The programs that stayed in the contest.
-    verdict
-        Their times, and the policy to keep.
-    reference
-        The outputs that they have to compute.
-    notes
-        What people should know, a sentence each.
-    not_verified
-        Why nothing was compared, a sentence; empty if it was.
+    ``candidates`` are the programs that stayed in the contest, ``verdict`` has their times and the
+    policy to keep, ``reference`` the outputs that they must compute. ``notes`` are sentences for
+    the user; ``not_verified`` says why nothing was compared, and is empty if it was.
     """
 
     candidates: Candidates
@@ -40,13 +31,13 @@ class Timed:
     not_verified: str = ""
 
     def without_tvm(self, sentence: str) -> Timed:
-        """Return the same with the reason why TVM's own build was not compared with."""
+        """Return a copy that says in a sentence why TVM's own build was not compared."""
         skipped = {**self.verdict.skipped, TVM: sentence}
         return replace(self, verdict=replace(self.verdict, skipped=skipped))
 
 
 class Timer(Protocol):
-    """A machine, a device or a description that says which program of a model is the fastest."""
+    """A machine, a device or a description by which a model's programs are timed and compared."""
 
     @property
     def place(self) -> str | None:
@@ -54,7 +45,7 @@ class Timer(Protocol):
         ...
 
     def search(self, job: Job) -> Search:
-        """Return the search of the job's schedules, by the costs of this timer."""
+        """Return the search of the job's schedules by this timer's costs."""
         ...
 
     def time(self, job: Job, candidates: Candidates, allowed: Collection[str]) -> Timed:

@@ -1,9 +1,10 @@
-"""What every command stands in: how it is found, helped, reported and ended.
+"""The frame of all commands: how they are found, helped, reported and ended.
 
 - commands: the commands by name, each imported when it is called
-- help_pages: examples, panels and what comes next, in ``--help``
+- groups: dataclasses of options that several commands share
+- help_pages, panels: examples, panels of options and next steps in ``--help``
 - meant_options: options of other tools, and those here that mean the same
 - output: errors in one sentence, JSON alone on stdout, progress on stderr
-- verbose: what the packages log, on stderr
-- command_end: what is released when a command ends
+- verbose: the packages' log, on stderr
+- command_end: release resources when a command ends
 """

@@ -1,4 +1,4 @@
-"""What is done when a command ends, however it does: ``at_end``."""
+"""Release resources when a command ends, however it does: ``at_end``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _ENDS: ContextVar[ExitStack] = ContextVar("ends of the command")
 
 
 def at_end(release: Callable[[], object]) -> None:
-    """Release something when the running command ends, not only when its process does."""
+    """Call ``release`` when the running command ends, not only when its process does."""
     _ENDS.get().callback(release)
 
 
 @contextmanager
 def running_command() -> Generator[None]:
-    """A command that runs."""
+    """Call all that was given to ``at_end`` within this context when it ends."""
     with ExitStack() as ends:
         token = _ENDS.set(ends)
         try:

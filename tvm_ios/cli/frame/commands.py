@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 if TYPE_CHECKING:
     from tvm_ios.cli.frame.help_pages import HelpPage
 
-#: What ``tvm-ios --help`` says of each command: the first line of its own page.
+#: The summaries in ``tvm-ios --help``: the first line of each command's own page.
 SUMMARIES: Mapping[str, str] = MappingProxyType(
     {
         "models": "List the networks that can be named instead of a file.",
@@ -39,7 +39,7 @@ SUMMARIES: Mapping[str, str] = MappingProxyType(
 
 
 def load_command(name: str) -> TyperCommand:
-    """A command with its options, from the file of its name."""
+    """Import a command from the file of its name, with its options and help page."""
     from tvm_ios.cli.frame.help_pages import command_with_page
 
     function = getattr(import_module(f"tvm_ios.cli.{name}"), name)
@@ -47,12 +47,12 @@ def load_command(name: str) -> TyperCommand:
 
 
 def help_page(name: str) -> HelpPage:
-    """What a command's ``--help`` shows besides its own words."""
+    """Return the examples and next steps that a command's ``--help`` shows."""
     return import_module(f"tvm_ios.cli.{name}").PAGE
 
 
 class Commands(TyperGroup):
-    """The program's commands, of which names and summaries are known at first."""
+    """The program's commands, of which only names and summaries are known before one is called."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

@@ -39,7 +39,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = group(**{field: values.pop(field) for field in names})
         command(**values)
 
-    # Typer reads the signature, and would else evaluate the annotations of the groups.
+    # Typer reads this signature; without it, it would evaluate the annotations of the groups.
     vars(flat).update(__signature__=inspect.Signature([*own, *of_groups]))
     flat.__annotations__ = {}
     return flat

@@ -1,4 +1,4 @@
-"""What ``--help`` teaches besides each command's own words: examples, panels, what comes next."""
+"""Examples, panels of options and next steps in ``--help``, after a command's docstring."""
 
 from __future__ import annotations
 
@@ -20,14 +20,10 @@ _SHAPE = re.compile(r"[^:\s-][^:\s]*:\d+(,\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class HelpPage:
-    """What a page shows after the command's docstring.
+    """Examples and next steps that ``--help`` shows after the command's docstring.
 
-    Attributes
-    ----------
-    examples
-        Command lines, each with a comment or none.
-    then
-        What to read or do next.
+    ``examples`` are command lines, which may end with a comment; ``then`` says what to read or do
+    next.
     """
 
     examples: tuple[str, ...]
@@ -35,7 +31,7 @@ class HelpPage:
 
 
 def command_with_page(function: Callable[..., Any], page: HelpPage) -> TyperCommand:
-    """The command of a function, under its name and with its help page."""
+    """Return a function as a command of its name, with its help page."""
     name = function.__name__
     lines = "\n".join(f"  $ {line}" for line in page.examples)
     words = escape(f"{inspect.getdoc(function)}\n\nFor example:\n{lines}")
@@ -48,7 +44,7 @@ def command_with_page(function: Callable[..., Any], page: HelpPage) -> TyperComm
 
 
 class _PanelledCommand(TyperCommand):
-    """A command whose options stand in panels."""
+    """A command whose options are grouped into panels on its help page."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -65,7 +61,7 @@ class _PanelledCommand(TyperCommand):
 
 
 def _with_each_shape_named(args: list[str]) -> list[str]:
-    """Arguments in which shapes that a shell made of ``--shape x:1,{2,3}`` are options each."""
+    """Return arguments with ``--shape`` before each shape that ``--shape x:1,{2,3}`` expands to."""
     named: list[str] = []
     for argument in args:
         follows = len(named) > 1 and named[-2] == "--shape" and _SHAPE.fullmatch(named[-1])

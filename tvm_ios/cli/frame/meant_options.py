@@ -1,4 +1,4 @@
-"""Options that other tools have, and those here that mean the same."""
+"""Options of other tools, and the options here that mean the same."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-#: For each of ours, which may be missing in a command, how others call it.
+#: For each option of ours the names that other tools have for it. Not every command has all.
 _SYNONYMS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
         "--time-limit": ("seconds", "timeout", "time", "max-time", "time-budget", "duration"),
@@ -27,21 +27,16 @@ _SYNONYMS: Mapping[str, Sequence[str]] = MappingProxyType(
     }
 )
 _QUANTISED = "quantise the model first, as docs/quantised.md says: it is read as it is"
-#: What no option does.
+#: Options of other tools without a counterpart here, and what to do instead.
 _NONE: Mapping[str, str] = MappingProxyType(
     dict.fromkeys(("quantize", "quantise", "int8", "calibrate", "calibration-data"), _QUANTISED)
 )
 
 
 def suggest(error: Any, options: Sequence[str]) -> None:
-    """Add to the error of an unknown option those of a command that mean the same.
+    """Add the command's options that mean the same to the error of an unknown option.
 
-    Parameters
-    ----------
-    error
-        Click's ``NoSuchOption``, which may have suggestions by spelling.
-    options
-        The command's options.
+    ``error`` is Click's ``NoSuchOption``, which may have suggestions by spelling.
     """
     name = str(error.option_name).lstrip("-").replace("_", "-").lower()
     if name in _NONE:

@@ -1,4 +1,4 @@
-"""What all commands share: errors in one sentence, JSON alone on stdout, progress on stderr."""
+"""Output of all commands: errors in one sentence, JSON alone on stdout, progress on stderr."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Debug = Annotated[bool, panels.output("--debug", help="Show the traceback of an 
 
 @dataclass(frozen=True, kw_only=True)
 class Reporting:
-    """How a command reports."""
+    """Options: JSON instead of tables, the log on stderr, tracebacks."""
 
     as_json: Json = False
     verbose: Verbose = 0
@@ -58,7 +58,7 @@ class Reporting:
 
 
 def reports_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of its groups, and a way to fail.
+    """Wrap a command: add the options of its groups, and report its failures.
 
     Failures become one sentence on stderr and exit code 1, unless ``--debug`` is given.
     """
@@ -76,7 +76,7 @@ def reports_errors(command: Callable[..., None]) -> Callable[..., None]:
             interrupts.raise_if_received()
             if kwargs.get("debug"):
                 raise
-            # A reader that has gone, as in `tvm-ios models | head`, needs no telling.
+            # Say nothing if the reader has gone, as in `tvm-ios models | head`.
             if not isinstance(error, BrokenPipeError):
                 print(f"tvm-ios: {_sentence(error)}", file=sys.stderr)
             _forget_output()
@@ -92,7 +92,7 @@ def print_json(data: Any) -> None:
 
 
 def tell_tail(tail: Tail | str | None) -> str | None:
-    """Say on stderr which end of a model is not in the results, if any, and return the sentence."""
+    """Say on stderr which end of a model is not in the results, if any; return the sentence."""
     if tail is None:
         return None
     sentence = tail if isinstance(tail, str) else tail.sentence
@@ -101,21 +101,21 @@ def tell_tail(tail: Tail | str | None) -> str | None:
 
 
 def console() -> Console:
-    """Where tables go; a file or a pipe has no width of its own to cut them to.
+    """Return the console that prints tables on stdout, 120 columns wide if that is no terminal.
 
-    Names are a model's own, and may hold what would be markup: they are printed through ``escape``.
+    Print names of a model through ``escape``: they may hold what would be markup.
     """
     stdout = Console(emoji=False)
     return stdout if stdout.is_terminal else Console(width=120, emoji=False)
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things, such as ``"1 block"`` or ``"1,200 units"``."""
+    """Return a number of things as text, such as ``"1 block"`` or ``"1,200 units"``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def left_out_text(reasons: Sequence[str]) -> str:
-    """How many programs could not be built, and why the first could not."""
+    """Return a sentence on how many programs could not be built, and why the first could not."""
     return escape(f"{counted(len(reasons), 'program')} left out that cannot be built: {reasons[0]}")
 
 
@@ -135,7 +135,7 @@ class Bars:
         self._current: str | None = None
 
     def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
-        """Show how much of a piece of work is done; the clock of all others stands still."""
+        """Show how much of a piece of work is done, and stop the clocks of all others."""
         interrupts.raise_if_received()
         if not self._tasks:
             self._bars.start()
@@ -143,7 +143,7 @@ class Bars:
             self._tasks[what] = self._bars.add_task(what, total=total, note=note)
         if what != self._current:
             if self._current is not None:
-                # It may have ended early, as a contest does that is decided.
+                # The piece before may have ended early, as a decided contest does.
                 self._bars.stop_task(self._tasks[self._current])
             self._bars.tasks[self._tasks[what]].stop_time = None
             self._current = what
@@ -154,14 +154,14 @@ class Bars:
         self._bars.console.print(line)
 
     def stop(self) -> None:
-        """End them; where nothing was begun, nothing is printed."""
+        """End the bars, if any was begun."""
         if self._tasks:
             self._bars.stop()
 
 
 @contextmanager
 def progress_bars() -> Generator[Bars]:
-    """Progress bars that end with the work."""
+    """Yield progress bars, which end with the context."""
     bars = Bars()
     try:
         yield bars
@@ -189,13 +189,13 @@ def _sentence(error: Exception) -> str:
 
 
 def _missing_package(error: ModuleNotFoundError) -> str | None:
-    """The package that an import asked for, if nothing of it is installed."""
+    """Return the package that a failed import asked for, if nothing of it is installed."""
     package = (error.name or "").partition(".")[0]
     return package if package and find_spec(package) is None else None
 
 
 def _forget_output() -> None:
-    """Let nothing that could not be written be tried again when Python ends."""
+    """Drop output that could not be written, so that Python does not try again when it ends."""
     try:
         sys.stdout.flush()
     except OSError:

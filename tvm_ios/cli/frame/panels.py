@@ -1,4 +1,4 @@
-"""The panels of options in ``--help``, each as the way to declare an option that stands in it."""
+"""Panels of options in ``--help``: for each a function that declares an option in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 import typer
 
-#: In the order in which pages show them; options without a panel come first.
+#: The panels in the order of help pages; options without a panel come first.
 ORDER = (
     None,
     "Model and inputs",

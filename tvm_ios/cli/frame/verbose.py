@@ -1,4 +1,4 @@
-"""What the packages log, on stderr: ``--verbose``."""
+"""Show the packages' log on stderr: ``--verbose``."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from functools import cache
 
 from rich.console import Console
 
-#: Whose loggers are told of; they log to Python's ``logging`` under the names of their modules.
+#: Packages whose log is shown; their modules log to Python's ``logging`` under their names.
 _PACKAGES = ("tvm_ios", "runtime_ext", "relay_passes")
-#: Where Python's ``logging`` has warnings.
+#: The logger that gets Python's warnings.
 _WARNINGS = "py.warnings"
 
 
 @cache
 def stderr_console() -> Console:
-    """Where lines and progress bars go, so that neither is written over the other."""
+    """Return the console of stderr, for log lines and progress bars."""
     return Console(stderr=True)
 
 
 @contextmanager
 def told_on_stderr(verbosity: object) -> Generator[None]:
-    """While a command runs, show its log: with 1 what is done, from 2 on each measurement too.
+    """Show the log while a command runs: 1 shows each step, 2 and more each measurement too.
 
-    Warnings of Python's packages, of which no user can do anything, are part of the second; those
-    that they log are not shown.
+    Python's own warnings are shown from 2 on; what other packages log is never shown.
     """
     logging.captureWarnings(True)
-    # Where no logger has a handler, Python writes warnings to stderr.
+    # Without any handler, Python would write log messages of warnings to stderr.
     root, silent = logging.getLogger(), logging.NullHandler()
     root.addHandler(silent)
     try:

@@ -4,7 +4,7 @@
 - model: of commands that read a model
 - fleet: of commands that have other machines measure
 - combinations: several values of one option, of which a deployment has all combinations
-- described: the description that stands in where there is no machine to measure on
-- values: names, numbers and sizes that options say; what does not go is refused
-- completion: what the shell offers
+- described: the device description that replaces a GPU that is not here
+- values: parse names, numbers and sizes; refuse what is wrong
+- completion: suggestions of the shell
 """

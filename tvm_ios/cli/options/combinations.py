@@ -51,7 +51,10 @@ def sources(
     batches: Sequence[int],
     dialect: str,
 ) -> list[ModelSource]:
-    """The model in all combinations of shapes and batches; a batch is what shapes begin with."""
+    """Return the model in all combinations of shapes and batches, each once.
+
+    A batch replaces the first extent of each shape.
+    """
     try:
         alternatives = alternative_shapes(shapes or ())
     except InputShapeError as error:
@@ -71,5 +74,5 @@ def sources(
 
 
 def _key(shapes: dict[str, tuple[int, ...]], batch: int | None) -> tuple[object, ...]:
-    """What is the same model twice: shapes that differ in their batch alone, where one is given."""
+    """Return a key of shapes and batch, equal for the same model; a batch hides first extents."""
     return batch, *((n, s if batch is None else s[1:]) for n, s in sorted(shapes.items()))

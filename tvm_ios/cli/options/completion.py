@@ -1,4 +1,4 @@
-"""What the shell offers where a model, a policy or a cost is to be named."""
+"""Suggestions of the shell where a model, a policy, a cost or the like is named."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ MODEL_SUFFIXES = (".onnx", ".pt2", ".json")
 
 
 def complete_model(incomplete: str) -> list[str]:
-    """Zoo names, files of models, and folders on the way to them."""
+    """Return zoo names, files of models, and folders on the way to them."""
     from tvm_ios import zoo
 
     return [*_starting(zoo.names(), incomplete), *_files(incomplete, MODEL_SUFFIXES)]
 
 
 def complete_policy(incomplete: str) -> list[str]:
-    """Policies of schedules."""
+    """Return names of policies."""
     from tvm_ios.policies.registry import policy_names
 
     return _starting(policy_names(), incomplete)
 
 
 def complete_cost(incomplete: str) -> list[str]:
-    """``measured``, devices, accelerators, cost models, logs of measurements, and files."""
+    """Return ``measured``, devices, accelerators, cost models, logs of measurements, and files."""
     from tvm_ios.costs.named import cost_names
     from tvm_ios.devices.memory_hierarchy import hierarchy_names
 
@@ -34,28 +34,28 @@ def complete_cost(incomplete: str) -> list[str]:
 
 
 def complete_peers(incomplete: str) -> list[str]:
-    """The last of some peers joined by commas."""
+    """Complete the last of several peers joined by commas."""
     from runtime_ext.peers.registry import peer_names
 
     return _joined(peer_names("cpu"), incomplete)
 
 
 def complete_device(incomplete: str) -> list[str]:
-    """Devices of other packages that time programs."""
+    """Return names of timing devices of other packages."""
     from tvm_ios.measuring.timing_device import timing_device_names
 
     return _starting(timing_device_names(), incomplete)
 
 
 def complete_memory_schedulers(incomplete: str) -> list[str]:
-    """The last of some memory schedulers joined by commas."""
+    """Complete the last of several memory schedulers joined by commas."""
     from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 
     return _joined(MEMORY_SCHEDULERS, incomplete)
 
 
 def complete_policies(incomplete: str) -> list[str]:
-    """The last of some policies joined by commas."""
+    """Complete the last of several policies joined by commas."""
     from tvm_ios.policies.registry import policy_names
 
     return _joined(policy_names(), incomplete)

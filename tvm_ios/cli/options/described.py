@@ -1,4 +1,4 @@
-"""The description that stands in where there is no machine to measure on."""
+"""The device description to schedule by if the target's GPU is not here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def without_gpu(options: SearchOptions) -> str | None:
-    """The description to schedule by where no GPU of the target is; None where one is."""
+    """Return the description to schedule by if no GPU of the target is here; else None."""
     from runtime_ext.cuda.nvidia.driver import open_device
     from runtime_ext.native_errors import CudaError
     from runtime_ext.target_architecture import cuda_arch

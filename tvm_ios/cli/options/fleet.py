@@ -1,4 +1,4 @@
-"""Options of commands that have a fleet's machines measure, or serve one."""
+"""Options of commands that have a fleet's machines measure, or that serve a fleet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Devices = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class FleetOptions:
-    """The servers that measure, in the place of this machine."""
+    """Options: the servers that measure, in the place of this machine."""
 
     tracker: Tracker = None
     key: Key = None
@@ -49,12 +49,9 @@ class FleetOptions:
 
 
 def fleet_address(tracker: str | None, key: str | None) -> tuple[Address, str]:
-    """The tracker and the key that options or, where they are silent, the environment name.
+    """Return the tracker's address and the servers' key, by options or by the environment.
 
-    Raises
-    ------
-    TrackerError
-        If the tracker's address is none.
+    Raise TrackerError if the tracker's address cannot be parsed.
     """
     from runtime_ext.fleet.tracker import Address, tracker_of_environment
 
@@ -68,14 +65,9 @@ def fleet_address(tracker: str | None, key: str | None) -> tuple[Address, str]:
 
 
 def open_fleet(choice: FleetChoice, lanes: int | None, level: str | None) -> FleetDevice:
-    """The fleet, until the command ends; its servers decide what options leave open.
+    """Open a fleet until the command ends.
 
-    Parameters
-    ----------
-    lanes
-        Threads a program has, if it was said.
-    level
-        The instruction-set level to compile for, if it was said.
+    Without ``lanes`` or an instruction-set ``level``, its servers decide these.
     """
     from runtime_ext.fleet.opening import open_fleet as opened
     from runtime_ext.machine.this_machine import cache_folder

@@ -74,7 +74,7 @@ States = Annotated[
 
 
 def states_of(texts: Sequence[str] | None) -> dict[str, str]:
-    """Return what ``--state`` gave: for outputs the inputs; what is none is a wrong use."""
+    """Parse ``--state`` into a map of outputs to inputs; what is malformed is a wrong use."""
     states: dict[str, str] = {}
     for text in texts or ():
         output, equals, given = text.partition("=")
@@ -87,19 +87,10 @@ def states_of(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def models_together(models: Sequence[str], together: bool, **how: Any) -> ModelSource:
-    """The model, or those that run together; several of which that is not said are a wrong use.
+    """Return the model, or the source of several that run together.
 
-    Parameters
-    ----------
-    models, together
-        What was given.
-    how
-        Other fields of the source.
-
-    Raises
-    ------
-    ModelError
-        If some cannot.
+    Several models without ``--together`` are a wrong use, and so is one with it. ``how`` are other
+    fields of the source. Raise ModelError if the models cannot run together.
     """
     if together != (len(models) > 1):
         if together:
@@ -111,7 +102,7 @@ def models_together(models: Sequence[str], together: bool, **how: Any) -> ModelS
 
 
 def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
-    """The shapes that ``--shape`` gave; what is none is a wrong use of the command."""
+    """Parse ``--shape`` into shapes by input; what is malformed is a wrong use of the command."""
     try:
         return parse_shapes(texts or ())
     except InputShapeError as error:

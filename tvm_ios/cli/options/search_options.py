@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
     from runtime_ext.fleet.choice import FleetChoice
 
-#: As many as a stage has groups, at most.
+#: The default number of a GPU's streams: as many as a stage has groups, at most.
 STREAMS = 8
-#: Lanes that may take turns on a CPU: enough for any test, and few enough to come to an end.
+#: The most lanes for each CPU: enough for any test, and few enough to finish.
 _TURNS = 16
 
 
 class MeasureMode(StrEnum):
-    """Which stages are measured."""
+    """Which stages a search measures: those that may matter, or all."""
 
     lazy = "lazy"
     full = "full"
 
 
 class Objective(StrEnum):
-    """What a program is to be best at."""
+    """Whether a program is chosen by latency or by throughput."""
 
     latency = "latency"
     throughput = "throughput"
 
 
 class Fallback(StrEnum):
-    """Whose build is kept where it is faster than all of ours."""
+    """The runtime whose build is kept if it is faster than all programs of ours."""
 
     tvm = "tvm"
     onnxruntime = "onnxruntime"
@@ -50,13 +50,13 @@ class Fallback(StrEnum):
 
     @property
     def runtimes(self) -> tuple[str, ...]:
-        """The runtimes to compare with."""
+        """The runtimes to compare with: this one, and those before it."""
         names = tuple(Fallback)
         return () if self is Fallback.none else names[: names.index(self) + 1]
 
 
 class TargetKind(StrEnum):
-    """What is compiled for."""
+    """The kind of target to compile for: a CPU (llvm) or a GPU (cuda)."""
 
     llvm = "llvm"
     cuda = "cuda"
@@ -70,14 +70,14 @@ class Winograd(StrEnum):
 
 
 class DialectName(StrEnum):
-    """Which IR of TVM a model is read as."""
+    """The IR of TVM that a model is read as."""
 
     relax = "relax"
     relay = "relay"
 
 
 class Precision(StrEnum):
-    """In which a GPU or a CPU computes."""
+    """The number format in which a GPU or a CPU computes."""
 
     float32 = "float32"
     tf32 = "tf32"
@@ -86,7 +86,7 @@ class Precision(StrEnum):
 
 
 class ChainsMode(StrEnum):
-    """Whether schedules have chains of units."""
+    """Whether schedules may have chains of units."""
 
     auto = "auto"
     off = "off"
@@ -184,7 +184,7 @@ MaxBlock = Annotated[int, panels.search(min=1, help="Units a block, at most.")]
 
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions:
-    """What is compiled for, and from which dialect."""
+    """Options: the target and the precision to compile for, and the dialect to read as."""
 
     dialect: DialectOption = DialectName.relax
     target: Target = TargetKind.llvm
@@ -193,7 +193,7 @@ class CompileOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockOptions:
-    """Limits of stages and blocks."""
+    """Options: limits of groups, stages and blocks."""
 
     r: Annotated[int, panels.search("-r", min=1, help="Units a group, at most.")] = 3
     s: Annotated[
@@ -204,7 +204,7 @@ class BlockOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuringOptions(BlockOptions):
-    """How far a command searches, and what it measures."""
+    """Options: limits of a search, and the stages and forms that it measures."""
 
     winograd: WinogradOption = Winograd.auto
     chains: Annotated[
@@ -221,7 +221,10 @@ class MeasuringOptions(BlockOptions):
 
 
 def chosen_policies(text: str | None, allowed: Sequence[str] | None = None) -> Sequence[str] | None:
-    """The policies that ``--policy`` names, of those that are allowed or all; None without it."""
+    """Return the policies that ``--policy`` names; None without it.
+
+    A name that is not allowed (by default: known) is a wrong use.
+    """
     if text is None:
         return None
     names = names_in(text)
@@ -242,7 +245,7 @@ def search_options(
     device: str | None = None,
     fleet: FleetChoice | None = None,
 ) -> SearchOptions:
-    """Return the options of the search; prepare the process for TVM, which is imported."""
+    """Return the options of the search; announce the lanes to TVM before it is imported."""
     from runtime_ext.machine.this_machine import announce_lanes, available_lanes
     from runtime_ext.named_target import target_of
     from tvm_ios.measuring.timing_device import open_timing_device
@@ -293,7 +296,7 @@ def search_options(
 
 
 def _compare_with_cpus(lanes: int, cpus: int) -> None:
-    """Say that lanes take turns where there are more than CPUs, and refuse very many."""
+    """Warn if there are more lanes than CPUs, and refuse very many."""
     if lanes > _TURNS * cpus:
         raise UserError(
             f"{lanes} lanes are too many for the CPUs of this process ({cpus}): give --lanes "

@@ -1,4 +1,4 @@
-"""What options say: names, numbers and sizes; what does not go is a wrong use of the command."""
+"""Parse names, numbers and sizes of options; what is malformed is a wrong use of the command."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from tvm_ios.files.byte_sizes import ByteSizeError, parse_bytes
 
 
 def wrong_use(option: str, sentence: object) -> typer.BadParameter:
-    """The error of an option that is used wrongly, to be raised."""
+    """Return the error of an option that is used wrongly, to be raised."""
     return typer.BadParameter(str(sentence), param_hint=f"'{option}'")
 
 
 def refuse(sentence: str, options: Mapping[str, object]) -> None:
-    """Refuse the first of these options that was given: whose value is true."""
+    """Raise a wrong use of the first of these options whose value is true (was given)."""
     for option in (option for option, given in options.items() if given):
         raise wrong_use(option, sentence)
 
 
 def names_in(text: str) -> list[str]:
-    """Names between commas, each once."""
+    """Split text into names at commas, each once."""
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def require_known(names: Sequence[str], allowed: Collection[str], option: str) -> None:
-    """Refuse a name that an option does not know."""
+    """Raise a wrong use if a name is not among those that the option allows."""
     for name in (name for name in names if name not in allowed):
         raise wrong_use(option, f"{name!r} is none of {', '.join(allowed)}{nearest(name, allowed)}")
 
 
 def numbers_in(text: str | None, option: str) -> list[int]:
-    """Whole numbers from one on, between commas, each once."""
+    """Split text into whole numbers from one on at commas, each once."""
     try:
         numbers = [int(word) for word in names_in(text or "")]
     except ValueError:
@@ -46,7 +46,7 @@ def numbers_in(text: str | None, option: str) -> list[int]:
 
 
 def bytes_of(text: str | None, option: str) -> int | None:
-    """The size that an option gives."""
+    """Parse the size in bytes that an option gives; None without it."""
     try:
         return None if text is None else parse_bytes(text)
     except ByteSizeError as error:

@@ -1,4 +1,4 @@
-"""The plan of an accelerator, as a table and as JSON."""
+"""An accelerator's plan as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tvm_ios.graphturbo.cluster.engines import Engine
 from tvm_ios.graphturbo.cluster.plan import AcceleratorPlan
 from tvm_ios.graphturbo.cluster.spilling import Scope
 
-#: So many instances are shown, and after them how many there are.
+#: The most instances that are shown; a caption has the number of all.
 _SHOWN = 40
 
 
 def print_plan(plan: AcceleratorPlan, tail: str | None, as_json: bool) -> None:
-    """Print what a cluster runs, and say on stderr what does not fit."""
+    """Print the plan of a cluster and its simulated time, and warn on stderr if it does not fit."""
     if plan.warning is not None:
         print(f"tvm-ios: {plan.warning}", file=sys.stderr)
     if as_json:

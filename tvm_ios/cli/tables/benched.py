@@ -37,17 +37,17 @@ def print_benched(document: dict[str, Any]) -> None:
     if precision := document["settings"].get("precision"):
         rounding = ["Ours", "sequential", *document["settings"].get("in_bfloat16", ())]
         out.print(f"{', '.join(rounding)}: --precision {precision}; other peers are in float32.")
-    # Documents that were begun earlier do not say it.
+    # Documents begun with an earlier version lack it.
     for source in dict.fromkeys(n["verified"] for n in document["networks"] if n.get("verified")):
         out.print(escape(f"Before, ours and sequential were compared with {source}."))
 
 
 def print_served_beside_peers(document: dict[str, Any]) -> None:
-    """Print for each runner of each network how many requests it serves, and the means."""
+    """Print requests a second of each runner and network, and the means over networks."""
     out = console()
     _print_machine(document)
     heads = ("requests/s", "half within", "99 % within", "ours to it", "95 %", "largest error")
-    # What tells ways of one peer apart is at the end of their names.
+    # Do not wrap: the names of one peer's ways differ only at their ends.
     table = Table("network", Column("runner", no_wrap=True), *heads)
     for network in document["networks"]:
         for place, (name, rate) in enumerate(network["requests_a_second"].items()):

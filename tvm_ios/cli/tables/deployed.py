@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def print_deployed(done: Deployed, as_json: bool) -> None:
-    """Print what was added to a deployment, and what was not."""
+    """Print the entries that were added to a deployment, and the programs that were not made."""
     if as_json:
         print_json(
             {
@@ -50,18 +50,9 @@ def entry_table(
     remarks: Mapping[str, str] | None = None,
     taken: Sequence[str] = (),
 ) -> Table:
-    """A table of entries.
+    """Return a table with a row for each entry; those named in ``taken`` are highlighted.
 
-    Parameters
-    ----------
-    title
-        What they are.
-    entries
-        A row each.
-    remarks
-        What the last column says of each, by its name; without it there is none.
-    taken
-        Names of entries that stand out.
+    With ``remarks`` (by entry) there is a last column of these.
     """
     table = Table(
         Column("entry", no_wrap=True),

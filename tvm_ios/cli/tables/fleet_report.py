@@ -1,4 +1,4 @@
-"""What a fleet did, for people and for programs."""
+"""A fleet's machines that were left out or lost, on stderr and in JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tell_fleet(fleet: FleetDevice | None) -> None:
 
 
 def fleet_report(fleet: FleetDevice | None) -> dict[str, Any]:
-    """The same for ``--json``; nothing without a fleet."""
+    """Return the machines that were left out or lost for ``--json``; empty without a fleet."""
     if fleet is None:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""The front of latency and memory, as a table or JSON."""
+"""The Pareto front of latency and memory, as a table or JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def print_front(
     tail: str | None,
     as_json: bool,
 ) -> None:
-    """Print the schedules of which none is both faster and smaller, the fastest first."""
+    """Print the Pareto front of latency and memory, the fastest schedule first."""
     if as_json:
         print_json(
             {

@@ -1,4 +1,4 @@
-"""A schedule of a file beside the one that was found."""
+"""A file's schedule beside the one that a search found."""
 
 from __future__ import annotations
 
@@ -13,16 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GivenBeside:
-    """A schedule of a file, and what it costs.
+    """A file's schedule with the seconds of its stages, to show beside one that was found.
 
-    Attributes
-    ----------
-    path
-        The file.
-    schedule
-        With the seconds of its stages.
-    added
-        Names of the units that the file says nothing of.
+    ``added`` are the names of units that the file lacks; they run at its end.
     """
 
     path: Path
@@ -30,7 +23,7 @@ class GivenBeside:
     added: tuple[str, ...]
 
     def to_json(self, found: Schedule) -> dict[str, Any]:
-        """What ``--json`` shows of it beside the schedule that was found."""
+        """Return the file's schedule for ``--json``, with its ratio to the found one."""
         return {
             "file": str(self.path),
             "policy": self.schedule.policy,
@@ -41,7 +34,7 @@ class GivenBeside:
         }
 
     def text(self, found: Schedule) -> str:
-        """A sentence for people."""
+        """Return a sentence on the file's schedule and its ratio to the found one."""
         ratio = self._ratio(found)
         beside = "" if ratio is None else f", {ratio:.3f} of the time of {found.policy}"
         added = f"; units that it lacks run at its end: {', '.join(self.added)}"
@@ -55,14 +48,10 @@ class GivenBeside:
 
 
 def given_beside(path: Path, search: Search, precision: str | None = None) -> GivenBeside:
-    """Price the schedule of a file by the costs of a search.
+    """Read a file's schedule, and price its stages by the costs of a search.
 
-    Raises
-    ------
-    ScheduleError
-        If it does not fit, or runs in instances, whose stages are priced where they are found.
-    SearchError
-        If the costs do not price stages.
+    Raise ScheduleError if it does not fit the model or the precision, or runs in instances, and
+    SearchError if the costs do not price stages.
     """
     from tvm_ios.errors import SearchError
     from tvm_ios.program.bfloat16 import require_precision

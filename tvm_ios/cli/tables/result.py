@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Phases of the work whose names in JSON are not those in tables.
 _PARTS = {"import": "read", "tvm": "TVM's own"}
-#: Shorter phases are not printed.
+#: Seconds; shorter phases are not printed.
 _SHOWN = 0.05
 
 
@@ -115,7 +115,7 @@ def _table(result: Result) -> Table:
 
 
 def _to_sequential(result: Result, row: PolicyResult) -> str:
-    """Return a program's ratio to the sequential one; the kept one's is that of fresh processes."""
+    """Return a program's ratio to the sequential one as text, from fresh processes if known."""
     confirmed = result.confirmed.get("sequential")
     ratio = confirmed.median if confirmed and row.policy == result.kept else row.ratio
     return "" if ratio is None else f"{ratio:.3f}"
@@ -143,7 +143,7 @@ def _interval(ratio: PairedRatio) -> str:
 
 
 def _print_served(served: Served) -> None:
-    """Print the ways to serve many requests."""
+    """Print the measured ways to serve many requests."""
     table = Table(
         *("way", "policy", "lanes x workers", "requests/s"),
         *("half within", "99 % within", "to in-turn"),

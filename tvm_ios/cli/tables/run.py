@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from runtime_ext.execution.foreign_build import ForeignBuild
     from tvm_ios.files.array_files import Array
 
-#: The percentiles of the runs' milliseconds that are told.
+#: The percentiles of the runs' milliseconds that are shown, by name.
 QUANTILES = {"median": 50, "min": 0, "max": 100, "p90": 90, "p99": 99}
 
 
@@ -28,26 +28,22 @@ class Run:
 
     Attributes
     ----------
-    executable
-        Its path.
-    outputs
-        Of the last run.
     latency
-        Milliseconds for each of :data:`QUANTILES`.
+        Milliseconds of each of :data:`QUANTILES`.
     repeat
-        Number of runs.
+        The number of runs.
     tail
-        Sentence about the end of the model that another runtime ran.
+        A sentence on the end of the model that another runtime ran.
     build
-        The other runtime's build that was saved in the place of an executable.
+        Another runtime's build that was saved in the place of an executable.
     states
-        Inputs that are outputs of the run before.
+        Inputs that take an output of the run before.
     entry
-        Name of a deployment's entry that ran.
+        The deployment's entry that ran.
     compared_with, difference
-        File of expected outputs, and the largest difference to them.
+        The file of expected outputs, and the largest difference to them.
     served
-        Requests a second and their latencies, if these were asked for.
+        Requests a second and their latencies, if asked for.
     """
 
     executable: Path

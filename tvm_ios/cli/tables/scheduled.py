@@ -28,7 +28,7 @@ def print_schedule(
     as_json: bool,
     beside: GivenBeside | None = None,
 ) -> None:
-    """Print a schedule, what the search for it took, and what another one of a file costs."""
+    """Print a schedule, the work of its search, and a file's schedule beside it if given."""
     graph = problem.units
     peak = schedule_peak(graph, schedule, problem.operators)
     if as_json:

@@ -15,20 +15,10 @@ from tvm_ios.graphturbo.policy import choose_instances
 def print_sub_graphs(
     graph: OpGraph, capacity: int, lanes: int, tail: str | None, as_json: bool
 ) -> None:
-    """Partition a graph for the lanes of a CPU and show what comes out.
+    """Split a graph of operators into instances for a CPU's lanes, and print its sub-graphs.
 
-    Parameters
-    ----------
-    graph
-        The graph of operators.
-    capacity
-        Bytes that an instance may live in.
-    lanes
-        How many lanes the CPU has.
-    tail
-        What of the model is not in the graph.
-    as_json
-        Print JSON instead of a table.
+    ``capacity`` is the bytes that an instance may take; ``tail`` is a sentence on the end of the
+    model that is not in the graph.
     """
     units = form_units(graph)
     instances = choose_instances(graph, units, lanes=lanes, capacity=capacity)

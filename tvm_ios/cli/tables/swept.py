@@ -1,4 +1,4 @@
-"""The rows of a sweep as tables: searches, what crosses them, and orders of least memory."""
+"""The rows of a sweep as tables: searches, schedules run elsewhere, and memory orders."""
 
 from __future__ import annotations
 
@@ -17,21 +17,14 @@ Row = Mapping[str, Any]
 
 
 def print_sweep(rows: Sequence[Row], counts: Mapping[str, int], path: Path) -> None:
-    """Print a table of each kind of task that there is, and where all rows are.
+    """Print a table of each kind of task, and the path of the file with all rows.
 
-    Parameters
-    ----------
-    rows
-        As of :func:`tvm_ios.sweep.rows.rows_of`.
-    counts
-        Of ``tasks``, those ``resumed`` and those ``failed``.
-    path
-        The file of all rows.
+    ``counts`` has the numbers of ``tasks``, of those ``resumed`` and of those ``failed``.
     """
     out = console()
     for kind, columns in _COLUMNS.items():
         of_kind = [row for row in rows if row["kind"] == kind]
-        # What all rows lack is no column.
+        # Leave out columns that are empty in all rows.
         shown = {name: cell for name, cell in columns.items() if any(map(cell, of_kind))}
         if of_kind:
             table = Table(*shown)
@@ -69,7 +62,7 @@ def _latency(row: Row) -> str:
 
 
 def _made_for(row: Row) -> str:
-    """What the schedule was made for, as far as it differs from where it is to run."""
+    """Return batch, shapes and device that a schedule was made for, where its run differs."""
     pairs = (("batch", "batch"), ("shapes", "shapes"), ("device", "device"))
     differing = [
         f"{word} {row[f'made_for_{column}']}" if word == "batch" else row[f"made_for_{column}"]
@@ -88,7 +81,7 @@ def _proof(row: Row) -> str:
 _WORKLOAD = {"model": _text("model"), "batch": _text("batch"), "shapes": _text("shapes")}
 _SCHEDULED = {**_WORKLOAD, "device": _text("device"), "policy": _text("policy"), "r, s": _pruning}
 
-#: For each kind of task its columns, and what stands in them.
+#: For each kind of task the columns of its table, and the function that makes each cell of a row.
 _COLUMNS: Mapping[str, Mapping[str, Callable[[Row], str]]] = {
     "search": {
         **_SCHEDULED,
