@@ -36,7 +36,8 @@ class DialectError(UserError):
 def require_elements(kind: str, tensors: Sequence[Tensor]) -> None:
     """Raise DialectError if an operator of this kind reads or makes a tensor without elements.
 
-    ``tensors`` are the operator's inputs and then its results; the error names the last one.
+    ``tensors`` are the operator's inputs and then its results, by the last of which the error
+    names the operator.
     """
     for tensor in tensors:
         if 0 in tensor.shape:

@@ -68,7 +68,10 @@ class _Folding:
 
 
 def _folded_of_folded(expression: Any) -> Any:
-    """Return an expression folded, given that its parts are."""
+    """Return a constant in place of an expression whose parts are folded, if it can be computed.
+
+    Return the expression itself if it cannot.
+    """
     if isinstance(expression, relay.TupleGetItem):
         whole = expression.tuple_value
         return whole.fields[expression.index] if isinstance(whole, relay.Tuple) else expression

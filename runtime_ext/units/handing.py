@@ -29,7 +29,7 @@ def handed_on(
     one: tuple[PlannedKernel, Part],
     other: tuple[PlannedKernel, Part | Pointwise],
 ) -> int | None:
-    """Return the scratch buffer that one kernel writes and only the other reads, as its data.
+    """Return the scratch buffer that one kernel writes and only the other reads, as its data input.
 
     Return None if there is none. ``kernels`` are the current kernels of the plan.
     """

@@ -58,7 +58,7 @@ class UnitCompiler(ABC):
 
     @abstractmethod
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
-        """Return the unnamed plans of a unit: those of the tuning log and, last, the default."""
+        """Return a unit's plans without named forms: those of the tuning log, the default last."""
 
     @abstractmethod
     def _rkernel_plans(self, source: UnitSource) -> dict[str, UnitPlan]:

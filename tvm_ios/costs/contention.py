@@ -74,7 +74,10 @@ def launch_spans(
 def _run(
     programs: Sequence[Sequence[Launch]], device: DeviceDescription
 ) -> tuple[_Floats, _Floats]:
-    """Return the end of each program, and the end of each launch of all programs."""
+    """Simulate programs that run together; return the end of each, and of each launch of all.
+
+    Kernels that run at once share the device's processors and its bandwidth.
+    """
     launches = list(itertools.chain.from_iterable(programs))
     if not launches:
         return np.zeros(len(programs)), np.zeros(0)

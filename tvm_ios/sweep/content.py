@@ -171,7 +171,7 @@ class Jobs:
 
 
 def file_name(content: Mapping[str, str]) -> str:
-    """Return the key in :attr:`Job.files` of the file that this part of the content describes."""
+    """Return the key of a file in :attr:`Job.files`, by its name and SHA-256 in the content."""
     return f"{content['sha256']}/{content['name']}"
 
 

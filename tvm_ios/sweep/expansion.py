@@ -36,9 +36,10 @@ def expand(sweep: SweepFile) -> tuple[Task, ...]:
 
 
 def _crossed(searches: Sequence[SearchTask], crossed_by: str) -> Iterator[CrossingTask]:
-    """Yield each search's schedule crossed with each other search that differs in one thing alone.
+    """Yield a task for each two searches that differ in ``crossed_by`` alone, both ways round.
 
-    Policies that ask for no costs are left out: they find the same schedule everywhere.
+    It prices the schedule that the one finds on the workload and device of the other. Policies
+    that ask for no costs are left out: they find the same schedule everywhere.
     """
 
     def others(task: SearchTask) -> str:

@@ -78,7 +78,7 @@ class _WindowThenProduct:
             of_rows(lambda writer: writer.channels(self.channels - rest, rest))
 
     def _multiply(self, tile: Index, rows: int) -> None:
-        """Multiply the tile's rows, merged into one row whose number is the tile's."""
+        """Write code that multiplies a tile's rows, merged into one row of the tile's number."""
         second = _in_rows(self.second, self.rows * self.columns, rows * self.columns)
         second = replace(second, data=Access(self.handed, 0, (0, 0, self.channels, 1)))
         plan = plan_tiles(second, self.unit)

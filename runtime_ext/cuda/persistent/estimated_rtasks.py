@@ -43,7 +43,7 @@ class EstimatedRTasks:
         return self._fuser.lanes(form.code for u in units for form in forms(u).values())
 
     def on_streams(self, graph: OpGraph, stage: Stage) -> float:
-        """Return the estimated seconds of a stage."""
+        """Return the estimated seconds of a stage with its groups on streams."""
         return self.cost.stage_latency(graph, stage)
 
     def prepare(self, progress: Progress) -> None:

@@ -57,7 +57,10 @@ class GpuStageFuser:
     def rkernel(
         self, name: str, code: UnitCode, phases: Sequence[float], overhead: float
     ) -> RKernel:
-        """Return an rKernel from the seconds of its kernels alone; see :func:`profiled_rkernel`."""
+        """Return an rKernel from the seconds of its kernels alone, ``phases``, and of a launch.
+
+        See :func:`profiled_rkernel`.
+        """
         library = self._library
         blocks, footprint = library.blocks, library.footprint
         return profiled_rkernel(name, code, phases, blocks, footprint, self._device, overhead)

@@ -32,7 +32,10 @@ class DescribedTimer:
         return search_by(job)
 
     def time(self, job: Job, candidates: Candidates, allowed: Collection[str]) -> Timed:
-        """Choose the program of least expected time, and verify it if this CPU runs it."""
+        """Choose, among policies of ``allowed``, the program of least expected time.
+
+        It is verified if this machine's CPU runs it; else nothing is compared.
+        """
         expected = {policy: s.latency for policy, s in candidates.schedules.items()}
         kept = min((p for p in candidates.built if p in allowed), key=lambda p: expected[p])
         reference, errors = self._verified(job, candidates, kept)

@@ -157,7 +157,10 @@ def _states_channels_last(node: Any) -> bool:
 
 
 def _write(node: Any, opset: int) -> str | None:
-    """Rewrite a node and return None, or return a description of what is not known yet."""
+    """Rewrite a node of another domain into ONNX's operators, and return None.
+
+    If a type or shape is not inferred yet, leave the node and return what is missing.
+    """
     steps, result = Steps(node.graph, node, opset), node.outputs[0]
     try:
         if node.domain == CONTRIB_DOMAIN and result.dtype is None:
