@@ -113,9 +113,9 @@ class RelayKernels:
 def _together(
     units: Mapping[str, RelayUnitFunction],
 ) -> tuple[tvm.IRModule, list[tuple[str, int, int]]]:
-    """Return a module that calls all units' kernels side by side, and the place of each call.
+    """Return a module that calls the kernels of all units, and the place of each call.
 
-    A place is the key of the unit, its number, and 0.
+    A place is a unit's key, its number as the stage, and the group 0.
     """
     parameters: list[relay.Var] = []
     bindings: list[tuple[relay.Var, relay.Call]] = []
