@@ -74,9 +74,9 @@ def launch_spans(
 def _run(
     programs: Sequence[Sequence[Launch]], device: DeviceDescription
 ) -> tuple[_Floats, _Floats]:
-    """Simulate programs that run together; return the end of each, and of each launch of all.
+    """Simulate each program with the device for itself; return its end, and each launch's.
 
-    Kernels that run at once share the device's processors and its bandwidth.
+    All are simulated in one pass, and only launches of the same program contend.
     """
     launches = list(itertools.chain.from_iterable(programs))
     if not launches:

@@ -16,11 +16,11 @@ from tvm_ios.schedule.schedule import Schedule
 def inside_kernels(
     saved: Mapping[str, Any], units: Sequence[str], run: Timeline
 ) -> list[dict[str, Any]]:
-    """Return the spans of rTasks on vEUs in a run's persistent kernels; empty if it has none.
+    """Return one chart of the rTasks on vEUs in a run's persistent kernels, or an empty list.
 
-    The times of rTasks are not measured: their placement is simulated again, and stretched to the
-    kernel's launch. ``saved`` is the executable's schedule, ``units`` the names of the program's
-    units.
+    The chart is plain data, as pages read it, with the spans as lists. The times of rTasks are not
+    measured: their placement is simulated again, and stretched to the kernel's launch. ``saved`` is
+    the executable's schedule, ``units`` the names of the program's units.
     """
     schedule = Schedule.from_json(saved)
     names: list[str] = saved["units"]

@@ -33,7 +33,10 @@ class CoefficientTable:
             code.store(self.memory, place, constant(float(coefficient), lanes), lanes)
 
     def coefficient(self, lanes: int) -> Coefficient:
-        """Return a function that loads a coefficient as a vector of ``lanes`` lanes."""
+        """Return a function from a coefficient to a vector of ``lanes`` lanes of it.
+
+        The vector is loaded if the table holds the value, else it is a constant.
+        """
         return lambda value: (
             load(self.memory, self._places[value], lanes)
             if value in self._places
