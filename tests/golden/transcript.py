@@ -18,7 +18,7 @@ _CHANGING = {
     "date": r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?([+-]\d{2}:\d{2}|Z)?",
     "hash": r"\b[0-9a-f]{8,64}\b",
     "kernel": r"\bk[0-9a-f]{24}_\d+\b",
-    "parts": r"(?<=now);( \w+ [\d.]+ s,?)*",
+    "parts": r"(?<=now);( [\w' ]+ [\d.]+ s,?)*|(?<=by h200);( [\w' ]+ [\d.]+ s,?)*",
     "stages": r"\d+ stages?(?= measured)",
     "features": r"(?<=CPU features)( +\S+,)*( +\S+)$",
     # What explain advises depends on the machine.
@@ -32,7 +32,8 @@ _MACHINE = ("features", "kernels", "hot", "processor", "system", "date", "caches
 
 
 def _steady(text: str) -> str:
-    """Return text without what changes."""
+    """Return text without what changes, and without the notice of a busy machine."""
+    text = re.sub(r"^something else keeps this machine busy:.*\n", "", text, flags=re.MULTILINE)
     for name, pattern in _CHANGING.items():
         text = re.sub(pattern, f"<{name}>", text, flags=re.MULTILINE)
     return text
