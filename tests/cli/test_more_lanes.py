@@ -9,8 +9,8 @@ import pytest
 from runtime_ext.machine import this_machine as machine
 from tests.cli.command_line import tvm_ios
 from tvm_ios.cli.options.search_options import (
-    BlockOptions,
     CompileOptions,
+    MeasuringOptions,
     TargetKind,
     search_options,
 )
@@ -24,7 +24,7 @@ def two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lanes_of(lanes: int | None, **options: Any) -> int:
-    return search_options(lanes, BlockOptions(), **options).lanes
+    return search_options(lanes, MeasuringOptions(), **options).lanes
 
 
 def test_some_more_take_turns(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Ship(StrEnum):
-    """Whether a bundle holds the weights, or the seed to draw random ones."""
+    """The form of a bundle's weights: stored, or as the seed to draw random ones."""
 
     stored = "stored"
     drawn = "drawn"

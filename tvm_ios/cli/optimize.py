@@ -19,7 +19,6 @@ from tvm_ios.cli.options.combinations import (
     sources,
 )
 from tvm_ios.cli.options.completion import complete_cost
-from tvm_ios.cli.options.described import without_gpu
 from tvm_ios.cli.options.fleet import FleetOptions
 from tvm_ios.cli.options.model import (
     Models,
@@ -210,7 +209,9 @@ def optimize(
         fleet=fleet,
     )
     if cost is None and device is None and not deploys and compiled.target is TargetKind.cuda:
-        cost = without_gpu(search)
+        from tvm_ios.api.deployments.deployed import description_of, runs_here
+
+        cost = None if runs_here(search) else description_of(search)
     options = _checked(
         search=search,
         policies=chosen_policies(policy),

@@ -30,7 +30,7 @@ from tvm_ios.cli.options.values import bytes_of, require_known
 
 
 class Groups(StrEnum):
-    """How a stage's units are divided into groups."""
+    """The rule that forms groups: connected components, or a unit with its descendants."""
 
     connected = "connected"
     rooted = "rooted"

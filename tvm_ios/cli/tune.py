@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,7 @@ from tvm_ios.cli.options.search_options import (
     CompileOptions,
     DialectName,
     Lanes,
+    MeasuringOptions,
     TargetKind,
     search_options,
 )
@@ -104,7 +106,13 @@ def tune(
         only = "only AutoTVM tries blocks: give --dialect relay, or leave it out"
         refuse(only, {"--all-blocks": all_blocks})
     shapes = input_shapes(shape)
-    options = search_options(lanes, blocks, compiled=compiled, arch=arch, fleet=servers.choice())
+    options = search_options(
+        lanes,
+        MeasuringOptions(**asdict(blocks)),
+        compiled=compiled,
+        arch=arch,
+        fleet=servers.choice(),
+    )
     from tvm_ios.api.tune import tune_model
     from tvm_ios.models.source import ModelSource
 

@@ -113,8 +113,8 @@ def _place_and_options(
     if arch is not None:
         kind = "cuda" if arch.startswith("sm_") else "llvm"
         search = replace(search, target=target_of(kind, arch, lanes, source.dialect))
-    runs_here = _runs_here(search)
-    place = PlaceInDeployment(folder, source.name, identity, lanes, runs_here=runs_here)
+    is_here = runs_here(search)
+    place = PlaceInDeployment(folder, source.name, identity, lanes, runs_here=is_here)
     if recipe is not None:
         place = replace(
             place,
@@ -131,25 +131,25 @@ def _place_and_options(
             schedule=recipe.schedule,
         )
     on_gpu = cuda_arch(search.resolved_target) is not None
-    if options.cost is None and runs_here and (lanes <= cpus or on_gpu):
+    if options.cost is None and is_here and (lanes <= cpus or on_gpu):
         return place, replace(options, search=search)
-    cost = options.cost or _description(search)
+    cost = options.cost or description_of(search)
     remark = "not measured" if options.schedule else f"not measured: scheduled by {cost}"
     return replace(place, remarks=(remark,)), replace(options, search=search, cost=cost)
 
 
-def _runs_here(options: SearchOptions) -> bool:
+def runs_here(options: SearchOptions) -> bool:
     """Return whether kernels compiled for a target run on this machine."""
     from runtime_ext.machine.this_machine import LEVELS, host_flags, level_of
     from runtime_ext.target_architecture import cuda_arch
 
     target = options.resolved_target
     if (arch := cuda_arch(target)) is not None:
-        return gpu_runs(arch)
+        return _gpu_runs(arch)
     return LEVELS[level_of(str(target.attrs["mcpu"]))] <= host_flags()
 
 
-def gpu_runs(arch: str) -> bool:
+def _gpu_runs(arch: str) -> bool:
     """Return whether the first GPU here runs code of an architecture (``sm_...``)."""
     from runtime_ext.cuda.nvidia.driver import open_device
     from runtime_ext.native_errors import CudaError
@@ -161,7 +161,7 @@ def gpu_runs(arch: str) -> bool:
     return True
 
 
-def _description(options: SearchOptions) -> str:
+def description_of(options: SearchOptions) -> str:
     """Return the name of the device description that stands for a machine that is not here."""
     from runtime_ext.target_architecture import cuda_arch
     from tvm_ios.devices.device import described_gpu

@@ -13,7 +13,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that takes its own options and then each field of its groups."""
     own: list[inspect.Parameter] = []
     of_groups: list[inspect.Parameter] = []
-    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+    groups: dict[str, Any] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         group = parameter.annotation
         if not is_dataclass(group):
@@ -21,8 +21,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             continue
         assert isinstance(group, type), "a parameter's type, and no value"
         hints = get_type_hints(group, include_extras=True)
-        names = [field.name for field in fields(group)]
-        groups[parameter.name] = group, names
+        groups[parameter.name] = group
         of_groups += [
             inspect.Parameter(
                 field.name,
@@ -35,8 +34,8 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def flat(**values: Any) -> None:
-        for name, (group, names) in groups.items():
-            values[name] = group(**{field: values.pop(field) for field in names})
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         command(**values)
 
     # Typer reads this signature; without it, it would evaluate the annotations of the groups.

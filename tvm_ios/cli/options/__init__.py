@@ -4,7 +4,6 @@
 - model: of commands that read a model
 - fleet: of commands that have other machines measure
 - combinations: several values of one option, of which a deployment has all combinations
-- described: the device description that replaces a GPU that is not here
 - values: parse names, numbers and sizes; refuse what is wrong
 - completion: suggestions of the shell
 """

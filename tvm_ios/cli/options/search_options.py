@@ -28,14 +28,14 @@ _TURNS = 16
 
 
 class MeasureMode(StrEnum):
-    """Which stages a search measures: those that may matter, or all."""
+    """The stages that a search measures: those that may matter, or all."""
 
     lazy = "lazy"
     full = "full"
 
 
 class Objective(StrEnum):
-    """Whether a program is chosen by latency or by throughput."""
+    """The figure by which a program is chosen: latency or throughput."""
 
     latency = "latency"
     throughput = "throughput"
@@ -63,7 +63,7 @@ class TargetKind(StrEnum):
 
 
 class Winograd(StrEnum):
-    """Whether convolutions may be computed by Winograd's filtering."""
+    """Permission to compute convolutions by Winograd's filtering."""
 
     auto = "auto"
     off = "off"
@@ -86,7 +86,7 @@ class Precision(StrEnum):
 
 
 class ChainsMode(StrEnum):
-    """Whether schedules may have chains of units."""
+    """Permission to use chains of units in schedules."""
 
     auto = "auto"
     off = "off"
@@ -234,7 +234,7 @@ def chosen_policies(text: str | None, allowed: Sequence[str] | None = None) -> S
 
 def search_options(
     lanes: int | None,
-    limits: BlockOptions,
+    measuring: MeasuringOptions,
     *,
     compiled: CompileOptions = CompileOptions(),
     arch: str | None = None,
@@ -274,7 +274,6 @@ def search_options(
     from tvm_ios.ios.lazy import Budget
     from tvm_ios.policies.policy import Limits
 
-    measuring = limits if isinstance(limits, MeasuringOptions) else MeasuringOptions()
     dialect, kind = compiled.dialect.value, compiled.target.value
     everything = measuring.measure is MeasureMode.full
     return SearchOptions(
@@ -288,8 +287,8 @@ def search_options(
         device=opened,
         fleet=opened_fleet,
         limits=Limits(
-            pruning=Pruning(limits.r, limits.s),
-            max_block=limits.max_block,
+            pruning=Pruning(measuring.r, measuring.s),
+            max_block=measuring.max_block,
             budget=Budget(measuring.max_measurements, time_limit, everything),
         ),
     )
