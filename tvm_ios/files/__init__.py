@@ -4,5 +4,5 @@
   place in one step; digest: what tells files apart
 - locks: a file that processes lock, one after another
 - line_files: logs that grow line by line; array_files: arrays by name
-- json_text: JSON from anyone; byte_sizes: sizes as people write them
+- json_text: JSON from anyone; plain_data: as dataclasses; byte_sizes: sizes as people write them
 """
