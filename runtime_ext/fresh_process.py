@@ -34,11 +34,11 @@ def run_fresh_process(
 ) -> dict[str, Any]:
     """Run a program that measures, and return its result.
 
-    It reads a task from its standard input, as one line of JSON, and prints lines of JSON: arrays
-    (what, done, total) are its progress, the last object is its result; other lines, which
-    libraries may print, are ignored. ``environment`` is added to that of this process. After
-    ``limit`` seconds it is killed, and ProcessTimeLimit is raised. If it fails, raise UserError
-    with the last line of its errors.
+    It reads a task from its standard input, as one line of JSON in which paths are texts, and
+    prints lines of JSON: arrays (what, done, total) are its progress, the last object is its
+    result; other lines, which libraries may print, are ignored. ``environment`` is added to that of
+    this process. After ``limit`` seconds it is killed, and ProcessTimeLimit is raised. If it fails,
+    raise UserError with the last line of its errors.
     """
     result: dict[str, Any] | None = None
     late = threading.Event()
@@ -87,7 +87,7 @@ def run_fresh_process(
 
 def _send(task: Mapping[str, Any], stream: Any) -> None:
     try:
-        stream.write(f"{json.dumps(task)}\n")
+        stream.write(f"{json.dumps(task, default=os.fspath)}\n")
         stream.close()
     except BrokenPipeError:
         # The process has ended already; its errors say why.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 
 from runtime_ext.cuda.machine_code.cubin_cache import CubinCache
@@ -18,6 +18,7 @@ from tvm_ios.devices.device import DeviceDescription, device_text, load_device
 from tvm_ios.devices.occupancy import Footprint
 from tvm_ios.errors import UnfusedError
 from tvm_ios.files.json_text import json_object, naturals
+from tvm_ios.files.plain_data import read_as
 
 FILE, GPU = "rtasks.json.gz", "gpu.json"
 
@@ -48,7 +49,7 @@ class BundledRTasks:
         """Write the rTasks and the device description into a folder."""
         data = {
             "kernels": {
-                symbol: [astuple(footprint), function.to_json()]
+                symbol: [astuple(footprint), asdict(function)]
                 for symbol, (footprint, function) in self.kernels.items()
             },
             "fused": self.fused,
@@ -64,8 +65,8 @@ def read_rtasks(folder: Path) -> BundledRTasks:
     return BundledRTasks(
         device=load_device(str(folder / GPU)),
         kernels={
-            str(symbol): (Footprint(*naturals(footprint)), RTaskFunction.from_json(function))
-            for symbol, (footprint, function) in data["kernels"].items()
+            symbol: read_as(tuple[Footprint, RTaskFunction], kernel)
+            for symbol, kernel in data["kernels"].items()
         },
         fused={str(entry): naturals(figures) for entry, figures in data["fused"].items()},
         stages=[naturals(units) for units in data["stages"]],

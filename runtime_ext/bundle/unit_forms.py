@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from tvm_ios.files.json_text import natural, naturals
+from tvm_ios.files.plain_data import read_as
 from tvm_ios.program.compiled_unit import CompiledUnit, ConstantUse
 from tvm_ios.program.constant_transform import ParamTransform
-from tvm_ios.program.program import BufferType, PhaseCall, UnitCode
+from tvm_ios.program.program import UnitCode
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,10 @@ class UnitForms:
 def _form_json(form: CompiledUnit) -> dict[str, Any]:
     code = form.code
     return {
-        "parameters": _types_json(code.parameters),
+        "parameters": [astuple(buffer) for buffer in code.parameters],
         "outputs": code.outputs,
-        "scratch": _types_json(code.scratch),
-        "calls": [[call.symbol, call.tiles, call.arguments] for call in code.calls],
+        "scratch": [astuple(buffer) for buffer in code.scratch],
+        "calls": [astuple(call) for call in code.calls],
         "constants": [[use.parameter, use.transform.to_json()] for use in form.constants],
         "kernels": form.kernels,
         "tuned": sorted(form.tuned),
@@ -95,29 +96,12 @@ def _form_json(form: CompiledUnit) -> dict[str, Any]:
 
 
 def _form(key: str, data: Mapping[str, Any]) -> CompiledUnit:
-    code = UnitCode(
-        parameters=_types(data["parameters"]),
-        outputs=natural(data["outputs"]),
-        scratch=_types(data["scratch"]),
-        calls=tuple(
-            PhaseCall(str(symbol), natural(tiles), naturals(arguments))
-            for symbol, tiles, arguments in data["calls"]
-        ),
-    )
     constants = tuple(
         ConstantUse(natural(parameter), ParamTransform.from_json(steps))
         for parameter, steps in data["constants"]
     )
-    tuned = frozenset(map(str, data["tuned"]))
-    kernels, library = tuple(map(str, data["kernels"])), str(data["library"])
+    kernels, tuned = (read_as(tuple[str, ...], data[name]) for name in ("kernels", "tuned"))
+    code, library = read_as(UnitCode, data), str(data["library"])
     # In bundles of earlier versions only a library's forms had a name, which was the library's.
     name = str(data.get("name", library))
-    return CompiledUnit(code, constants, key, kernels, tuned, library, name)
-
-
-def _types_json(types: Sequence[BufferType]) -> list[Any]:
-    return [[buffer_type.shape, buffer_type.dtype] for buffer_type in types]
-
-
-def _types(data: Any) -> tuple[BufferType, ...]:
-    return tuple(BufferType(naturals(shape), str(dtype)) for shape, dtype in data)
+    return CompiledUnit(code, constants, key, kernels, frozenset(tuned), library, name)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from runtime_ext.execution.buffers import content_key
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, save_tensors
 from tvm_ios.files.json_text import json_object, natural, naturals
+from tvm_ios.files.plain_data import read_as
 
 FILE = "weights.safetensors"
 #: The least elements of a constant that is drawn: smaller ones (limits, shapes, biases) are saved.
@@ -40,7 +41,7 @@ class Draw:
     dtype: str
     mean: float
     deviation: float
-    seed: int
+    seed: Annotated[int, range(1 << 63)]
 
     def array(self) -> Array:
         """Draw the constant."""
@@ -60,17 +61,6 @@ class Draw:
         mean, deviation = float(array.mean(dtype=np.float64)), float(array.std(dtype=np.float64))
         seed_of_draw = int.from_bytes(digest[:8], "little") >> 1
         return Draw(array.shape, str(array.dtype), mean, deviation, seed_of_draw)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Draw:
-        """Read the data of :func:`dataclasses.asdict`."""
-        return Draw(
-            naturals(data["shape"]),
-            str(data["dtype"]),
-            float(data["mean"]),
-            float(data["deviation"]),
-            int(data["seed"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -132,4 +122,4 @@ def save_weights(
 
 def load_weights(folder: Path, drawn: Mapping[str, Any]) -> Weights:
     """Open the file that :func:`save_weights` wrote."""
-    return Weights(folder / FILE, {key: Draw.from_json(data) for key, data in drawn.items()})
+    return Weights(folder / FILE, {key: read_as(Draw, data) for key, data in drawn.items()})

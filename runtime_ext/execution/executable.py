@@ -49,6 +49,7 @@ from tvm_ios.deployment.registry import is_deployment
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, save_tensors
 from tvm_ios.files.json_text import json_object, natural
+from tvm_ios.files.plain_data import read_as
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, Role
 
@@ -308,8 +309,8 @@ def load(path: Path | str) -> Executable | ForeignBuild:
                 name: adopt_constant(np.from_dlpack(content), meta["constants"][name])
                 for name, content in constants.items()
             },
-            inputs=tuple(map(Port.from_json, meta["inputs"])),
-            outputs=tuple(map(Port.from_json, meta["outputs"])),
+            inputs=read_as(tuple[Port, ...], meta["inputs"]),
+            outputs=read_as(tuple[Port, ...], meta["outputs"]),
             schedule=files.schedule,
             target=meta["target"],
             features=tuple(meta["features"]),

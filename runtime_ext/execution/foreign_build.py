@@ -28,6 +28,7 @@ from runtime_ext.machine.cpu_features import missing_features
 from runtime_ext.native_errors import ExecutableError, SessionError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import json_object
+from tvm_ios.files.plain_data import read_as
 
 
 @dataclass(frozen=True)
@@ -267,4 +268,4 @@ def _port_json(port: Port) -> dict[str, Any]:
 
 
 def _port(data: Mapping[str, Any]) -> Port:
-    return Port.from_json({**data, "buffer": data["name"]})
+    return read_as(Port, {**data, "buffer": data["name"]})

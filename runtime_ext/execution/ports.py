@@ -12,7 +12,6 @@ import numpy as np
 
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
-from tvm_ios.files.json_text import naturals
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import Program, Role
 from tvm_ios.program.program_builder import tensor_names
@@ -31,15 +30,6 @@ class Port:
     buffer: str
     shape: tuple[int, ...]
     dtype: str
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Port:
-        """Read the fields as ``dataclasses.asdict`` gives them.
-
-        Raise KeyError, TypeError or ValueError if one is missing or misstated.
-        """
-        name, buffer, dtype = (str(data[field]) for field in ("name", "buffer", "dtype"))
-        return Port(name, buffer, naturals(data["shape"]), dtype)
 
 
 def ports(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import make_folder, temporary_folder
-from tvm_ios.files.json_text import json_object, natural, naturals
+from tvm_ios.files.json_text import json_object
+from tvm_ios.files.plain_data import read_as
 
 #: Increase it whenever the code of equal kernels changes.
 SCHEDULE_VERSION = 32
@@ -89,13 +90,7 @@ class ArtefactCache:
             content = self.code_file(key).read_bytes()
             if data["key"] != key or data.pop("sha256") != _digest(data, content):
                 return None
-            return Artefact(
-                key=key,
-                phases=tuple(
-                    KernelPhase(str(s), natural(t), naturals(a)) for s, t, a in data["phases"]
-                ),
-                scratch=tuple((naturals(shape), str(dtype)) for shape, dtype in data["scratch"]),
-            )
+            return read_as(Artefact, data)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -114,11 +109,7 @@ class ArtefactCache:
         with temporary_folder(self.folder, "new-") as folder:
             code_file = folder / "kernel.code"
             code_file.write_bytes(content)
-            data = {
-                "key": artefact.key,
-                "phases": [[p.symbol, p.tiles, p.arguments] for p in artefact.phases],
-                "scratch": artefact.scratch,
-            }
+            data = {**asdict(artefact), "phases": [astuple(phase) for phase in artefact.phases]}
             description_file = folder / "kernel.json"
             description_file.write_text(json.dumps({**data, "sha256": _digest(data, content)}))
             code_file.rename(self.code_file(artefact.key))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
-
-from tvm_ios.files.json_text import natural, naturals
+from dataclasses import dataclass
 
 #: The rKernel of units whose convolutions cuDNN computes.
 CUDNN = "cudnn"
@@ -36,12 +32,6 @@ class Image:
     offset: int
     extents: Four
     strides: Four
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Image:
-        """Read the fields of an image from plain data."""
-        argument, offset = natural(data["argument"]), natural(data["offset"])
-        return Image(argument, offset, _four(data["extents"]), _four(data["strides"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +80,10 @@ class LibraryConvolution:
     relu: bool
     precision: str
 
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"there is no precision {self.precision!r}")
+
     @property
     def buffers(self) -> int:
         """Number of buffers that a call takes."""
@@ -100,42 +94,3 @@ class LibraryConvolution:
     def dtype(self) -> str:
         """Data type of all images and weights in memory."""
         return "float16" if self.precision == "float16" else "float32"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, the inverse of :meth:`from_json`."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> LibraryConvolution:
-        """Read the output of :meth:`to_json`.
-
-        Raise KeyError, TypeError or ValueError if the data are not such.
-        """
-        bias, residual, precision = data["bias"], data["residual"], str(data["precision"])
-        if precision not in PRECISIONS:
-            raise ValueError(f"the precision {precision!r}")
-        return LibraryConvolution(
-            data=Image.from_json(data["data"]),
-            result=Image.from_json(data["result"]),
-            weight=natural(data["weight"]),
-            filter=_four(data["filter"]),
-            channels_last=bool(data["channels_last"]),
-            pads=_two(data["pads"]),
-            strides=_two(data["strides"]),
-            dilations=_two(data["dilations"]),
-            groups=natural(data["groups"]),
-            bias=None if bias is None else natural(bias),
-            residual=None if residual is None else Image.from_json(residual),
-            relu=bool(data["relu"]),
-            precision=precision,
-        )
-
-
-def _four(data: object) -> Four:
-    a, b, c, d = naturals(data)
-    return a, b, c, d
-
-
-def _two(data: object) -> Two:
-    a, b = naturals(data)
-    return a, b

@@ -31,6 +31,7 @@ from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.tolerance import rounds, tolerance
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
+from tvm_ios.files.plain_data import read_as
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.first_difference import kinds
 
@@ -119,10 +120,10 @@ def serve_side_by_side(
     outputs than the session of its executable, or than the peers, or the process fails.
     """
     task = {
-        "ways": {name: [str(way.executable), way.workers] for name, way in ways.items()},
+        "ways": {name: asdict(way) for name, way in ways.items()},
         "in_flight": in_flight,
         "rules": asdict(rules),
-        "peers": peers and {**asdict(peers), "onnx": str(peers.onnx)},
+        "peers": peers and asdict(peers),
     }
     command = [sys.executable, "-m", "runtime_ext.peers.requests_side_by_side", str(os.getpid())]
     result = run_fresh_process(command, task, {"TVM_NUM_THREADS": "1"}, progress)
@@ -135,10 +136,10 @@ def _main(parent: int) -> None:
     end_with_parent(parent)
     import_torch_later()
     task = json.loads(sys.stdin.readline())
-    ways = {name: Way(Path(path), workers) for name, (path, workers) in task["ways"].items()}
-    peers = task["peers"] and Peers(**{**task["peers"], "onnx": Path(task["peers"]["onnx"])})
+    ways = {name: read_as(Way, way) for name, way in task["ways"].items()}
+    peers = task["peers"] and read_as(Peers, task["peers"])
     try:
-        result = asdict(_compete(ways, task["in_flight"], Rules(**task["rules"]), peers))
+        result = asdict(_compete(ways, task["in_flight"], read_as(Rules, task["rules"]), peers))
     except UserError as error:
         result = {"error": str(error)}
     print(json.dumps(result))

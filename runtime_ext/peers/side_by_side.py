@@ -30,6 +30,7 @@ from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.tolerance import rounds, tolerance, widened
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
+from tvm_ios.files.plain_data import read_as
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.first_difference import kinds
 
@@ -73,23 +74,6 @@ class SideBySide:
     verified: bool = True
     own_error: float = 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, the inverse of :meth:`from_json`."""
-        files = {name: getattr(self, name) for name in _FILES}
-        return {
-            **asdict(self),
-            **{name: path and str(path) for name, path in files.items()},
-            "executables": {name: str(path) for name, path in self.executables.items()},
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SideBySide:
-        """Read the data of :meth:`to_json`."""
-        files = {name: data[name] and Path(data[name]) for name in _FILES}
-        executables = {name: Path(path) for name, path in data["executables"].items()}
-        rules = Rules(**data["rules"])
-        return cls(**{**data, **files, "executables": executables, "rules": rules})
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -126,7 +110,7 @@ def run_side_by_side(runners: SideBySide, progress: Progress = silent) -> Outcom
     """
     result = run_fresh_process(
         [sys.executable, "-m", "runtime_ext.peers.side_by_side", str(os.getpid())],
-        runners.to_json(),
+        asdict(runners),
         dict.fromkeys(_THREAD_COUNTS, str(runners.lanes)),
         progress,
     )
@@ -138,7 +122,7 @@ def run_side_by_side(runners: SideBySide, progress: Progress = silent) -> Outcom
 def _main(parent: int) -> None:
     end_with_parent(parent)
     import_torch_later()
-    runners = SideBySide.from_json(json.loads(sys.stdin.readline()))
+    runners = read_as(SideBySide, json.loads(sys.stdin.readline()))
     try:
         result = asdict(_compete(runners))
     except UserError as error:

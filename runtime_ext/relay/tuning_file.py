@@ -12,7 +12,7 @@ from typing import Any
 from tvm import autotvm
 
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
-from tvm_ios.files.line_files import only_writer
+from tvm_ios.files.locks import locked
 
 #: A trial: AutoTVM's ``MeasureInput`` and ``MeasureResult``.
 AutotvmRecord = tuple[Any, Any]
@@ -46,10 +46,10 @@ def open_autotvm_log(path: Path, target: Any) -> Generator[OpenAutotvmLog]:
     it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    locked = TuningLogError(
+    taken = TuningLogError(
         f"another process is tuning into {path}; wait for it or give another file"
     )
-    with only_writer(path, locked) as handle:
+    with locked(path, taken) as handle:
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1
         # Only an unfinished record is removed: any other file is refused below.

@@ -24,7 +24,8 @@ from tvm.s_tir import meta_schedule
 
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import temporary_folder, write_atomically
-from tvm_ios.files.line_files import cut_unfinished_line, only_writer
+from tvm_ios.files.line_files import cut_unfinished_line
+from tvm_ios.files.locks import locked
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 _ABOUT = "tvm-ios-log.json"
@@ -76,10 +77,10 @@ def open_log(folder: Path, target: Any) -> Generator[OpenLog]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     about = folder / _ABOUT
-    locked = UserError(
+    taken = UserError(
         f"another process is tuning into {folder}; wait for it or give another folder"
     )
-    with only_writer(about, locked):
+    with locked(about, taken):
         paths = [folder / WORKLOADS, folder / RECORDS]
         for path in paths:
             path.touch()

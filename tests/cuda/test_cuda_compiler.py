@@ -24,6 +24,7 @@ from tests.refusals import refused
 from tests.units.unit_convolutions import convolution
 from tvm_ios import zoo
 from tvm_ios.errors import UserError
+from tvm_ios.files.plain_data import read_as
 
 CONVOLUTION = convolution((1, 64, 9, 9), (40, 64, 3, 3), (1, 1, 1, 1))
 
@@ -42,7 +43,7 @@ def test_what_was_compiled_is_found_again(tmp_path: Path) -> None:
     for call in unit.code.calls:
         kernel, same = first.kernel(call.symbol), again.kernel(call.symbol)
         assert replace(kernel, scheduled=None) == replace(same, scheduled=None)
-        assert CudaKernel.from_json(kernel.to_json()) == replace(kernel, scheduled=None)
+        assert read_as(CudaKernel, kernel.to_json()) == replace(kernel, scheduled=None)
         assert len(kernel.parameters) == len(call.arguments) == len(same.scheduled.params)
         assert again.function(call.symbol) == first.function(call.symbol)
 

@@ -64,7 +64,7 @@ def by_cpp(entries: list[Entry], machine: Machine, shapes: Shapes) -> str:
         key: sorted(v) if isinstance(v, frozenset) else v for key, v in asdict(machine).items()
     }
     asked = {
-        "entries": [e.to_json() for e in entries],
+        "entries": [asdict(e) for e in entries],
         "machine": facts,
         "shapes": [[name, extents] for name, extents in shapes.items()],
     }

@@ -16,7 +16,7 @@ import pytest
 
 from tvm_ios.files.array_files import save_tensors
 from tvm_ios.files.atomic import require_writable, temporary_folder, write_atomically
-from tvm_ios.files.line_files import only_writer
+from tvm_ios.files.locks import locked
 
 
 def test_writes_and_makes_folders(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_others_may_read_what_the_umask_lets_them(mask: int, tmp_path: Path) -> 
     try:
         write_atomically(tmp_path / "file", b"x")
         save_tensors({"x": np.ones(3)}, tmp_path / "tensors")
-        with only_writer(tmp_path / "lines", AssertionError()):
+        with locked(tmp_path / "lines", AssertionError()):
             pass
     finally:
         os.umask(before)

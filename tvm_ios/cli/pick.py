@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,7 +63,7 @@ def pick(
     if reporting.as_json:
         rows = [
             {
-                **entry.to_json(),
+                **asdict(entry),
                 "fits": misfit(entry, machine, shapes) is None,
                 "taken": entry.id in taken,
                 "reason": remarks[entry.id],

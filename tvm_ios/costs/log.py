@@ -7,12 +7,10 @@ be incomplete: readers ignore it, the next writer removes it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import statistics
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from tvm_ios.costs.log_lines import (
 )
 from tvm_ios.files.atomic import make_folder
 from tvm_ios.files.line_files import cut_unfinished_line
+from tvm_ios.files.locks import locked
 
 #: Measurements of a stage, one by each run that needs it, after which the log is trusted.
 MEASUREMENTS = 3
@@ -91,14 +90,13 @@ class MeasurementLog:
 
     def _append(self, line: dict[str, Any]) -> None:
         make_folder(self.path.parent)
-        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-        with os.fdopen(handle, "rb+", buffering=0) as stream, _locked(stream.fileno()):
-            cut_unfinished_line(stream.fileno())
-            if not os.fstat(stream.fileno()).st_size:
-                _write(stream.fileno(), header_line(self.header))
+        with locked(self.path) as handle:
+            cut_unfinished_line(handle)
+            if not os.fstat(handle).st_size:
+                _write(handle, header_line(self.header))
             self.refresh()
-            _write(stream.fileno(), line)
-            os.fdatasync(stream.fileno())
+            _write(handle, line)
+            os.fdatasync(handle)
         self.refresh()
 
     def refresh(self) -> None:
@@ -168,12 +166,3 @@ def _write(handle: int, data: dict[str, Any]) -> None:
     # Never in two writes: a kill between them would leave a part of a line.
     if os.write(handle, line) != len(line):
         raise OSError(errno.ENOSPC, "the disk is full", "the measurement log")
-
-
-@contextmanager
-def _locked(handle: int) -> Generator[None]:
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)

@@ -13,6 +13,7 @@ from typing import Any
 
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import JsonError, json_object
+from tvm_ios.files.plain_data import read_as
 
 _FORMAT = "tvm-ios log"
 _VERSION = 1
@@ -126,16 +127,10 @@ def check_header(data: dict[str, Any], ours: LogHeader, path: Path) -> None:
 def read_record(data: dict[str, Any], where: str) -> Record:
     """Return the measurement of a line; ``where`` describes the line in errors."""
     try:
-        samples = tuple(float(s) for s in data["samples"])
-        if samples and all(0 < s < float("inf") for s in samples):
-            return Record(
-                str(data["key"]),
-                samples,
-                str(data.get("label", "")),
-                str(data.get("machine", "")),
-                bool(data.get("disturbed")),
-            )
-    except (KeyError, TypeError, ValueError):
+        record = read_as(Record, data)
+        if record.samples and all(0 < s < float("inf") for s in record.samples):
+            return record
+    except JsonError:
         pass
     raise LogError(f"{where} is no measurement, remove it: {str(data)[:60]}")
 

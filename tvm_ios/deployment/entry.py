@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
-from tvm_ios.files.json_text import JsonError, natural
+from tvm_ios.files.json_text import JsonError
+from tvm_ios.files.plain_data import read_as
 
 #: How the name of a machine ends.
 _LANES = re.compile(r", [0-9]+ lanes\Z")
@@ -21,17 +22,11 @@ class TensorType:
     """
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Annotated[int, range(-1, 1 << 62)], ...]
     dtype: str
 
     def __str__(self) -> str:
         return f"{self.name}:{'x'.join(map(str, self.shape))}"
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> TensorType:
-        """Read the data of ``dataclasses.asdict``; raises as :meth:`Entry.from_json`."""
-        shape = tuple(-1 if extent == -1 else natural(extent) for extent in data["shape"])
-        return TensorType(str(data["name"]), shape, str(data["dtype"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,39 +100,15 @@ class Entry:
         """Return whether two entries are for the same inputs, kind of machine and lanes."""
         return (self.arch, self.lanes, self.inputs) == (other.arch, other.lanes, other.inputs)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, as :meth:`from_json` reads it."""
-        return asdict(self)
-
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Entry:
-        """Read the data of :meth:`to_json`; other keys are ignored.
-
-        Raise KeyError, TypeError, ValueError or AttributeError if something is missing or
-        misstated.
-        """
-        name, latency, batch = str(data["id"]), data["latency_ms"], data["batch"]
-        if name in ("", ".", "..") or "/" in name or "\0" in name:
-            raise JsonError(f"{name!r} where an entry's name should be")
-        inputs = tuple(map(TensorType.from_json, data["inputs"]))
-        if batch is not None and batch != batch_of(inputs):
-            raise JsonError(f"the inputs of {name} have another batch than {batch!r}")
-        return Entry(
-            id=name,
-            arch=str(data["arch"]),
-            features=tuple(map(str, data["features"])),
-            lanes=natural(data["lanes"]),
-            inputs=inputs,
-            outputs=tuple(map(TensorType.from_json, data["outputs"])),
-            batch=None if batch is None else natural(batch),
-            padding=data["padding"] is True and batch is not None,
-            policy=str(data["policy"]),
-            latency_ms=None if latency is None else float(latency),
-            device=None if data["device"] is None else str(data["device"]),
-            date=str(data["date"]),
-            bytes=natural(data["bytes"]),
-            notes=tuple(map(str, data.get("notes", ()))),
-        )
+    def from_json(data: Any) -> Entry:
+        """Read the data of :func:`dataclasses.asdict`; raise JsonError if it is misstated."""
+        entry = read_as(Entry, data)
+        if entry.id in ("", ".", "..") or "/" in entry.id or "\0" in entry.id:
+            raise JsonError(f"{entry.id!r} where an entry's name should be")
+        if entry.batch is not None and entry.batch != batch_of(entry.inputs):
+            raise JsonError(f"the inputs of {entry.id} have another batch than {entry.batch!r}")
+        return replace(entry, padding=entry.padding and entry.batch is not None)
 
 
 def batch_of(inputs: Sequence[TensorType]) -> int | None:

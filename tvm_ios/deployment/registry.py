@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tvm_ios.deployment.entry import Entry
@@ -97,7 +97,7 @@ def write_registry(folder: Path, registry: Registry) -> None:
         "version": _VERSION,
         "model": registry.model,
         "identity": registry.identity,
-        "entries": [entry.to_json() for entry in registry.entries],
+        "entries": [asdict(entry) for entry in registry.entries],
     }
     head = json.dumps(data, indent=1).encode().removesuffix(b"\n}") + b",\n "
     tail = _SUM_KEY + hashlib.sha256(head).hexdigest().encode() + b'"\n}\n'

@@ -6,17 +6,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from tvm_ios.devices.figure_files import DeviceError, FigureFiles
 from tvm_ios.errors import nearest
 from tvm_ios.extensions import extensions, load_extension
-from tvm_ios.files.json_text import natural
+from tvm_ios.files.json_text import JsonError
+from tvm_ios.files.plain_data import read_as
 
 #: The entry points of other packages' devices: a :class:`DeviceDescription`, or the path of a file.
 GROUP = "tvm_ios.devices"
 #: Threads of a warp.
 WARP = 32
+
+_Limit = Annotated[int, range(2**31)]
 
 _FILES = FigureFiles(
     "device",
@@ -59,12 +62,12 @@ class Multiprocessor:
     """
 
     arch: str
-    threads: int
-    blocks: int
-    registers: int
-    shared_bytes: int
-    block_shared_bytes: int
-    reserved_shared_bytes: int
+    threads: _Limit
+    blocks: _Limit
+    registers: _Limit
+    shared_bytes: _Limit
+    block_shared_bytes: _Limit
+    reserved_shared_bytes: _Limit
     source: str
 
 
@@ -206,12 +209,8 @@ def _multiprocessor(origin: str, data: Any) -> Multiprocessor | None:
     if data is None:
         return None
     try:
-        limits: dict[str, Any] = {key: data[key] for key in Multiprocessor.__slots__}
-        figures = [natural(limits[key]) for key in limits.keys() - {"arch", "source"}]
-    except (KeyError, TypeError, ValueError) as error:
+        return read_as(Multiprocessor, data)
+    except JsonError as error:
         raise DeviceError(
             f"the device {origin} lacks or misstates {error} of its multiprocessor"
         ) from error
-    if not all(isinstance(limits[key], str) for key in ("arch", "source")) or max(figures) > 2**31:
-        raise DeviceError(f"the device {origin} misstates its multiprocessor")
-    return Multiprocessor(**limits)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import numpy as np
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import make_folder, write_atomically
-from tvm_ios.files.json_text import json_object, natural, naturals
-from tvm_ios.measuring.launch_graph import Extents, GraphBuffer, KernelLaunch, LaunchGraph
+from tvm_ios.files.json_text import json_object
+from tvm_ios.files.plain_data import read_as
+from tvm_ios.measuring.launch_graph import GraphBuffer, KernelLaunch, LaunchGraph
 from tvm_ios.program.program import BufferType, Role
 
 _FORMAT, _VERSION = "tvm-ios launches", 1
@@ -53,14 +55,8 @@ def write_launches(graph: LaunchGraph, path: Path) -> None:
             {
                 "unit": launch.unit,
                 "key": launch.key,
+                **asdict(launch),
                 "code": f"code/{launch.code}.{suffix}",
-                "entry": launch.entry,
-                "grid": launch.grid,
-                "block": launch.block,
-                "shared_bytes": launch.shared_bytes,
-                "arguments": launch.arguments,
-                "cleared": launch.cleared,
-                "waits": launch.waits,
             }
             for launch in graph.launches
         ],
@@ -99,27 +95,11 @@ def read_launches(path: Path) -> LaunchGraph:
 def _buffer(folder: Path, data: Any) -> GraphBuffer:
     file = data["data"]
     content = None if file is None else np.load(folder / str(file), allow_pickle=False)
-    buffer_type = BufferType(naturals(data["shape"]), str(data["dtype"]))
-    return GraphBuffer(str(data["name"]), buffer_type, Role(data["role"]), content)
+    return GraphBuffer(str(data["name"]), read_as(BufferType, data), Role(data["role"]), content)
 
 
 def _launch(data: Any) -> KernelLaunch:
-    return KernelLaunch(
-        unit=str(data["unit"]),
-        code=Path(str(data["code"])).stem,
-        entry=str(data["entry"]),
-        grid=_extents(data["grid"]),
-        block=_extents(data["block"]),
-        shared_bytes=natural(data["shared_bytes"]),
-        arguments=naturals(data["arguments"]),
-        cleared=naturals(data["cleared"]),
-        waits=naturals(data["waits"]),
-    )
-
-
-def _extents(data: Any) -> Extents:
-    x, y, z = naturals(data)
-    return x, y, z
+    return read_as(KernelLaunch, {**data, "code": Path(str(data["code"])).stem})
 
 
 def _write_content(folder: Path, content: Array | None) -> str | None:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common as passes
 
 from tvm_ios.files.array_files import Array
-from tvm_ios.onnx.edit import constant, drop_unused_initializers, free_weights_from_inputs
+from tvm_ios.onnx.edit import constant, free_weights_from_inputs
 
 #: What each input of an operator is: a weight stored by rows or columns of outputs, a factor, a
 #: shift, or data.
@@ -74,7 +74,6 @@ def randomize_constant_weights(model: Any, seed: int) -> Any:
         for value in node.outputs if data or not _is_constant(node) else ():
             moments[value] = moment
     passes.RemoveUnusedNodesPass()(work)
-    drop_unused_initializers(graph)
     return ir.serde.serialize_model(work)
 
 

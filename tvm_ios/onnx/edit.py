@@ -91,13 +91,6 @@ def free_weights_from_inputs(graph: Any) -> None:
         graph.inputs[:] = inputs
 
 
-def drop_unused_initializers(graph: Any) -> None:
-    """Remove the constants that nothing reads."""
-    for name, value in list(graph.initializers.items()):
-        if not value.uses() and not value.is_graph_output():
-            del graph.initializers[name]
-
-
 @cache
 def warn_once(sentence: str) -> None:
     """Log a warning. Repetitions of the same sentence are dropped."""

@@ -18,7 +18,7 @@ from onnxscript.rewriter.rules.common import fuse_pad_into_conv_rule
 
 from tvm_ios.errors import UserError
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.onnx.edit import drop_unused_initializers, free_weights_from_inputs
+from tvm_ios.onnx.edit import free_weights_from_inputs
 from tvm_ios.onnx.rewrites.affine import fold_affine
 from tvm_ios.onnx.rewrites.ceil_mode import (
     leave_out_windows_of_padding,
@@ -116,7 +116,6 @@ def before_tail(
         if tail is None:
             return None
         passes.RemoveUnusedNodesPass()(work)
-        drop_unused_initializers(work.graph)
         return ir.serde.serialize_model(work), tail
 
 
@@ -224,7 +223,6 @@ def steps() -> tuple[ModelStep, ...]:
         # Operators and constants that nothing reads.
         passes.RemoveUnusedNodesPass(),
         _name_all,
-        _on_graph(drop_unused_initializers),
         # Folding can have broken the order of value_info, and shapes past a rewrite are unknown.
         infer_shapes,
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 from tvm_ios.files.json_text import natural, naturals
+from tvm_ios.files.plain_data import read_as
 from tvm_ios.program.program import (
     Buffer,
     BufferType,
@@ -27,7 +29,7 @@ def program_to_json(program: Program) -> dict[str, Any]:
         "format": _FORMAT,
         "version": _VERSION,
         "kernels": program.kernels,
-        "uses": [[u.tiles, u.arguments, u.writes] for u in program.uses],
+        "uses": [astuple(use) for use in program.uses],
         "units": program.units,
         "buffers": [_buffer_json(buffer) for buffer in program.buffers],
         "lanes": [
@@ -63,10 +65,7 @@ def program_from_json(data: Mapping[str, Any]) -> Program:
             kernels=tuple(map(str, data["kernels"])),
             buffers=_buffers(data["buffers"]),
             units=tuple(map(str, data["units"])),
-            uses=tuple(
-                KernelUse(natural(tiles), natural(arguments), naturals(writes))
-                for tiles, arguments, writes in data["uses"]
-            ),
+            uses=read_as(tuple[KernelUse, ...], data["uses"]),
         )
     except ProgramError:
         raise
@@ -76,7 +75,7 @@ def program_from_json(data: Mapping[str, Any]) -> Program:
 
 def _buffer_json(buffer: Buffer) -> list[Any]:
     part = buffer.part
-    place = () if part is None else ((part.of, part.axis, part.begin, part.end),)
+    place = () if part is None else (astuple(part),)
     return [buffer.name, buffer.type.shape, buffer.type.dtype, buffer.role.value, *place]
 
 
@@ -86,7 +85,7 @@ def _buffers(data: Any) -> tuple[Buffer, ...]:
             str(name),
             BufferType(naturals(shape), str(dtype)),
             Role(role),
-            *(Part(*naturals(place)) for place in parts),
+            *read_as(tuple[Part, ...], parts),
         )
         for name, shape, dtype, role, *parts in data
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
-from tvm_ios.files.json_text import natural, naturals
+from tvm_ios.files.plain_data import read_as
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
 from tvm_ios.schedule.stage import Stage, Strategy
 
@@ -62,10 +62,8 @@ class InstancePlan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain data."""
         return {
-            "subgraphs": [
-                {"units": s.units, "factor": s.factor, "axes": s.axes} for s in self.subgraphs
-            ],
-            "order": [[p.subgraph, p.part, p.lane] for p in self.order],
+            "subgraphs": [asdict(subgraph) for subgraph in self.subgraphs],
+            "order": [astuple(placed) for placed in self.order],
         }
 
     @staticmethod
@@ -74,16 +72,7 @@ class InstancePlan:
 
         Raises KeyError, TypeError or ValueError for other data.
         """
-        return InstancePlan(
-            tuple(
-                SplitSubGraph(naturals(s["units"]), natural(s["factor"]), naturals(s["axes"]))
-                for s in data["subgraphs"]
-            ),
-            tuple(
-                PlacedInstance(natural(subgraph), natural(part), _lane(lane))
-                for subgraph, part, lane in data["order"]
-            ),
-        )
+        return read_as(InstancePlan, data)
 
 
 def regions(plan: InstancePlan, stages: Sequence[Stage]) -> list[list[int]]:
@@ -227,7 +216,3 @@ def _fault_of_regions(
             if subgraph is not None and home.setdefault(subgraph, region) != region:
                 return f"stages without instances stand between those of sub-graph {subgraph}"
     return None
-
-
-def _lane(lane: Any) -> int | None:
-    return None if lane is None else natural(lane)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm_ios.files.atomic import make_folder, write_atomically
 from tvm_ios.files.json_text import JsonError, json_object
-from tvm_ios.files.line_files import only_writer
+from tvm_ios.files.locks import locked
 from tvm_ios.sweep.content import Job
 from tvm_ios.sweep.toml_values import SweepError
 
@@ -50,5 +50,5 @@ def results_folder(path: Path) -> Generator[FinishedTasks]:
     """
     make_folder(path)
     taken = SweepError(f"another sweep writes to {path}: wait for it, or choose another folder")
-    with only_writer(path / ".lock", taken):
+    with locked(path / ".lock", taken):
         yield FinishedTasks(path)

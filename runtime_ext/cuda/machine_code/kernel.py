@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tvm_ios.devices.occupancy import Footprint
-from tvm_ios.files.json_text import natural, naturals
 from tvm_ios.program.program import BufferType
 
 #: Threads, or blocks, along x, y and z.
@@ -62,6 +61,10 @@ class CudaKernel:
     source: str
     scheduled: Any = None
 
+    def __post_init__(self) -> None:
+        if min(*self.grid, *self.block) < 1:
+            raise ValueError(f"{self.grid} and {self.block} are no grid and block")
+
     @property
     def shared_bytes(self) -> int:
         """Static and dynamic shared memory of a block."""
@@ -83,41 +86,6 @@ class CudaKernel:
         return Footprint(self.threads, self.registers, self.shared_bytes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the kernel without its TIR as JSON data, the inverse of :meth:`from_json`."""
+        """Return the kernel without its TIR as JSON data, as ``read_as`` reads it."""
         fields = {name: value for name, value in vars(self).items() if name != "scheduled"}
         return {**fields, "parameters": [asdict(p) for p in self.parameters]}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> CudaKernel:
-        """Read the data of :meth:`to_json`.
-
-        Raise ValueError, KeyError or TypeError for other data.
-        """
-        return CudaKernel(
-            symbol=_text(data["symbol"]),
-            entry=_text(data["entry"]),
-            parameters=tuple(
-                BufferType(naturals(p["shape"]), _text(p["dtype"])) for p in data["parameters"]
-            ),
-            written=naturals(data["written"]),
-            grid=_extent(data["grid"]),
-            block=_extent(data["block"]),
-            static_shared_bytes=natural(data["static_shared_bytes"]),
-            dynamic_shared_bytes=natural(data["dynamic_shared_bytes"]),
-            registers=natural(data["registers"]),
-            local_bytes=natural(data["local_bytes"]),
-            source=_text(data["source"]),
-        )
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
-    return value
-
-
-def _extent(value: Any) -> LaunchExtents:
-    x, y, z = naturals(value)
-    if min(x, y, z) < 1:
-        raise ValueError(f"{value!r} are no extents")
-    return x, y, z

@@ -12,7 +12,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,13 @@ import numpy as np
 from runtime_ext.kernels.library_convolution import LibraryConvolution
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import save_tensors
-from tvm_ios.files.json_text import json_object, natural, naturals
+from tvm_ios.files.json_text import json_object, naturals
+from tvm_ios.files.plain_data import read_as
 
 _FORMAT = "tvm-ios cuda kernels"
+_Extents = tuple[int, int, int]
+#: The fields of a :class:`Launchable`, with the cubin's SHA-256 in its place.
+_Facts = tuple[str, _Extents, _Extents, int, str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,8 @@ class Launchable:
     """
 
     entry: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    grid: _Extents
+    block: _Extents
     shared_bytes: int
     cubin: bytes
     cleared: tuple[int, ...] = ()
@@ -71,7 +75,7 @@ def write_kernels(path: Path, arch: str, kernels: Mapping[str, LaunchedWork]) ->
         for symbol, k in launchables.items()
     }
     metadata: dict[str, Any] = {"format": _FORMAT, "version": 1, "arch": arch, "kernels": facts}
-    calls = {s: k.to_json() for s, k in kernels.items() if isinstance(k, LibraryConvolution)}
+    calls = {s: asdict(k) for s, k in kernels.items() if isinstance(k, LibraryConvolution)}
     if calls:
         metadata["cudnn"] = calls
     save_tensors(cubins, path, {"kernels": json.dumps(metadata)})
@@ -93,19 +97,12 @@ def read_kernels(path: Path) -> tuple[str, dict[str, LaunchedWork]]:
         if (metadata["format"], metadata["version"]) != (_FORMAT, 1):
             raise UserError(f"{path} does not hold {_FORMAT} of version 1")
         calls: dict[str, LaunchedWork] = {
-            symbol: LibraryConvolution.from_json(call)
+            symbol: read_as(LibraryConvolution, call)
             for symbol, call in metadata.get("cudnn", {}).items()
         }
         return str(metadata["arch"]), calls | {
-            symbol: Launchable(
-                entry=str(entry),
-                grid=_three(grid),
-                block=_three(block),
-                shared_bytes=natural(shared),
-                cubin=_cubin(content[begin:], header[key]["data_offsets"], key),
-                cleared=naturals(cleared),
-            )
-            for symbol, (entry, grid, block, shared, key, cleared) in metadata["kernels"].items()
+            symbol: _launchable(facts, header, content[begin:])
+            for symbol, facts in metadata["kernels"].items()
         }
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
@@ -115,17 +112,13 @@ def read_kernels(path: Path) -> tuple[str, dict[str, LaunchedWork]]:
         raise UserError(f"{path} lacks or misstates {error}; save it again") from error
 
 
-def _cubin(data: bytes, offsets: object, key: str) -> bytes:
-    begin, end = naturals(offsets)
+def _launchable(facts: object, header: Mapping[str, Any], data: bytes) -> Launchable:
+    entry, grid, block, shared_bytes, key, cleared = read_as(_Facts, facts)
+    begin, end = naturals(header[key]["data_offsets"])
     cubin = data[begin:end]
     if _key(cubin) != key:
         raise ValueError(f"cubin {key[:12]}")
-    return cubin
-
-
-def _three(data: object) -> tuple[int, int, int]:
-    x, y, z = naturals(data)
-    return x, y, z
+    return Launchable(entry, grid, block, shared_bytes, cubin, cleared)
 
 
 def _key(cubin: bytes) -> str:

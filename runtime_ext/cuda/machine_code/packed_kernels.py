@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
 from tvm_ios.files.json_text import json_object, natural
+from tvm_ios.files.plain_data import read_as
 
 
 def pack(kernels: Mapping[str, tuple[CudaKernel, bytes]]) -> bytes:
@@ -21,6 +22,6 @@ def unpack(content: bytes) -> dict[str, tuple[CudaKernel, bytes]]:
     line, _, rest = content.partition(b"\n")
     kernels: dict[str, tuple[CudaKernel, bytes]] = {}
     for facts in json_object(line)["kernels"]:
-        kernel, size = CudaKernel.from_json(facts), natural(facts["nbytes"])
+        kernel, size = read_as(CudaKernel, facts), natural(facts["nbytes"])
         kernels[kernel.symbol], rest = (kernel, rest[:size]), rest[size:]
     return kernels

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
-
-from tvm_ios.files.json_text import natural, naturals
+from dataclasses import dataclass
 
 #: The barrier function of rTasks, for a given number of the block's threads.
 BARRIER = "rtask_barrier"
@@ -42,24 +38,3 @@ class RTaskFunction:
     arguments: tuple[int, ...]
     shared: tuple[int, ...]
     shared_bytes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the function as JSON data, the inverse of :meth:`from_json`."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> RTaskFunction:
-        """Read the data of :meth:`to_json`.
-
-        Raise KeyError, TypeError or ValueError for other data.
-        """
-        return RTaskFunction(
-            called=str(data["called"]),
-            name=str(data["name"]),
-            source=str(data["source"]),
-            tasks=natural(data["tasks"]),
-            threads=natural(data["threads"]),
-            arguments=naturals(data["arguments"]),
-            shared=naturals(data["shared"]),
-            shared_bytes=natural(data["shared_bytes"]),
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -22,8 +23,8 @@ def print_deployed(done: Deployed, as_json: bool) -> None:
             {
                 "model": done.model,
                 "deployment": str(done.folder),
-                "entries": [entry.to_json() for entry in done.entries],
-                "others": [entry.to_json() for entry in done.others],
+                "entries": [asdict(entry) for entry in done.entries],
+                "others": [asdict(entry) for entry in done.others],
                 "left_out": done.left_out,
             }
         )
