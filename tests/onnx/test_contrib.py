@@ -140,7 +140,7 @@ def test_norms_in_the_domain_of_onnx(kind: str, axis: int, opset: int) -> None:
     scale = normal(8) if axis == -1 else normal(5, 8)
     inputs = [X, scale, *([normal(*scale.shape)] if kind == "LayerNormalization" else [])]
     outputs = 3 if kind == "LayerNormalization" else 2
-    require_same(*one(kind, inputs, outputs, domain="", opset=opset, axis=axis))
+    require_same(*one(kind, inputs, outputs, domain="", version=opset, axis=axis))
 
 
 WORDS = ints(20, 2, 5)

@@ -9,14 +9,13 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from tests.onnx_sketch import Sketch, kinds, relative_error, run, run_on
+from tests.onnx_sketch import Sketch, kinds, relative_error, run, run_on, simplify_checked
 from tvm_ios.onnx.simplify import simplify
 
 
 def require_same(model: Any, kind: str) -> Any:
-    simplified = simplify(model)
+    simplified = simplify_checked(model)
     assert kind not in kinds(simplified)
-    assert relative_error(run(simplified), run(model)) < 1e-5
     return simplified
 
 
@@ -45,10 +44,9 @@ def test_attention_is_products_and_a_softmax() -> None:
     s = Sketch(1, 2, 4, 8, opset=23)
     read = [s.op("Mul", "x", s.const(factor)) for factor in (0.5, 0.25)]
     model = s.model(s.op("Attention", "x", *read, is_causal=1))
-    simplified = simplify(model)
+    simplified = simplify_checked(model)
     assert kinds(simplified).count("MatMul") == 2
     assert kinds(simplified).count("Softmax") == 1
-    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 @pytest.mark.parametrize("mask", [None, "bool", "float"])

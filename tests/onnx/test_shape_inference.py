@@ -8,9 +8,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from tests.onnx_sketch import Sketch, relative_error, run
+from tests.onnx_sketch import Sketch, simplify_checked
 from tvm_ios.onnx.shape_inference import infer_shapes
-from tvm_ios.onnx.simplify import simplify
 from tvm_ios.onnx.supported import require_supported
 
 
@@ -27,9 +26,8 @@ def many_steps(s: Sketch) -> Any:
 def test_long_lists_of_sizes_are_read(make: Any) -> None:
     shape = (150, 5) if make is many_parts else (150, 1, 5)
     model = make(Sketch(*shape))
-    simplified = simplify(model)
+    simplified = simplify_checked(model)
     require_supported("m", simplified)
-    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 def test_a_model_that_cannot_be_written_stays() -> None:
