@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,9 @@ from tests.onnx_sketch import Sketch, kinds, relative_error, run_on, simplify_ch
 from tests.refusals import refused
 from tvm_ios import zoo
 from tvm_ios.graph.input_shapes import InputShapeError
+from tvm_ios.onnx.shape_inference import infer_shapes
 from tvm_ios.onnx.simplify import simplify
+from tvm_ios.onnx.supported import require_supported
 
 
 def conv_norm(s: Sketch) -> str:
@@ -351,3 +354,29 @@ def test_given_shapes_make_a_dynamic_model_static() -> None:
     assert relative_error(run_on(simple, feeds), run_on(model, feeds)) <= 1e-6
     shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in simple.graph.output]
     assert shapes == [[2, 5]]
+
+
+def many_parts(s: Sketch) -> Any:
+    parts = s.op("Split", "x", s.const(np.ones(150, np.int64)), outputs=150, axis=0)
+    return s.model(s.op("Concat", *parts[::-1], axis=0))
+
+
+def many_steps(s: Sketch) -> Any:
+    return s.model(s.op("RNN", "x", s.normal(1, 4, 5), s.normal(1, 4, 4), hidden_size=4))
+
+
+@pytest.mark.parametrize("make", [many_parts, many_steps])
+def test_long_lists_of_sizes_are_read(make: Any) -> None:
+    shape = (150, 5) if make is many_parts else (150, 1, 5)
+    model = make(Sketch(*shape))
+    simplified = simplify_checked(model)
+    require_supported("m", simplified)
+
+
+def test_a_model_that_cannot_be_written_stays() -> None:
+    model: Any = ir.serde.deserialize_model(many_parts(Sketch(150, 5)))
+    before = list(model.graph.inputs), list(model.graph.initializers)
+    model.graph.outputs[0].type = ir.TensorType(None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ir.serde.SerdeError):
+        infer_shapes(model)
+    assert (list(model.graph.inputs), list(model.graph.initializers)) == before
