@@ -39,7 +39,7 @@ def one(
     outputs: int | list[bool] = 1,
     *,
     variable: int = 1,
-    opset: int = 17,
+    version: int = 17,
     domain: str = DOMAIN,
     **attributes: Any,
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
@@ -68,7 +68,7 @@ def one(
         [output(name) for name in made if name],
         [numpy_helper.from_array(a, n) for n, a in arrays.items() if n not in fed],
     )
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]
+    opsets = [helper.make_opsetid("", version), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8), {
         name: arrays[name] for name in fed
     }

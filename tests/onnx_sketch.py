@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from runtime_ext.verification.onnx_outputs import reference_session
 from tvm_ios.files.array_files import Array
+from tvm_ios.onnx.simplify import simplify
 
 
 class Sketch:
@@ -106,6 +107,15 @@ def relative_error(ours: Any, theirs: Any) -> float:
         assert np.abs(b).max() > 0, "an output of zeros proves nothing"
         errors.append(float(np.abs(a - b).max() / np.abs(b).max()))
     return max(errors)
+
+
+def simplify_checked(
+    model: Any, feeds: dict[str, Array] | None = None, *, within: float = 1e-5
+) -> Any:
+    """Return the simplified model, whose outputs for given or random inputs are the model's."""
+    simple = simplify(model)
+    assert relative_error(run_on(simple, feeds), run_on(model, feeds)) <= within
+    return simple
 
 
 def kinds(model: Any) -> list[str]:

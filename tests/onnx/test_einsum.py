@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fast_run import examples
-from tests.onnx_sketch import Sketch, kinds, relative_error, run
+from tests.onnx_sketch import Sketch, kinds, run, simplify_checked
 from tvm_ios.onnx.simplify import simplify
 
 
@@ -26,9 +26,8 @@ def test_scores_of_attention_are_one_product() -> None:
     s = Sketch(2, 5, 3, 4)
     other = s.op("Mul", "x", s.const(0.5))
     model = s.model(s.op("Einsum", "x", other, equation="bqhd,bkhd->bhqk"))
-    simplified = simplify(model)
+    simplified = simplify_checked(model)
     assert kinds(simplified) == ["MatMul", "Mul", "Transpose", "Transpose"]
-    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -52,18 +51,16 @@ def test_what_it_becomes(
     equation: str, shapes: list[tuple[int, ...]], expected: list[str] | None
 ) -> None:
     model = einsum(equation, *shapes)
-    simplified = simplify(model)
+    simplified = simplify_checked(model)
     if expected is not None:
         assert kinds(simplified) == expected
-    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 def test_before_opset_13_axes_are_attributes() -> None:
     s = Sketch(2, 3, 4, opset=12)
     model = s.model(s.op("Einsum", "x", s.normal(4, 5), equation="aij,jk->ik"))
-    simplified = simplify(model)
+    simplified = simplify_checked(model)
     assert "Einsum" not in kinds(simplified)
-    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 @st.composite

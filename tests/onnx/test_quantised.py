@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests import contrib_sketch
 from tests.onnx_sketch import kinds, run_on
 from tests.refusals import refused
 from tvm_ios.files.array_files import Array
@@ -29,32 +30,15 @@ def one(
     inputs: list[Any],
     outputs: int = 1,
     *,
-    variable: int = 1,
     version: int = 13,
     domain: str = "",
-    **attributes: Any,
+    **given: Any,
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """A model of one operator, and what it is fed: its first inputs; the others are constants."""
-    names = ["" if value is None else f"i{n}" for n, value in enumerate(inputs)]
-    node = helper.make_node(kind, names, [f"o{n}" for n in range(outputs)], "one", **attributes)
-    node.domain = domain
-    arrays = {n: np.asarray(v) for n, v in zip(names, inputs, strict=True) if v is not None}
-    fed = [name for name in names[:variable] if name]
-    types = {n: helper.np_dtype_to_tensor_dtype(a.dtype) for n, a in arrays.items()}
-    graph = helper.make_graph(
-        [node],
-        "one",
-        [helper.make_tensor_value_info(n, types[n], arrays[n].shape) for n in fed],
-        [onnx.ValueInfoProto(name=name) for name in node.output],
-        [numpy_helper.from_array(a, n) for n, a in arrays.items() if n not in fed],
+    """Return a model of one operator, with types where ONNX infers them, and what it is fed."""
+    model, feeds = contrib_sketch.one(
+        kind, inputs, outputs, version=version, domain=domain, **given
     )
-    opsets = [helper.make_opsetid("", version)]
-    if domain:
-        opsets.append(helper.make_opsetid(domain, 1))
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    if not domain:
-        model = onnx.shape_inference.infer_shapes(model)
-    return model, {name: arrays[name] for name in fed}
+    return (model if domain else onnx.shape_inference.infer_shapes(model)), feeds
 
 
 def simplified(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.onnx_sketch import Sketch, kinds, relative_error, run, run_on
+from tests.onnx_sketch import Sketch, kinds, relative_error, run, run_on, simplify_checked
 from tests.refusals import refused
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.graph.units import form_units
@@ -93,10 +93,9 @@ def layer(
 )
 def test_a_layer_computes_the_same(options: dict[str, Any]) -> None:
     model = layer(**options)
-    simplified = simplify(model)
+    simplified = simplify_checked(model)
     assert not GATES.keys() & set(kinds(simplified))
     assert [o.name for o in simplified.graph.output] == [o.name for o in model.graph.output]
-    assert relative_error(run(simplified), run(model)) < 1e-5
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -126,9 +125,8 @@ def test_sequences_may_be_of_several_lengths(
         feeds[name] = lengths
     else:
         weight.CopyFrom(numpy_helper.from_array(lengths, name))
-    simplified = simplify(model)
+    simplified = simplify_checked(model, feeds)
     assert not GATES.keys() & set(kinds(simplified))
-    assert relative_error(run_on(simplified, feeds), run_on(model, feeds)) < 1e-5
 
 
 def test_of_an_lstm_only_gates_are_clipped() -> None:

@@ -5,40 +5,49 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from tests.fast_run import examples
-from tests.onnx_sketch import Sketch, kinds, relative_error, run, run_on
+from tests.onnx_sketch import Sketch, kinds, relative_error, run_on, simplify_checked
 from tests.refusals import refused
 from tvm_ios import zoo
 from tvm_ios.graph.input_shapes import InputShapeError
+from tvm_ios.onnx.shape_inference import infer_shapes
 from tvm_ios.onnx.simplify import simplify
+from tvm_ios.onnx.supported import require_supported
 
 
 def conv_norm(s: Sketch) -> str:
     return s.norm(s.conv("x", 4, 6), 6)
 
 
-def conv_bias_norm(s: Sketch) -> str:
-    return s.norm(s.op("Conv", "x", s.normal(6, 4, 3, 3), s.normal(6)), 6)
-
-
 def shared_weight(s: Sketch) -> str:
     weight = s.normal(6, 4, 1, 1)
-    a, b = (s.norm(s.op("Conv", "x", weight), 6) for _ in range(2))
-    return s.op("Sub", a, b)
-
-
-def concat_norm(s: Sketch) -> str:
-    return s.norm(s.op("Concat", s.conv("x", 4, 2), s.conv("x", 4, 3, 1), axis=1), 5)
+    return s.op("Sub", *(s.norm(s.op("Conv", "x", weight), 6) for _ in range(2)))
 
 
 def caffe_scale(s: Sketch) -> str:
     y = s.norm(s.conv("x", 4, 6), 6)
     return s.op("Add", s.op("Mul", y, s.normal(6, 1, 1)), s.normal(1, 6, 1, 1))
+
+
+def scale_without_convolution(s: Sketch) -> str:
+    y = s.norm(s.op("Relu", "x"), 4)
+    return s.op("Add", s.op("Mul", y, s.normal(4, 1, 1)), s.normal(4, 1, 1))
+
+
+def convolution_that_others_read(s: Sketch) -> tuple[str, str]:
+    y = s.conv("x", 4, 6)
+    return s.norm(y, 6), s.op("Relu", y)
+
+
+def concat_that_others_read(s: Sketch) -> tuple[str, str]:
+    joined = s.op("Concat", s.conv("x", 4, 2), s.conv("x", 4, 3), axis=1)
+    return s.norm(joined, 5), joined
 
 
 def scalars(s: Sketch) -> str:
@@ -52,26 +61,9 @@ def gemm(s: Sketch) -> str:
     return s.op("Gemm", s.op("Relu", y), s.normal(7, 3))
 
 
-def matmul_bias(s: Sketch) -> str:
-    return s.op("Add", s.normal(5), s.op("MatMul", s.op("Flatten", "x"), s.normal(256, 5)))
-
-
-def hard_swish(s: Sketch) -> str:
-    return s.op("HardSwish", s.conv("x", 4, 6))
-
-
-def hard_sigmoid(s: Sketch) -> str:
-    return s.op("HardSigmoid", s.conv("x", 4, 6), alpha=0.3)
-
-
-def transposed_same(s: Sketch) -> str:
-    weight = s.normal(4, 2, 5, 3)
-    return s.op("ConvTranspose", "x", weight, strides=[2, 3], auto_pad="SAME_LOWER")
-
-
-def transposed_to_a_shape(s: Sketch) -> str:
-    weight = s.normal(4, 2, 3, 3)
-    return s.op("ConvTranspose", "x", weight, strides=[2, 2], output_shape=[16, 17])
+def sum_of_many(s: Sketch) -> str:
+    row = s.op("GlobalAveragePool", "x")
+    return s.op("Sum", row, row, "x", s.op("Relu", "x"))
 
 
 def padded(s: Sketch) -> str:
@@ -79,33 +71,69 @@ def padded(s: Sketch) -> str:
     return s.op("Conv", s.op("Pad", "x", pads), s.normal(6, 4, 3, 3))
 
 
+def sliced(s: Sketch, y: str, *numbers: int) -> str:
+    return s.op("Slice", y, *(s.const(np.array([n])) for n in numbers))
+
+
 def nothing(s: Sketch) -> str:
     y = s.op("Identity", s.op("Dropout", s.conv("x", 4, 6)))
     y = s.op("Reshape", y, s.const(np.array([1, 6, 8, 8])))
-    y = s.op("Slice", y, *(s.const(np.array([n])) for n in (0, 99, 2)))
-    return s.op("Concat", s.op("Dropout", y), axis=1)
+    return s.op("Concat", s.op("Dropout", sliced(s, y, 0, 99, 2)), axis=1)
 
 
-def backwards(s: Sketch) -> str:
-    return s.op("Slice", s.op("Relu", "x"), *(s.const(np.array([n])) for n in (-1, -99, 3, -1)))
+def transposed(shape: tuple[int, ...], **attributes: Any) -> Callable[[Sketch], str]:
+    return lambda s: s.op("ConvTranspose", "x", s.normal(*shape), **attributes)
 
 
-FOLDED: dict[str, tuple[Callable[[Sketch], str], list[str]]] = {
+#: The outputs by name, and the operators that are left of them.
+FOLDED: dict[str, tuple[Callable[[Sketch], str | tuple[str, ...]], list[str]]] = {
     "conv_norm": (conv_norm, ["Conv"]),
-    "conv_bias_norm": (conv_bias_norm, ["Conv"]),
-    "hard_swish": (hard_swish, ["Add", "Clip", "Conv", "Mul", "Mul"]),
-    "hard_sigmoid": (hard_sigmoid, ["Clip", "Conv"]),
-    "transposed_same": (transposed_same, ["ConvTranspose"]),
-    "transposed_to_a_shape": (transposed_to_a_shape, ["ConvTranspose"]),
+    "conv_bias_norm": (
+        lambda s: s.norm(s.op("Conv", "x", s.normal(6, 4, 3, 3), s.normal(6)), 6),
+        ["Conv"],
+    ),
+    "hard_swish": (
+        lambda s: s.op("HardSwish", s.conv("x", 4, 6)),
+        ["Add", "Clip", "Conv", "Mul", "Mul"],
+    ),
+    "hard_sigmoid": (
+        lambda s: s.op("HardSigmoid", s.conv("x", 4, 6), alpha=0.3),
+        ["Clip", "Conv"],
+    ),
+    "transposed_same": (
+        transposed((4, 2, 5, 3), strides=[2, 3], auto_pad="SAME_LOWER"),
+        ["ConvTranspose"],
+    ),
+    "transposed_to_a_shape": (
+        transposed((4, 2, 3, 3), strides=[2, 2], output_shape=[16, 17]),
+        ["ConvTranspose"],
+    ),
     "shared_weight": (shared_weight, ["Conv", "Conv", "Sub"]),
-    "concat_norm": (concat_norm, ["Concat", "Conv", "Conv"]),
+    "concat_norm": (
+        lambda s: s.norm(s.op("Concat", s.conv("x", 4, 2), s.conv("x", 4, 3, 1), axis=1), 5),
+        ["Concat", "Conv", "Conv"],
+    ),
     "caffe_scale": (caffe_scale, ["Conv"]),
     "scalars": (scalars, ["Conv"]),
     "gemm": (gemm, ["Flatten", "Gemm", "Gemm", "Relu"]),
-    "matmul_bias": (matmul_bias, ["Flatten", "Gemm"]),
+    "matmul_bias": (
+        lambda s: s.op("Add", s.normal(5), s.op("MatMul", s.op("Flatten", "x"), s.normal(256, 5))),
+        ["Flatten", "Gemm"],
+    ),
     "padded": (padded, ["Conv"]),
     "nothing": (nothing, ["Conv"]),
-    "backwards": (backwards, ["Relu", "Slice"]),
+    "backwards": (lambda s: sliced(s, s.op("Relu", "x"), -1, -99, 3, -1), ["Relu", "Slice"]),
+    "a scale without convolution": (scale_without_convolution, ["Add", "Mul", "Relu"]),
+    # What others read keeps its weights.
+    "a convolution that others read": (
+        convolution_that_others_read,
+        ["Add", "Conv", "Mul", "Relu"],
+    ),
+    "a concat that others read": (
+        concat_that_others_read,
+        ["Add", "Concat", "Conv", "Conv", "Mul"],
+    ),
+    "a sum of many": (sum_of_many, ["Add", "Add", "Add", "GlobalAveragePool", "Relu"]),
 }
 
 
@@ -113,20 +141,10 @@ FOLDED: dict[str, tuple[Callable[[Sketch], str], list[str]]] = {
 def test_folds_without_changing_the_result(name: str) -> None:
     build, expected = FOLDED[name]
     sketch = Sketch(1, 4, 8, 8)
-    model = sketch.model(build(sketch))
-    simple = simplify(model)
+    built = build(sketch)
+    simple = simplify_checked(sketch.model(*([built] if isinstance(built, str) else built)))
     onnx.checker.check_model(simple, full_check=True)
     assert kinds(simple) == expected
-    assert relative_error(run(simple), run(model)) <= 1e-5
-
-
-def test_a_batch_norm_without_convolution_becomes_one_scale_and_shift() -> None:
-    s = Sketch(1, 4, 8, 8)
-    y = s.norm(s.op("Relu", "x"), 4)
-    model = s.model(s.op("Add", s.op("Mul", y, s.normal(4, 1, 1)), s.normal(4, 1, 1)))
-    simple = simplify(model)
-    assert kinds(simple) == ["Add", "Mul", "Relu"]
-    assert relative_error(run(simple), run(model)) <= 1e-5
 
 
 @pytest.mark.parametrize("around", ["Div", "Mul"])
@@ -136,25 +154,7 @@ def test_a_difference_is_taken_before_it_is_multiplied(around: str) -> None:
     difference = s.op("Sub", "x", s.const([1e4]))
     model = s.model(s.op("Mul", s.op(around, difference, s.const([3e3])), s.const([7.0])))
     feeds = {"x": np.float32(1e4) + np.linspace(-1, 1, 15, dtype=np.float32).reshape(1, 3, 5)}
-    assert relative_error(run_on(simplify(model), feeds), run_on(model, feeds)) < 1e-6
-
-
-def test_a_convolution_that_others_read_keeps_its_weights() -> None:
-    s = Sketch(1, 4, 8, 8)
-    y = s.conv("x", 4, 6)
-    model = s.model(s.norm(y, 6), s.op("Relu", y))
-    simple = simplify(model)
-    assert kinds(simple) == ["Add", "Conv", "Mul", "Relu"]
-    assert relative_error(run(simple), run(model)) <= 1e-5
-
-
-def test_a_concat_that_others_read_keeps_its_weights() -> None:
-    s = Sketch(1, 4, 8, 8)
-    joined = s.op("Concat", s.conv("x", 4, 2), s.conv("x", 4, 3), axis=1)
-    model = s.model(s.norm(joined, 5), joined)
-    simple = simplify(model)
-    assert kinds(simple) == ["Add", "Concat", "Conv", "Conv", "Mul"]
-    assert relative_error(run(simple), run(model)) <= 1e-5
+    simplify_checked(model, feeds, within=1e-6)
 
 
 @pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER", "VALID"])
@@ -166,11 +166,10 @@ def test_automatic_pads_become_numbers(kind: str, mode: str) -> None:
     else:
         y = s.op(kind, "x", kernel_shape=[3, 2], auto_pad=mode, strides=[2, 1])
     model = s.model(y)
-    simple = simplify(model)
+    simple = simplify_checked(model)
     names = [attribute.name for attribute in simple.graph.node[0].attribute]
     assert "pads" in names
     assert "auto_pad" not in names
-    assert relative_error(run(simple), run(model)) <= 1e-5
 
 
 @pytest.mark.parametrize("is_constant", [True, False])
@@ -183,10 +182,9 @@ def test_what_is_multiplied_by_no_beta_may_be_nan(is_constant: bool) -> None:
         s.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, (2,)))
         feeds[name] = addend
     model = s.model(s.op("Gemm", "x", s.normal(3, 2), name, beta=0.0))
-    simple = simplify(model)
+    simple = simplify_checked(model, feeds, within=1e-6)
     (gemm,) = simple.graph.node
     assert len([read for read in gemm.input if read]) == 2, "TVM multiplies by zero"
-    assert relative_error(run_on(simple, feeds), run_on(model, feeds)) <= 1e-6
 
 
 @pytest.mark.parametrize("mode", ["wrap", "edge", "reflect"])
@@ -195,9 +193,8 @@ def test_a_pad_that_copies_what_another_one_left(mode: str, pads: list[int]) -> 
     """ONNX does not say which is first; ONNX Runtime crops and then copies. TVM does otherwise."""
     s = Sketch(3, 4, opset=19)
     model = s.model(s.op("Pad", "x", s.const(np.array(pads)), mode=mode))
-    simple = simplify(model)
+    simple = simplify_checked(model, within=0)
     assert {*kinds(simple)} == {"Gather"}
-    assert relative_error(run(simple), run(model)) == 0
 
 
 @pytest.mark.parametrize("mode", ["reflect", "edge"])
@@ -206,26 +203,15 @@ def test_a_pad_that_copies_becomes_gathers(mode: str) -> None:
     widths = sketch.const(np.array([2, 0, 1, 3]))
     axes = sketch.const(np.array([-2, 3]))
     model = sketch.model(sketch.op("Pad", "x", widths, "", axes, mode=mode))
-    simple = simplify(model)
+    simple = simplify_checked(model, within=0)
     assert kinds(simple) == ["Gather", "Gather"]
-    assert relative_error(run(simple), run(model)) == 0
-
-
-def test_a_sum_of_many_becomes_a_chain_and_broadcasts() -> None:
-    s = Sketch(1, 4, 8, 8)
-    row = s.op("GlobalAveragePool", "x")
-    model = s.model(s.op("Sum", row, row, "x", s.op("Relu", "x")))
-    simple = simplify(model)
-    assert kinds(simple) == ["Add", "Add", "Add", "GlobalAveragePool", "Relu"]
-    assert relative_error(run(simple), run(model)) <= 1e-5
 
 
 def test_a_mean_of_many_is_their_sum_divided() -> None:
     s = Sketch(2, 3)
     model = s.model(s.op("Mean", "x", s.normal(3), s.op("Relu", "x")))
-    simple = simplify(model)
+    simple = simplify_checked(model, within=1e-6)
     assert kinds(simple) == ["Add", "Add", "Div", "Relu"]
-    assert relative_error(run(simple), run(model)) <= 1e-6
 
 
 def test_a_concat_of_very_many_is_of_fewer() -> None:
@@ -233,18 +219,16 @@ def test_a_concat_of_very_many_is_of_fewer() -> None:
     s = Sketch(2, 4)
     parts = [s.op("Slice", "x", *(s.const([n]) for n in (i % 4, i % 4 + 1, 1))) for i in range(130)]
     model = s.model(s.op("Concat", *parts, axis=1))
-    simple = simplify(model)
+    simple = simplify_checked(model, within=0)
     assert [len(n.input) for n in simple.graph.node if n.op_type == "Concat"] == [64, 64, 2, 3]
-    assert relative_error(run(simple), run(model)) == 0
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 def test_an_old_softmax_over_several_axes_says_so(axis: int) -> None:
     s = Sketch(2, 4, 3, opset=9)
     model = s.model(s.op("Softmax", s.op("Relu", "x"), axis=axis))
-    simple = simplify(model)
+    simple = simplify_checked(model, within=1e-6)
     assert kinds(simple) == ["Relu", "Reshape", "Reshape", "Softmax"]
-    assert relative_error(run(simple), run(model)) <= 1e-6
 
 
 def test_equal_operators_stay_separate() -> None:
@@ -283,9 +267,8 @@ def test_the_outputs_keep_names_and_order() -> None:
     one, two = s.op("Dropout", s.op("Relu", "x")), conv_norm(s)
     same = s.op("Identity", "x")
     model = s.model(two, one, same)
-    simple = simplify(model)
+    simple = simplify_checked(model)
     assert [value.name for value in simple.graph.output] == [two, one, same]
-    assert relative_error(run(simple), run(model)) <= 1e-5
 
 
 def test_the_model_given_is_not_changed() -> None:
@@ -307,9 +290,8 @@ def test_the_opset_may_be_named_by_its_full_domain() -> None:
 
 def test_simplifying_twice_changes_nothing_more() -> None:
     once = simplify(zoo.build("nasnet_cell"))
-    twice = simplify(once)
+    twice = simplify_checked(once, within=0.0)
     assert kinds(once) == kinds(twice)
-    assert relative_error(run(twice), run(once)) == 0.0
 
 
 def test_a_dynamic_dimension_is_named() -> None:
@@ -321,10 +303,9 @@ def test_a_dynamic_dimension_is_named() -> None:
 @pytest.mark.parametrize("name", ["inception_block", "nasnet_cell", "squeezenet"])
 def test_zoo_networks_keep_their_result(name: str) -> None:
     model = zoo.build(name)
-    simple = simplify(model)
+    simple = simplify_checked(model)
     onnx.checker.check_model(simple)
     assert "BatchNormalization" not in kinds(simple)
-    assert relative_error(run(simple), run(model)) <= 1e-5
 
 
 STEPS = ("conv", "norm", "mul", "add", "div", "sub", "relu", "concat", "tap", "scalar")
@@ -355,10 +336,9 @@ def test_random_chains_keep_their_result(steps: list[str], seed: int) -> None:
     if y == "x":
         y = s.op("LeakyRelu", y)
     model = s.model(*dict.fromkeys([*outputs, y]))
-    simple = simplify(model)
+    simple = simplify_checked(model)
     onnx.checker.check_model(simple, full_check=True)
     assert "BatchNormalization" not in kinds(simple)
-    assert relative_error(run(simple), run(model)) <= 1e-5
 
 
 def test_given_shapes_make_a_dynamic_model_static() -> None:
@@ -374,3 +354,29 @@ def test_given_shapes_make_a_dynamic_model_static() -> None:
     assert relative_error(run_on(simple, feeds), run_on(model, feeds)) <= 1e-6
     shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in simple.graph.output]
     assert shapes == [[2, 5]]
+
+
+def many_parts(s: Sketch) -> Any:
+    parts = s.op("Split", "x", s.const(np.ones(150, np.int64)), outputs=150, axis=0)
+    return s.model(s.op("Concat", *parts[::-1], axis=0))
+
+
+def many_steps(s: Sketch) -> Any:
+    return s.model(s.op("RNN", "x", s.normal(1, 4, 5), s.normal(1, 4, 4), hidden_size=4))
+
+
+@pytest.mark.parametrize("make", [many_parts, many_steps])
+def test_long_lists_of_sizes_are_read(make: Any) -> None:
+    shape = (150, 5) if make is many_parts else (150, 1, 5)
+    model = make(Sketch(*shape))
+    simplified = simplify_checked(model)
+    require_supported("m", simplified)
+
+
+def test_a_model_that_cannot_be_written_stays() -> None:
+    model: Any = ir.serde.deserialize_model(many_parts(Sketch(150, 5)))
+    before = list(model.graph.inputs), list(model.graph.initializers)
+    model.graph.outputs[0].type = ir.TensorType(None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ir.serde.SerdeError):
+        infer_shapes(model)
+    assert (list(model.graph.inputs), list(model.graph.initializers)) == before

@@ -14,7 +14,15 @@ from runtime_ext.units.in_place import arrange
 from tests.fast_run import one_in
 from tests.graphturbo_policy import Unrolled, graphturbo_policy
 from tests.refusals import refused
-from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, pyramid, run
+from tests.relax.relax_sketch import (
+    LANES,
+    RelaxSketch,
+    inputs_of,
+    module_of,
+    outputs_of,
+    pyramid,
+    run,
+)
 from tvm_ios.schedule.schedule import ScheduleError
 from tvm_ios.schedule.stage import Strategy
 
@@ -32,10 +40,9 @@ def test_lanes_of_instances_compute_the_same(capacity: int) -> None:
     model = build(apply_schedule(prepare(module), result.planned), lanes=LANES)
     inputs = inputs_of(module)
     for executor in ("native", "poisoning"):
-        session = model.session(executor=executor)
-        session.run(**dict(zip((port.name for port in model.inputs), inputs, strict=True)))
-        for place, expected in enumerate(run(module, inputs)):
-            np.testing.assert_allclose(session.get_output(place), expected, rtol=1e-4, atol=1e-4)
+        outputs = outputs_of(model, inputs, executor=executor)
+        for output, expected in zip(outputs, run(module, inputs), strict=True):
+            np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 
 
 def fires(sketch: RelaxSketch, x: Any) -> Any:
@@ -80,9 +87,8 @@ def test_images_of_a_batch_run_the_forms_that_are_named() -> None:
     factor = planned.instances.subgraphs[0].factor
     assert forms.count(("winogradinput", "winogradoutput")) == 2 * factor
     inputs = inputs_of(module)
-    session = model.session(executor="poisoning")
-    session.run(**dict(zip((port.name for port in model.inputs), inputs, strict=True)))
-    np.testing.assert_allclose(session.get_output(0), *run(module, inputs), rtol=1e-4, atol=1e-4)
+    (output,) = outputs_of(model, inputs, executor="poisoning")
+    np.testing.assert_allclose(output, *run(module, inputs), rtol=1e-4, atol=1e-4)
 
 
 def test_rows_have_no_forms_of_a_name() -> None:

@@ -16,7 +16,15 @@ from tests.forced_schedules import merge_first
 from tests.onnx_sketch import relative_error
 from tests.refusals import refused
 from tests.relax.ir_text import filecheck
-from tests.relax.relax_sketch import RelaxSketch, branches, inputs_of, module_of, run, wide
+from tests.relax.relax_sketch import (
+    RelaxSketch,
+    branches,
+    inputs_of,
+    module_of,
+    require_same_outputs,
+    run,
+    wide,
+)
 from tvm_ios.models.load import load_onnx
 from tvm_ios.schedule.schedule import Schedule, ScheduleError
 from tvm_ios.schedule.stage import Stage, Strategy, sequential_stages
@@ -147,8 +155,7 @@ def test_tvm_alone_compiles_it_and_computes_the_same(case: str) -> None:
         module = module_of([(1, 3, 9, 9)], body)
     prepared = prepare(module)
     applied = apply_schedule(prepared, merge_first(prepared))
-    inputs = inputs_of(module)
-    assert relative_error(run(applied, inputs), run(module, inputs)) <= 1e-4
+    require_same_outputs(applied, module, 1e-4)
 
 
 def test_each_equal_unit_has_a_function_of_its_own() -> None:

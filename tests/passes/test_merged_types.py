@@ -26,72 +26,30 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
 
-def convolutions(*kinds: tuple[str, str], bias: bool = False) -> tvm.IRModule:
-    """Two convolutions of one input of bytes, of kernel and result types; the first may be biased.
+def convolutions(
+    *kinds: tuple[str, str],
+    data: str = "int8",
+    biased: int = 0,
+    consumer: str = "",
+    largest: int = 9,
+) -> tvm.IRModule:
+    """Two convolutions of kernel and result types, so many of them biased, and what reads them.
 
-    Kernels are of 3 by 3 and 1 by 1, so that one lies inside the other's window.
+    Kernels are of 3 by 3 and 1 by 1, so that one lies inside the other's window; all is returned.
     """
-    rng = np.random.default_rng(0)
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, 3, 8, 8), "int8"))
-
-    def constant(shape: tuple[int, ...], dtype: str) -> Any:
-        return relax.const(tvm.runtime.tensor(rng.integers(-100, 100, shape).astype(dtype)))
-
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            results = []
-            for extent, (kernel, result) in zip((3, 1), kinds, strict=True):
-                weight = constant((4, 3, extent, extent), kernel)
-                call = relax.op.nn.conv2d(x, weight, padding=extent // 2, out_dtype=result)
-                value = builder.emit(call)
-                if bias and extent == 3:
-                    value = builder.emit(relax.op.add(value, constant((1, 4, 1, 1), result)))
-                results.append(value)
-            outputs = builder.emit_output(relax.Tuple(results))
-        builder.emit_func_output(outputs)
-    return builder.finalize()
-
-
-def computed(module: tvm.IRModule, x: Array) -> list[Array]:
-    """What TVM's own build returns, of NumPy's types."""
-    machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
-    return [part.numpy() for part in machine["main"](tvm.runtime.tensor(x))]
-
-
-@pytest.mark.parametrize("bias", [False, True], ids=["plain", "biased"])
-def test_bytes_summed_in_wide_integers_are_merged_as_such(bias: bool) -> None:
-    module = convolutions(("int8", "int32"), ("int8", "int32"), bias=bias)
-    x = np.random.default_rng(1).integers(-100, 100, (1, 3, 8, 8)).astype("int8")
-    wanted = computed(module, x)
-    assert max(int(np.abs(part).max()) for part in wanted) > 2**15
-    prepared = prepare(module)
-    merged = Stage(Strategy.MERGE, ((0,), (1,)))
-    schedule = Schedule(prepared.units.fingerprint, (merged,), "by hand")
-    scheduled = apply_schedule(prepared, schedule)
-    for output, expected in zip(computed(scheduled, x), wanted, strict=True):
-        assert output.dtype == np.int32
-        np.testing.assert_array_equal(output, expected)
-    session = build(scheduled, lanes=1).session()
-    session.run(x=x)
-    for place, expected in enumerate(wanted):
-        np.testing.assert_array_equal(session.get_output(place), expected)
-
-
-def consumed(data: str, result: str, consumer: str, biased: int) -> tvm.IRModule:
-    """Two convolutions, so many of them biased, and what reads them; all is returned."""
     rng = np.random.default_rng(0)
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((1, 3, 8, 8), data))
 
     def constant(shape: tuple[int, ...], dtype: str) -> Any:
-        return relax.const(tvm.runtime.tensor(rng.integers(-9, 9, shape).astype(dtype)))
+        drawn = rng.integers(-largest, largest, shape).astype(dtype)
+        return relax.const(tvm.runtime.tensor(drawn))
 
     with builder.function("main", [x]):
         with builder.dataflow():
             results = []
-            for number, extent in enumerate((3, 1)):
-                weight = constant((4, 3, extent, extent), data)
+            for number, (extent, (kernel, result)) in enumerate(zip((3, 1), kinds, strict=True)):
+                weight = constant((4, 3, extent, extent), kernel)
                 call = relax.op.nn.conv2d(x, weight, padding=extent // 2, out_dtype=result)
                 value = builder.emit(call)
                 if number < biased:
@@ -111,18 +69,43 @@ def consumed(data: str, result: str, consumer: str, biased: int) -> tvm.IRModule
     return builder.finalize()
 
 
+def computed(module: tvm.IRModule, x: Array) -> list[Array]:
+    """What TVM's own build returns, of NumPy's types."""
+    machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+    return [part.numpy() for part in machine["main"](tvm.runtime.tensor(x))]
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["plain", "biased"])
+def test_bytes_summed_in_wide_integers_are_merged_as_such(bias: bool) -> None:
+    module = convolutions(*[("int8", "int32")] * 2, biased=int(bias), largest=100)
+    x = np.random.default_rng(1).integers(-100, 100, (1, 3, 8, 8)).astype("int8")
+    wanted = computed(module, x)
+    assert max(int(np.abs(part).max()) for part in wanted) > 2**15
+    prepared = prepare(module)
+    merged = Stage(Strategy.MERGE, ((0,), (1,)))
+    schedule = Schedule(prepared.units.fingerprint, (merged,), "by hand")
+    scheduled = apply_schedule(prepared, schedule)
+    for output, expected in zip(computed(scheduled, x), wanted, strict=True):
+        assert output.dtype == np.int32
+        np.testing.assert_array_equal(output, expected)
+    session = build(scheduled, lanes=1).session()
+    session.run(x=x)
+    for place, expected in enumerate(wanted):
+        np.testing.assert_array_equal(session.get_output(place), expected)
+
+
 @pytest.mark.parametrize(("consumer", "biased"), crossed(["relu", "float", "sum"], [1, 2]))
 @pytest.mark.parametrize(("data", "result"), [("int8", "int32"), ("float16", "float32")])
 def test_merged_convolutions_compute_in_their_types(
     data: str, result: str, consumer: str, biased: int
 ) -> None:
-    module = consumed(data, result, consumer, biased)
+    module = convolutions(*[(data, result)] * 2, data=data, biased=biased, consumer=consumer)
     x = np.random.default_rng(1).integers(-100, 100, (1, 3, 8, 8)).astype(data)
     expected = computed(module, x)
     prepared = prepare(module)
-    convolutions = [u for u, op in enumerate(prepared.units.operators) if "conv2d" in op.kind]
-    others = [u for u in range(len(prepared.units)) if u not in convolutions]
-    merged = Stage(Strategy.MERGE, tuple((unit,) for unit in convolutions))
+    convolved = [u for u, op in enumerate(prepared.units.operators) if "conv2d" in op.kind]
+    others = [u for u in range(len(prepared.units)) if u not in convolved]
+    merged = Stage(Strategy.MERGE, tuple((unit,) for unit in convolved))
     stages = (merged, *(Stage(Strategy.CONCURRENT, ((unit,),)) for unit in others))
     scheduled = apply_schedule(prepared, Schedule(prepared.units.fingerprint, stages, "by hand"))
     session = build(scheduled, lanes=1).session()
@@ -134,7 +117,7 @@ def test_merged_convolutions_compute_in_their_types(
 
 
 def test_the_default_measures_what_it_merges(cache: Path) -> None:
-    module = consumed("int8", "int32", "sum", 1)
+    module = convolutions(*[("int8", "int32")] * 2, biased=1, consumer="sum")
     x = np.random.default_rng(1).integers(-100, 100, (1, 3, 8, 8)).astype("int8")
     scheduled = IOSSchedule(options=SearchOptions(lanes=1, limits=Limits(budget=Budget(4))))(module)
     session = build(scheduled, lanes=1).session()

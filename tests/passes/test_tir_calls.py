@@ -21,6 +21,7 @@ from runtime_ext.machine.this_machine import host_target
 from runtime_ext.peers.tvm_build import compile_tvm_build
 from tests.onnx_sketch import Sketch, relative_error, run_on
 from tests.refusals import refused
+from tests.relax import relax_sketch
 from tests.relax.relax_sketch import LANES, RelaxSketch, inputs_of, module_of, run
 from tvm_ios.files.array_files import Array
 from tvm_ios.ios.lazy import Budget
@@ -32,11 +33,7 @@ from tvm_ios.program.program import Launch
 
 def outputs_of(module: tvm.IRModule, inputs: list[Array], lanes: int = LANES) -> list[Array]:
     """Of a scheduled module, by an executor that spoils what nothing may need."""
-    session = build(module, lanes=lanes).session(executor="poisoning")
-    session.run(**dict(zip([port.name for port in session.inputs], inputs, strict=True)))
-    outputs = [session.get_output(i) for i in range(len(session.outputs))]
-    session.close()
-    return outputs
+    return relax_sketch.outputs_of(build(module, lanes=lanes), inputs, executor="poisoning")
 
 
 def scheduled(module: tvm.IRModule) -> tvm.IRModule:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
 
 from relay_passes.relax.importer import import_onnx
+from tests.contrib_sketch import one
 from tests.relax.relax_sketch import sequential_outputs
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.simplify import simplify
@@ -22,23 +22,9 @@ def model_of(
     kind: str, inputs: Sequence[Array], constants: Sequence[Array] = (), **attributes: Any
 ) -> Any:
     """A model of one operator, whose last inputs are constants."""
-    names = [f"i{n}" for n in range(len(inputs))]
-    weights = [numpy_helper.from_array(c, f"c{n}") for n, c in enumerate(constants)]
-    outputs = ["y", "places"] if kind == "TopK" else ["y"]
-    node = helper.make_node(kind, [*names, *(w.name for w in weights)], outputs, **attributes)
-    types = [helper.np_dtype_to_tensor_dtype(a.dtype) for a in inputs]
-    graph = helper.make_graph(
-        [node],
-        "one",
-        [
-            helper.make_tensor_value_info(name, kind_of, a.shape)
-            for name, kind_of, a in zip(names, types, inputs, strict=True)
-        ],
-        [helper.make_empty_tensor_value_info(output) for output in outputs],
-        weights,
-    )
-    opset = helper.make_opsetid("", 20)
-    model = helper.make_model(graph, opset_imports=[opset], ir_version=9)
+    count, outputs = len(inputs), 2 if kind == "TopK" else 1
+    given = {"variable": count, "version": 20, "domain": "", **attributes}
+    model, _ = one(kind, [*inputs, *constants], outputs, **given)
     return onnx.shape_inference.infer_shapes(model, strict_mode=True)
 
 

@@ -12,6 +12,8 @@ from tvm import relax
 from relay_passes.pipeline import apply_schedule, prepare
 from runtime_ext.build import build
 from runtime_ext.execution.built_model import BuiltModel
+from runtime_ext.execution.executable import Executable
+from tests.onnx_sketch import relative_error
 from tvm_ios.files.array_files import Array
 from tvm_ios.policies.sequential import sequential_schedule
 
@@ -150,7 +152,30 @@ def sequential_outputs(
     return outputs_of(build(scheduled, lanes=lanes), list(inputs))
 
 
-def outputs_of(model: BuiltModel, inputs: list[Array], **options: Any) -> list[Array]:
+def require_same_outputs(changed: tvm.IRModule, module: tvm.IRModule, within: float = 1e-5) -> None:
+    """Require that TVM's programs of two modules compute the same of random inputs."""
+    inputs = inputs_of(module)
+    assert relative_error(run(changed, inputs), run(module, inputs)) <= within
+
+
+def require_near(scheduled: tvm.IRModule, module: tvm.IRModule) -> None:
+    """Require that a scheduled module computes in poisoned memory what TVM makes of another."""
+    inputs = inputs_of(module)
+    outputs = outputs_of(build(scheduled, lanes=LANES), inputs, executor="poisoning")
+    for output, expected in zip(outputs, run(module, inputs), strict=True):
+        np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
+
+
+def same_bits(model: BuiltModel, inputs: list[Array], seed: int = 0) -> list[Array]:
+    """Return the outputs of the native executor, which the reference executor computes too."""
+    native = outputs_of(model, inputs)
+    reference = outputs_of(model, inputs, executor="reference", seed=seed)
+    assert [a.tobytes() for a in native] == [a.tobytes() for a in reference]
+    return native
+
+
+def outputs_of(model: BuiltModel | Executable, inputs: list[Array], **options: Any) -> list[Array]:
+    """Return the outputs of a session."""
     session = model.session(**options)
     names = [port.name for port in session.inputs]
     session.run(**dict(zip(names, inputs, strict=True)))
