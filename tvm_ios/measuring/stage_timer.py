@@ -304,13 +304,12 @@ class StageTimer:
         )
 
     def _lowered_program(self, program: RProgram) -> Callable[[], Samples]:
-        stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
+        stage = Stage(Strategy.CO_SCHEDULE, (program.units,), placement=program.placement)
         chosen = {unit: program.kernels[unit].name for unit in program.units}
         code = {unit: self.rkernels.code(unit, name) for unit, name in chosen.items()}
         fused = None
         if self.kernels.fuser is not None:
-            placed = {stage: program.placement}
-            fused = self.kernels.fuser.fused(self.graph, placed, code, None, self._units.parts)
+            fused = self.kernels.fuser.fused(self.graph, [stage], code, None, self._units.parts)
         lowered = lower_stages(
             self.graph,
             (stage,),
@@ -319,7 +318,6 @@ class StageTimer:
             lanes=self.lanes,
             constant_name=None if fused is None else fused.constant_name,
             parts=self._units.parts,
-            placements={0: program.placement},
         )
         return self._timing(lowered, NO_CONSTANTS if fused is None else fused.tables)
 

@@ -68,7 +68,7 @@ def no_slower(
             break
         unknown = [stage for stage in mixed.stages if stage not in known]
         if not unknown:
-            schedule = replace(mixed, latencies=latencies)
+            schedule = mixed.with_latencies(latencies)
             break
         if costs.measuring is None:
             known |= {stage: estimates[stage] for stage in unknown}
@@ -93,5 +93,4 @@ def no_slower(
 def fastest(found: Sequence[Found]) -> tuple[Schedule, SearchStatistics]:
     """Return the fastest of known results, with statistics of a search that found nothing."""
     best = min(found, key=lambda each: each.schedule.latency)
-    schedule = replace(best.schedule.content, latencies=best.schedule.latencies)
-    return schedule, SearchStatistics(seconds=0.0, complete=False)
+    return best.schedule.content, SearchStatistics(seconds=0.0, complete=False)

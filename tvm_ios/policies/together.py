@@ -56,7 +56,7 @@ def find(request: Request) -> Found:
         stages = apart.stages
     schedule = request.problem.schedule(stages)
     latencies = tuple(prices.seconds[stage] for stage in stages)
-    return Found(replace(schedule, latencies=latencies), prices.counted())
+    return Found(schedule.with_latencies(latencies), prices.counted())
 
 
 class _Prices:
