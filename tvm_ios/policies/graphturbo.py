@@ -17,7 +17,7 @@ from tvm_ios.clock import OutOfTimeError
 from tvm_ios.contest import rules
 from tvm_ios.contest.rules import Rules
 from tvm_ios.contest.verdict import kept_policy
-from tvm_ios.costs.costs import Offer, ProgramCosts
+from tvm_ios.costs.costs import Offer
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 from tvm_ios.graphturbo.policy import choose_instances, schedule_on_lanes
 from tvm_ios.graphturbo.worth import lane_capacities
@@ -55,8 +55,7 @@ class Programs:
     """
 
     def __init__(self, request: Request) -> None:
-        assert request.costs.programs is not None, "the policy needs them"
-        self.costs: ProgramCosts = request.costs.programs
+        self.costs = request.programs
         self._request = request
         self._refused: dict[Schedule, str] = {}
 
