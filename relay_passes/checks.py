@@ -89,5 +89,5 @@ def left_out_of(schedule: Schedule, dialect: Dialect) -> str | None:
     return (
         f"of the schedule {schedule.policy!r} the stages and groups apply, but the kernels that it "
         f"names of {len(schedule.kernels)} units and the places of tiles in "
-        f"{len(schedule.placements)} stages are for Relax"
+        f"{sum(s.placement is not None for s in schedule.stages)} stages are for Relax"
     )

@@ -63,11 +63,10 @@ def read_scheduled_module(module: tvm.IRModule, name: str = "model") -> Schedule
         for u, unit_name in enumerate(schedule["units"])
         if unit_name in call_by_name
     }
-    stages, placements = placed_stages(stages_of_calls(reader.places, applied), applied, calls)
+    stages = placed_stages(stages_of_calls(reader.places, applied), applied, calls)
     return ScheduledUnits(
         graph=graph,
         stages=stages,
-        placements=placements,
         functions=tuple(reader.functions),
         constants=tuple(reader.constants),
         schedule=schedule,

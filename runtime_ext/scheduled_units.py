@@ -8,7 +8,6 @@ from typing import Any
 
 from runtime_ext.ir_form import ModuleError
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import UNROLLED_FROM, Schedule, ScheduleError
 from tvm_ios.schedule.stage import Stage, Strategy
 
@@ -23,8 +22,6 @@ class ScheduledUnits:
         One operator for each call; a merged operator has several outputs.
     stages
         Stages of that graph; none is merged, because functions of merged units are one unit here.
-    placements
-        The placement of the rTasks of each co-scheduled stage, by its place in ``stages``.
     functions
         For each operator its Relax function.
     constants
@@ -43,7 +40,6 @@ class ScheduledUnits:
 
     graph: OpGraph
     stages: tuple[Stage, ...]
-    placements: Mapping[int, Placement]
     functions: tuple[Any, ...]
     constants: tuple[tuple[Any, ...], ...]
     schedule: Mapping[str, Any]
@@ -74,26 +70,25 @@ def stages_of_calls(places: Sequence[tuple[int, int]], schedule: Schedule) -> tu
 
 def placed_stages(
     stages: Sequence[Stage], schedule: Schedule, calls: Mapping[int, int]
-) -> tuple[tuple[Stage, ...], dict[int, Placement]]:
-    """Return stages with the schedule's co-scheduled ones marked, and these ones' placements.
+) -> tuple[Stage, ...]:
+    """Return stages with the schedule's co-scheduled ones marked and placed.
 
     ``stages`` are those of the calls, as many as the schedule's; ``calls`` has the call of each
     unit that is called alone. Raise ModuleError if other units are called in a co-scheduled stage.
     """
     placed = list(stages)
-    placements: dict[int, Placement] = {}
-    for stage, shares in schedule.placements.items():
-        units = [calls.get(unit, -1) for unit in schedule.stages[stage].units]
-        if stage >= len(placed) or set(units) != set(placed[stage].units):
+    for number, stage in enumerate(schedule.stages):
+        if stage.placement is None:
+            continue
+        units = [calls.get(unit, -1) for unit in stage.units]
+        if number >= len(placed) or set(units) != set(placed[number].units):
             raise ModuleError(
-                f"the units of the co-scheduled stage {stage} are not those that the module calls "
+                f"the units of the co-scheduled stage {number} are not those that the module calls "
                 "there: schedule anew"
             )
-        placed[stage] = Stage(Strategy.CO_SCHEDULE, (tuple(units),))
-        placements[stage] = tuple(
-            replace(share, unit=calls.get(share.unit, -1)) for share in shares
-        )
-    return tuple(placed), placements
+        placement = tuple(replace(s, unit=calls.get(s.unit, -1)) for s in stage.placement)
+        placed[number] = Stage(Strategy.CO_SCHEDULE, (tuple(units),), placement=placement)
+    return tuple(placed)
 
 
 def latencies_of_calls(

@@ -60,11 +60,15 @@ class Case:
 
     def schedule_on(self, lanes: int) -> Schedule:
         """The schedule with what is placed on other lanes folded onto so many."""
-        placements = {
-            stage: tuple(replace(share, lane=share.lane % lanes) for share in placement)
-            for stage, placement in self.schedule.placements.items()
-        }
-        return replace(self.schedule, placements=placements)
+
+        def folded(placement: Placement) -> Placement:
+            return tuple(replace(share, lane=share.lane % lanes) for share in placement)
+
+        stages = (
+            stage if stage.placement is None else replace(stage, placement=folded(stage.placement))
+            for stage in self.schedule.stages
+        )
+        return replace(self.schedule, stages=tuple(stages))
 
 
 @st.composite
@@ -74,13 +78,14 @@ def cases(draw: st.DrawFn, max_units: int = 6, *, whole: bool = False) -> Case:
     With ``whole`` as CUDA has them: kernels of one tile, and no merge stages.
     """
     graph = draw(graphs(max_units))
-    stages = draw(stage_lists(graph, merges=not whole))
+    unplaced = draw(stage_lists(graph, merges=not whole))
     code = {unit: draw(unit_codes(graph, unit, 1 if whole else 7)) for unit in range(len(graph))}
-    placed = {
-        position: draw(placements(graph, stage.units, code))
-        for position, stage in enumerate(stages)
+    stages = tuple(
+        replace(stage, placement=draw(placements(graph, stage.units, code)))
         if stage.strategy is Strategy.CO_SCHEDULE
-    }
+        else stage
+        for stage in unplaced
+    )
     merged = {
         stage: _merged_code(graph, stage, draw(st.integers(1, 5)))
         for stage in stages
@@ -92,7 +97,7 @@ def cases(draw: st.DrawFn, max_units: int = 6, *, whole: bool = False) -> Case:
         first = _data_inputs(graph, stage.units)
         for place, unit in enumerate(stage.units):
             constants[f"{name}/{first + place}"] = _constant(unit)
-    schedule = Schedule(graph.fingerprint, stages, policy="random", placements=placed)
+    schedule = Schedule(graph.fingerprint, stages, policy="random")
     return Case(graph, schedule, code, merged, constants)
 
 

@@ -128,7 +128,7 @@ class Search:
             latencies = (model.stage_latency(units, stage) for stage in schedule.stages)
         else:
             return schedule
-        return replace(schedule, latencies=tuple(latencies))
+        return schedule.with_latencies(tuple(latencies))
 
     def front(self, policy: str | Policy) -> tuple[FrontPoint, ...]:
         """Return the Pareto front of latency and memory that a policy finds, the fastest first.

@@ -60,8 +60,7 @@ def measure(network: str, device: DeviceDescription, precision: Any) -> dict[str
     begin = time.perf_counter()
     stage = co_scheduled(
         graph,
-        Stage(Strategy.CO_SCHEDULE, (program.units,)),
-        program.placement,
+        Stage(Strategy.CO_SCHEDULE, (program.units,), placement=program.placement),
         chosen,
         compiler,
         device,

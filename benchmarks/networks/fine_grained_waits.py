@@ -64,12 +64,15 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
     program = RProgram.empty(lanes)
     for wave in wavefronts:
         program = schedule_wave(graph, wave, program, default, simulate)
-    stages = [Stage(Strategy.CO_SCHEDULE, (wave,)) for wave in wavefronts]
+    stages = [
+        Stage(
+            Strategy.CO_SCHEDULE,
+            (wave,),
+            placement=tuple(share for share in program.placement if share.unit in wave),
+        )
+        for wave in wavefronts
+    ]
     code = {unit: timer.forms((unit,)).code for unit in range(len(graph))}
-    placements = {
-        place: tuple(share for share in program.placement if share.unit in wave)
-        for place, wave in enumerate(wavefronts)
-    }
     executors: list[NativeExecutor] = []
     for barriers in (False, True):
         lowered = lower_stages(
@@ -79,7 +82,6 @@ def measure(cell: Cell, channels: int, size: int, lanes: int, pairs: int) -> dic
             lanes=lanes,
             barriers=barriers,
             parts=search.units.parts,
-            placements=placements,
         )
         functions = {
             symbol: search.units.backend.compiler.function(symbol) for symbol in lowered.kernels

@@ -53,11 +53,10 @@ def scheduled_units(applied: Applied) -> ScheduledUnits:
             tensors[tensor] = replace(tensors[tensor], name=name)
     alone = {call.units[0]: place for place, call in enumerate(calls) if len(call.units) == 1}
     stages = stages_of_calls([(call.stage, call.group) for call in calls], schedule)
-    stages, placements = placed_stages(stages, schedule, alone)
+    stages = placed_stages(stages, schedule, alone)
     return ScheduledUnits(
         graph=OpGraph(units.name, tuple(operators), tuple(tensors), inputs, outputs),
         stages=stages,
-        placements=placements,
         functions=tuple(with_tir(call.function.function, module) for call in calls),
         constants=tuple(call.function.constants for call in calls),
         schedule=attached,

@@ -26,6 +26,7 @@ def for_this_batch(schedule: Schedule, graph: OpGraph) -> Schedule:
 
     Raise ScheduleError if the units do not fit.
     """
-    adapted = replace(schedule, fingerprint=graph.fingerprint, latencies=(), batch=graph.batch)
+    untimed = schedule.with_latencies(())
+    adapted = replace(untimed, fingerprint=graph.fingerprint, batch=graph.batch)
     adapted.validate(graph)
     return adapted

@@ -18,7 +18,6 @@ from tvm_ios.program.lower import UnitLatency, lower_stages
 from tvm_ios.program.program import Part, Program
 from tvm_ios.program.program_builder import ConstantName, tensor_names, work_name
 from tvm_ios.progress import Steps
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.stage import Stage, Strategy
 
 if TYPE_CHECKING:
@@ -91,11 +90,6 @@ class Stages(Protocol):
     @property
     def stages(self) -> Sequence[Stage]:
         """The stages, which run one after another."""
-        ...
-
-    @property
-    def placements(self) -> Mapping[int, Placement]:
-        """The placement of the rTasks of each co-scheduled stage, by the stage's place."""
         ...
 
     @property
@@ -181,7 +175,7 @@ def lower_units(
         stage: compiled[_members(stage)].code for stage in schedule.stages if _is_merged(stage)
     }
     if compiler.fuser is not None:
-        placed = {schedule.stages[place]: where for place, where in schedule.placements.items()}
+        placed = [stage for stage in schedule.stages if stage.placement is not None]
         fused = compiler.fuser.fused(graph, placed, code, own_constant, units.parts)
         whole_stages |= fused.merged
         constants |= fused.tables
@@ -195,7 +189,6 @@ def lower_units(
         unit_latency=unit_latency,
         constant_name=constant_name,
         parts=units.parts,
-        placements=schedule.placements,
     )
     unit_notes = {work_name(graph, members): unit.notes for members, unit in compiled.items()}
     return LoweredUnits(program, constants, unit_notes)

@@ -80,7 +80,7 @@ def test_a_slow_tvm_has_fewer_samples() -> None:
 def test_equal_programs_are_those_of_equal_stages_and_latencies() -> None:
     graph = graph_of([0, 0])
     one = sequential_schedule(graph)
-    searched = replace(one, policy="ios-both", latencies=(1.0, 2.0), device="a CPU", batch=1)
+    searched = replace(one, policy="ios-both", device="a CPU", batch=1).with_latencies((1.0, 2.0))
     timed = replace(searched, policy="timed", unit_latencies={0: (1.0,), 1: (2.0,)})
     both = replace(one, stages=(Stage(Strategy.CONCURRENT, ((0,), (1,))),))
     schedules = {"sequential": one, "ios-both": searched, "timed": timed, "greedy": both}

@@ -59,7 +59,7 @@ def test_measured_stages_are_laid_on_their_lanes(case: Case, data: st.DataObject
         unit: tuple(data.draw(seconds) for _ in range(lanes)) for unit in range(len(case.graph))
     }
     latencies = tuple(data.draw(seconds) for _ in schedule.stages)
-    timed = replace(schedule, latencies=latencies, unit_latencies=unit_seconds)
+    timed = replace(schedule, unit_latencies=unit_seconds).with_latencies(latencies)
     spans = schedule_spans(case.graph, timed)
     require_sound(case.graph, timed, spans)
     assert spans.basis is Basis.MEASURED
@@ -67,7 +67,7 @@ def test_measured_stages_are_laid_on_their_lanes(case: Case, data: st.DataObject
     # Of each stage something ends with it.
     for end in spans.ends:
         assert any(span.end == pytest.approx(end) for span in spans.spans)
-    untimed = schedule_spans(case.graph, replace(timed, latencies=()), lanes=lanes)
+    untimed = schedule_spans(case.graph, timed.with_latencies(()), lanes=lanes)
     assert untimed.basis is Basis.WORK
     require_sound(case.graph, schedule, untimed)
 
@@ -81,7 +81,7 @@ def test_described_stages_are_simulated(case: Case) -> None:
     stages = tuple(s for s in schedule.stages if s.strategy is not Strategy.MERGE)
     assume(stages)
     latencies = tuple(model.stage_latency(graph, stage) for stage in stages)
-    timed = replace(schedule, stages=stages, latencies=latencies, placements={})
+    timed = replace(schedule, stages=stages).with_latencies(latencies)
     spans = schedule_spans(graph, timed, model)
     assert spans.basis is Basis.SIMULATED
     assert spans.ends[-1] == pytest.approx(sum(latencies))

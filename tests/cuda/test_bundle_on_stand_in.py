@@ -104,7 +104,7 @@ def test_search_verify_and_contest(cache: Path, tmp_path: Path, precision: str) 
     # The schedules come back, and are built where TVM is.
     for policy in ("ios-holistic", "rammer"):
         schedule = Schedule.load(path / f"schedule-{policy}.json")
-        assert schedule.placements
+        assert any(stage.placement is not None for stage in schedule.stages)
         model = build(apply_schedule(prepared, schedule), lanes=3, compiler=compiler)
         assert sum(len(lane) for lane in model.program.lanes) >= summary["launches"][policy]
     assert report.fused == 2

@@ -37,7 +37,6 @@ from tvm_ios.program.lower import lower
 from tvm_ios.program.persistent_lowering import lower_persistent
 from tvm_ios.program.program import BufferType, Launch, Part, PhaseCall, Program, Role, UnitCode
 from tvm_ios.rammer.wavefront import co_schedule
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
@@ -73,7 +72,6 @@ class Compiled:
     kernels: dict[str, CudaKernel]
     constants: dict[str, np.ndarray]
     names: dict[tuple[int, int], str]
-    placement: Placement
     stage: Stage
     prepared: Prepared
     compiler: CudaKernelCompiler
@@ -83,15 +81,12 @@ class Compiled:
 
     @property
     def schedule(self) -> Schedule:
-        return Schedule(
-            self.graph.fingerprint, (self.stage,), "rammer", placements={0: self.placement}
-        )
+        return Schedule(self.graph.fingerprint, (self.stage,), "rammer")
 
     def one_kernel(self) -> CoScheduledStage:
         return co_scheduled(
             self.graph,
             self.stage,
-            self.placement,
             self.code,
             self.compiler,
             load_device("h200"),
@@ -147,7 +142,7 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         return (estimated_rkernel("default", code[unit], compiler.blocks, flops, device, VEUS),)
 
     program = co_schedule(graph, range(len(graph)), rkernels, VEUS)
-    stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
+    stage = Stage(Strategy.CO_SCHEDULE, (program.units,), placement=program.placement)
     return Compiled(
         module=module,
         graph=graph,
@@ -156,7 +151,6 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         kernels=kernels,
         constants=constants,
         names=names,
-        placement=program.placement,
         stage=stage,
         prepared=prepared,
         compiler=compiler,
@@ -226,7 +220,6 @@ def test_the_same_rprogram_is_free_of_races_on_lanes(compiled: Compiled) -> None
     persistent = lower_persistent(
         compiled.graph,
         compiled.stage,
-        compiled.placement,
         {u: rtask_code(c, compiled.compiler.blocks) for u, c in compiled.code.items()},
         lanes=VEUS,
         parts=compiled.parts,

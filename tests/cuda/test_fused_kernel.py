@@ -61,7 +61,8 @@ def on_cpu(made: FusedKernel, tmp_path_factory: pytest.TempPathFactory) -> OnCpu
 
 
 def lowered(net: Network, lanes: int = VEUS, seed: int = 0) -> PersistentProgram:
-    return lower_persistent(net.graph, net.stage, net.placement(lanes, seed), net.code, lanes=lanes)
+    stage = replace(net.stage, placement=net.placement(lanes, seed))
+    return lower_persistent(net.graph, stage, net.code, lanes=lanes)
 
 
 def check(net: Network, program: PersistentProgram, run: OnCpu, seed: int) -> None:
@@ -235,9 +236,9 @@ def test_threads_that_fill_no_warps_wait_but_do_nothing(tmp_path: Path) -> None:
         unit: UnitCode((vector,) * 2, 1, (), (PhaseCall("reverse", rows, (0, 1)),))
         for unit in range(2)
     }
-    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1),))
     shares = tuple(Share(unit, 0, row, row, row + 1) for unit in range(2) for row in range(rows))
-    program = lower_persistent(graph, stage, shares, codes, lanes=rows)
+    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1),), placement=shares)
+    program = lower_persistent(graph, stage, codes, lanes=rows)
     made = fused(program, {"reverse": kernel}, load_device("h200"))
     given = np.arange(rows * threads, dtype="float32")
     (name,) = (b.name for b in program.buffers if b.role is Role.INPUT)

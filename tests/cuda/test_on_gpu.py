@@ -217,8 +217,8 @@ def test_a_persistent_kernel_computes_a_network() -> None:
     assert described is not None
     gpu = replace(described, processors=opened.attribute("MULTIPROCESSOR_COUNT"))
     for lanes in (2, 64, gpu.processors):
-        placement = net.placement(lanes, lanes)
-        whole = lower_persistent(net.graph, net.stage, placement, net.code, lanes=lanes)
+        stage = replace(net.stage, placement=net.placement(lanes, lanes))
+        whole = lower_persistent(net.graph, stage, net.code, lanes=lanes)
         persistent = fused(whole, net.kernels, gpu)
         assert persistent.words is not None
         names = [*(whole.buffers[b].name for b in persistent.buffers), "table", "steps"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -93,13 +93,13 @@ def test_what_cannot_be_compiled_is_said() -> None:
     codes = {0: code("small"), 1: code("small")}
     kernel = RKernel("default", (10,), (1e-6,), 1e-6)
     program = fuser.rprogram(graph, (0, 1), lambda _: (kernel,), lambda unit, _: codes[unit])
-    stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
+    stage = Stage(Strategy.CO_SCHEDULE, (program.units,), placement=program.placement)
     with refused(UnfusedError, "2 units", "compiler"):
-        fuser.fused(graph, {stage: program.placement}, codes)
+        fuser.fused(graph, [stage], codes)
     without = GpuStageFuser(Library({"small": SMALL}), load_device("h200"), (), "it runs none")
     assert not without.can_fuse(codes)
     with refused(UnfusedError, "it runs none"):
-        without.fused(graph, {stage: program.placement}, codes)
+        without.fused(graph, [stage], codes)
     many = {0: code("small"), 1: code(*(f"k{i}" for i in range(48)))}
     names = {call.symbol for unit_code in many.values() for call in unit_code.calls}
     fuser = GpuStageFuser(Library(dict.fromkeys(names, SMALL)), load_device("h200"))
@@ -107,7 +107,7 @@ def test_what_cannot_be_compiled_is_said() -> None:
     of = {unit: RKernel("default", (10,) * n, (1e-6,) * n, 1.0) for unit, n in counts.items()}
     program = fuser.rprogram(graph, (0, 1), lambda u: (of[u],), lambda unit, _: many[unit])
     with refused(UnfusedError, 49, 48):
-        fuser.fused(graph, {stage: program.placement}, many)
+        fuser.fused(graph, [replace(stage, placement=program.placement)], many)
 
 
 def test_bounds_of_co_scheduled_stages_count_no_launches() -> None:

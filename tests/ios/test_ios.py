@@ -32,7 +32,9 @@ def check_stages(predecessors: tuple[int, ...], solution: Solution) -> None:
         done |= stage.mask
         assert all(not predecessors[unit] & ~done for unit in stage.units)
     assert done == (1 << len(predecessors)) - 1
-    assert math.isclose(sum(solution.latencies), solution.cost, abs_tol=1e-12)
+    assert math.isclose(
+        sum(stage.latency or 0.0 for stage in solution.stages), solution.cost, abs_tol=1e-12
+    )
 
 
 @given(dags(8), prunings, st.integers(0, 2**32), st.booleans())
@@ -112,9 +114,9 @@ def test_equals_brute_force_with_all_strategies(
     assert math.isclose(
         solution.cost, best_cost(endings, graph.all_operators, stage_cost), rel_tol=1e-9
     )
-    for stage, seconds in zip(solution.stages, solution.latencies, strict=True):
+    for stage in solution.stages:
         assert stage in stages_of(stage.mask)
-        assert seconds == cost.stage_latency(graph, stage)
+        assert stage.latency == cost.stage_latency(graph, stage)
 
 
 @given(dags(8), prunings, st.integers(0, 2**32))

@@ -180,9 +180,8 @@ def test_merged_and_concurrent_stages_move_as_wholes() -> None:
     ]
     rest = [unit for unit in range(len(units)) if unit not in (first, second, wide, pool)]
     stages += [Stage(Strategy.CONCURRENT, ((unit,),)) for unit in rest]
-    given = Schedule(
-        units.fingerprint, tuple(stages), "by hand", latencies=(1.0, 2.0, *(3.0,) * len(rest))
-    )
+    untimed = Schedule(units.fingerprint, tuple(stages), "by hand")
+    given = untimed.with_latencies((1.0, 2.0, *(3.0,) * len(rest)))
     reordered = MemorySchedule()(apply_schedule(prepared, given))
     moved = schedule_of(reordered)
     assert moved is not None

@@ -54,7 +54,9 @@ def schedule_of(graph: OpGraph, **more: Any) -> Schedule:
 def test_measured_units_are_as_wide_as_their_share_and_the_rest_stays_empty() -> None:
     graph = branches()
     latencies = {0: (3e-3, 2e-3), 1: (1e-3, 1e-3), 2: (2e-3, 1e-3)}
-    ax = plot_schedule(graph, schedule_of(graph, latencies=(6e-3, 1e-3), unit_latencies=latencies))
+    ax = plot_schedule(
+        graph, schedule_of(graph, unit_latencies=latencies).with_latencies((6e-3, 1e-3))
+    )
     conv, pool, add = boxes(ax)
     # The stage takes twice as long as the longest unit alone: all are stretched alike.
     assert conv[:2] == pytest.approx((0, 6))
@@ -75,8 +77,8 @@ def test_described_units_are_drawn_as_they_are_simulated() -> None:
     graph, costs = branches(), costs_named("v100")
     model = costs.stages
     assert model is not None
-    stages = schedule_of(graph).stages
-    schedule = schedule_of(graph, latencies=tuple(model.stage_latency(graph, s) for s in stages))
+    untimed = schedule_of(graph)
+    schedule = untimed.with_latencies([model.stage_latency(graph, s) for s in untimed.stages])
     ax = plot_schedule(graph, schedule, model=model)
     spans = schedule_spans(graph, schedule, model).spans
     drawn = [(left, right) for left, right, _ in boxes(ax)]

@@ -8,7 +8,7 @@ from tests.random_dags import graph_of
 from tests.refusals import refused
 from tvm_ios.costs.costs import NO_COSTS, Costs, Offer, costs_of_model
 from tvm_ios.costs.named import cost_names, costs_named
-from tvm_ios.errors import SearchError
+from tvm_ios.errors import PolicyError, SearchError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.policies.policy import Found, Limits, Policy, Problem, Request
 from tvm_ios.policies.registry import OURS, policy_named, policy_names, tried_policies
@@ -73,6 +73,13 @@ def test_costs_that_lack_what_a_policy_needs_are_refused(
         search(PROBLEM, name, costs)
     assert all(part in str(refusal.value) for part in (name, costs.name, missing.value))
     assert name not in tried_policies(costs.offers)[0]
+
+
+@pytest.mark.parametrize("part", ["stages", "rtasks", "programs"])
+def test_a_policy_that_asks_what_its_needs_do_not_name_fails(part: str) -> None:
+    careless = Policy("careless", "asks for all", lambda request: getattr(request, part))
+    with refused(PolicyError, "careless", f"Offer.{part.upper()}"):
+        search(PROBLEM, careless, NO_COSTS)
 
 
 def test_a_memory_budget_is_for_policies_that_keep_to_it() -> None:

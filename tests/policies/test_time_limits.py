@@ -27,7 +27,7 @@ from tvm_ios.memory.problem import memory_problem
 from tvm_ios.memory.schedulers import MEMORY_SCHEDULERS
 from tvm_ios.models.load import load_operators
 from tvm_ios.models.source import ModelSource
-from tvm_ios.policies import graphturbo
+from tvm_ios.policies import program_comparison
 from tvm_ios.policies.policy import Limits, Problem
 from tvm_ios.policies.registry import OURS, policy_named
 from tvm_ios.schedule.stage import Stage, Strategy
@@ -74,7 +74,7 @@ def test_a_split_that_is_not_done_in_time_is_left_out(monkeypatch: pytest.Monkey
     operators = load_operators(ModelSource("inception_block", batch=4))
     problem = Problem.of(form_units(operators), 40, operators)
     asked = iter([False, False, False])
-    monkeypatch.setattr(graphturbo.Watch, "spent", lambda _: next(asked, True))
+    monkeypatch.setattr(program_comparison.Deadline, "spent", lambda _: next(asked, True))
     done: list[str] = []
     found = search(
         problem,

@@ -281,9 +281,9 @@ def test_what_does_not_fit_is_refused() -> None:
     together = Stage(Strategy.CO_SCHEDULE, ((0, 1),))
 
     def refuses(named: str, *placement: Share, lanes: int = 2) -> None:
-        placements = {0: placement}
+        stage = replace(together, placement=placement)
         with refused(LoweringError, named):
-            lower_stages(wide, (together,), simple_code(wide), lanes=lanes, placements=placements)
+            lower_stages(wide, (stage,), simple_code(wide), lanes=lanes)
 
     refuses("unit 'u0'")
     one, other = Share(0, 0, 0, 0, 4), Share(1, 0, 1, 0, 4)
@@ -295,14 +295,13 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_a_co_scheduled_stage_runs_as_it_is_placed() -> None:
     graph = chain((0,), (0,), (1,))
-    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2),))
     placement = (
         *(Share(0, 0, 0, 0, 1), Share(0, 0, 0, 1, 3), Share(0, 0, 1, 3, 4)),
         *(Share(1, 0, 1, 2, 4), Share(1, 0, 1, 0, 1), Share(1, 0, 1, 1, 2)),
         *(Share(2, 0, 0, 0, 1), Share(2, 0, 0, 2, 4), Share(2, 0, 1, 1, 2)),
     )
-    placed = replace(schedule(graph, stage), placements={0: placement})
-    program = lower(graph, placed, simple_code(graph), lanes=2)
+    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2),), placement=placement)
+    program = lower(graph, schedule(graph, stage), simple_code(graph), lanes=2)
 
     def launch(kernel: int, begin: int, end: int) -> tuple[str, int, int]:
         return f"k{kernel}", begin, end
@@ -325,9 +324,8 @@ def test_a_unit_of_no_code_in_a_co_scheduled_stage_emits_nothing() -> None:
     graph = chain((0,), (1,))
     code = simple_code(graph)
     code[1] = replace(code[1], calls=())
-    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1),))
-    placed = replace(schedule(graph, stage), placements={0: (Share(0, 0, 1, 0, 4),)})
-    program = lower(graph, placed, code, lanes=2)
+    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1),), placement=(Share(0, 0, 1, 0, 4),))
+    program = lower(graph, schedule(graph, stage), code, lanes=2)
     assert lanes_of(program) == {"u0": {1}}
     assert set(program.units) == {"u0", "u1"}
 
@@ -336,10 +334,9 @@ def test_units_of_a_co_scheduled_stage_are_numbered_as_data_flows() -> None:
     graph = chain((0,), (1,), (1,), (2, 3), (4,))
     code = simple_code(graph)
     code[3] = replace(code[3], calls=())
-    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2, 3, 4),))
     placement = tuple(Share(unit, 0, 0, 0, 4) for unit in (0, 1, 2, 4))
-    placed = replace(schedule(graph, stage), placements={0: placement})
-    program = lower(graph, placed, code, lanes=2)
-    one_kernel = program_of(lower_persistent(graph, stage, placement, code, lanes=2))
+    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2, 3, 4),), placement=placement)
+    program = lower(graph, schedule(graph, stage), code, lanes=2)
+    one_kernel = program_of(lower_persistent(graph, stage, code, lanes=2))
     assert program.units == one_kernel.units == ("u0", "u1", "u2", "u3", "u4")
     assert program.uses == one_kernel.uses

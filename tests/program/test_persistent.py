@@ -36,15 +36,14 @@ def whole_graphs(draw: st.DrawFn) -> Case:
     graph: OpGraph = draw(graphs())
     code = {unit: draw(unit_codes(graph, unit)) for unit in range(len(graph))}
     stage = Stage(Strategy.CO_SCHEDULE, (tuple(range(len(graph))),))
-    placement = draw(placements(graph, stage.units, code))
-    schedule = Schedule(graph.fingerprint, (stage,), "random", placements={0: placement})
+    placed = replace(stage, placement=draw(placements(graph, stage.units, code)))
+    schedule = Schedule(graph.fingerprint, (placed,), "random")
     return Case(graph, schedule, code, {}, unit_constants(graph))
 
 
 def persistent(case: Case) -> PersistentProgram:
     (stage,) = case.schedule.stages
-    placement = case.schedule.placements[0]
-    return lower_persistent(case.graph, stage, placement, case.code, lanes=LANES)
+    return lower_persistent(case.graph, stage, case.code, lanes=LANES)
 
 
 @given(whole_graphs(), st.integers(0, 1000))
@@ -200,8 +199,8 @@ def test_known_tables() -> None:
         Share(2, 0, 0, 0, 1),
         Share(2, 0, 1, 1, 2),
     )
-    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2),))
-    program = lower_persistent(graph, stage, placement, codes, lanes=2)
+    stage = Stage(Strategy.CO_SCHEDULE, ((0, 1, 2),), placement=placement)
+    program = lower_persistent(graph, stage, codes, lanes=2)
     assert [b.role for b in program.buffers] == [Role.INPUT, Role.OUTPUT, *[Role.INTERMEDIATE] * 2]
     assert not program.independent
     # Each vEU has run one of the two operators itself.
@@ -230,8 +229,7 @@ def test_tables_stay_small_on_hundreds_of_veus() -> None:
     assert len(rprogram.placement) == units * veus
     program = lower_persistent(
         graph,
-        Stage(Strategy.CO_SCHEDULE, (rprogram.units,)),
-        rprogram.placement,
+        Stage(Strategy.CO_SCHEDULE, (rprogram.units,), placement=rprogram.placement),
         dict.fromkeys(range(units), code),
         lanes=veus,
     )

@@ -309,5 +309,6 @@ def test_co_scheduled_stages_get_their_placements() -> None:
         kernels,
     )
     placed.validate(graph)
-    assert set(placed.placements) == {0}
+    assert placed.stages[0].placement is not None
+    assert placed.stages[1] == stages[1]
     assert placed.kernels == {1: "lean"}

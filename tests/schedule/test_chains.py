@@ -68,7 +68,7 @@ def test_what_is_an_output_is_not_handed_on() -> None:
 
 def test_stages_that_share_a_chain_are_one() -> None:
     graph = fork()
-    original = replace(schedule(graph, *FORKED), latencies=(4.0, 2.0, 5.0, 1.0))
+    original = schedule(graph, *FORKED).with_latencies((4.0, 2.0, 5.0, 1.0))
     chained = with_chains(original, [(3, 4), (1, 2)], 3.0)
     chained.validate(graph)
     assert chained.stages == (stage((0, 1, 2)), stage((3, 4), (5,)), stage((6,)))
@@ -112,17 +112,14 @@ def test_schedules_with_any_chains_are_valid(data: st.DataObject) -> None:
 
 def test_placements_stay_with_their_stages() -> None:
     graph = fork()
-    placed = stage((3, 4, 5), strategy=Strategy.CO_SCHEDULE)
     placement = tuple(Share(unit, 0, 0, 0, 1) for unit in (3, 4, 5))
-    original = replace(
-        schedule(graph, stage((0,)), stage((1,)), stage((2,)), placed, stage((6,))),
-        placements={3: placement},
-    )
+    placed = replace(stage((3, 4, 5), strategy=Strategy.CO_SCHEDULE), placement=placement)
+    original = schedule(graph, stage((0,)), stage((1,)), stage((2,)), placed, stage((6,)))
     original.validate(graph)
     assert list(candidates(graph, original.stages)) == [(1, 0, 1), (2, 1, 2)]
     chained = with_chains(original, [(0, 1)])
     chained.validate(graph)
-    assert chained.placements == {2: placement}
+    assert chained.stages[2] == placed
 
 
 def test_chains_are_optional_and_come_back() -> None:

@@ -68,9 +68,9 @@ def test_names_the_first_fault(case: str) -> None:
 def co_scheduled(placement: Placement) -> Schedule:
     stages = (
         Stage(Strategy.CONCURRENT, ((0,),)),
-        Stage(Strategy.CO_SCHEDULE, ((1, 2, 3),)),
+        Stage(Strategy.CO_SCHEDULE, ((1, 2, 3),), placement=placement),
     )
-    return Schedule(diamond().fingerprint, stages, "by hand", placements={1: placement})
+    return Schedule(diamond().fingerprint, stages, "by hand")
 
 
 GOOD = (whole(1), Share(2, 0, 1, 0, 3), whole(3))
@@ -83,18 +83,21 @@ def test_a_schedule_has_the_placements_of_its_co_scheduled_stages() -> None:
     data = json.loads(json.dumps(good.to_json(graph)))
     assert Schedule.from_json(data) == good
     del data["placements"]
-    assert Schedule.from_json(data) == replace(good, placements={})
+    apart, together = good.stages
+    unplaced = replace(together, placement=None)
+    assert Schedule.from_json(data) == replace(good, stages=(apart, unplaced))
 
-    def refuses(*named: str, **changes: object) -> None:
-        with refused(ScheduleError, *named):
-            replace(good, **changes).validate(graph)
+    def refuses(*stages: Stage, named: str) -> None:
+        with refused(ScheduleError, *named.split("; ")):
+            replace(good, stages=stages).validate(graph)
 
-    refuses("stage 1", "co_schedule", placements={})
-    refuses("stage 0", "concurrent", placements={0: (whole(0),), 1: GOOD})
-    refuses("stage 5", placements={1: GOOD, 5: ()})
-    refuses("stage 1", "unit 0", placements={1: (whole(0), *GOOD)})
-    groups = Stage(Strategy.CO_SCHEDULE, ((1,), (2,)))
-    refuses("stage 1", "group", stages=(good.stages[0], groups))
+    refuses(apart, unplaced, named="stage 1; co_schedule")
+    refuses(replace(apart, placement=(whole(0),)), together, named="stage 0; concurrent")
+    wrong = replace(together, placement=(whole(0), *GOOD))
+    refuses(apart, wrong, named="stage 1; unit 0")
+    refuses(apart, replace(together, groups=((1,), (2,))), named="stage 1; group")
+    with refused(ScheduleError, "stage 5"):
+        Schedule.from_json({**data, "placements": [[5, []]]})
 
 
 @pytest.mark.parametrize(

@@ -128,11 +128,18 @@ def test_another_graph_is_named_first() -> None:
 
 def test_latencies_are_one_a_stage() -> None:
     graph = diamond()
-    good = schedule(graph, *sequential_stages(graph), latencies=(1.0, 2.0, 3.0, 4.0))
+    untimed = schedule(graph, *sequential_stages(graph))
+    good = untimed.with_latencies((1.0, 2.0, 3.0, 4.0))
     good.validate(graph)
     assert good.latency == 10.0
     with refused(ScheduleError, "latency"):
-        replace(good, latencies=(1.0,)).validate(graph)
+        good.with_latencies((1.0,))
+    with refused(ScheduleError, "latency"):
+        Schedule.from_json({**good.to_json(graph), "latencies": [1.0]})
+    assert good.with_latencies(()).latencies == ()
+    assert untimed.latency == 0
+    assert good == untimed, "latencies are expectations: schedules that differ in them are equal"
+    assert hash(good) == hash(untimed)
 
 
 def respects(graph: OpGraph, stages: tuple[Stage, ...]) -> bool:
@@ -192,13 +199,14 @@ def test_one_by_one_is_always_valid(graph: OpGraph) -> None:
 def full() -> tuple[OpGraph, Schedule]:
     graph = diamond()
     stages = (stage((0,)), stage((1,), (2,), strategy=MERGE), stage((3,)))
-    latencies = (0.1, 1e-7, 3.0)
-    return graph, Schedule(graph.fingerprint, stages, "ios-both", "a device", 4, latencies)
+    untimed = Schedule(graph.fingerprint, stages, "ios-both", "a device", 4)
+    return graph, untimed.with_latencies((0.1, 1e-7, 3.0))
 
 
 def test_json_there_and_back(tmp_path: Path) -> None:
     graph, original = full()
-    assert Schedule.from_json(json.loads(json.dumps(original.to_json(graph)))) == original
+    read = Schedule.from_json(json.loads(json.dumps(original.to_json(graph))))
+    assert (read, read.latencies) == (original, original.latencies)
     original.save(tmp_path / "schedule.json", graph)
     assert Schedule.load(tmp_path / "schedule.json") == original
     assert json.loads((tmp_path / "schedule.json").read_text())["units"] == [
@@ -251,9 +259,10 @@ def test_kernels_are_of_units_that_there_are(
 
 def test_of_stages_alone_co_scheduled_units_run_one_after_another() -> None:
     graph = diamond()
-    whole = stage(tuple(range(len(graph))), strategy=Strategy.CO_SCHEDULE)
     placement = tuple(Share(unit, 0, 0, 0, 1) for unit in range(len(graph)))
-    original = schedule(graph, whole, kernels={0: "fine"}, placements={0: placement})
+    units = (tuple(range(len(graph))),)
+    whole = Stage(Strategy.CO_SCHEDULE, units, placement=placement)
+    original = schedule(graph, whole, kernels={0: "fine"})
     original.validate(graph)
     left = original.of_stages_alone
     left.validate(graph)

@@ -109,12 +109,16 @@ def _direct_error(
     """
     schedules = candidates.schedules.values()
     # A placement of rTasks is valid for the form's own kernels only.
-    schedule = next((s for s in schedules if not s.placements and _uses(s, names)), None)
+    schedule = next((s for s in schedules if not _places_tiles(s) and _uses(s, names)), None)
     if schedule is None:
         return 0.0
     others = {unit: name for unit, name in schedule.kernels.items() if name not in names}
     error = _error(module.build(replace(schedule, kernels=others)), reference)
     return 0.0 if isinf(error) else error
+
+
+def _places_tiles(schedule: Schedule) -> bool:
+    return any(stage.placement is not None for stage in schedule.stages)
 
 
 def _error(model: BuiltModel, reference: Reference) -> float:
@@ -145,7 +149,7 @@ def _without(
         policy: forms.named(schedule) if _uses(schedule, (name,)) else schedule
         for policy, schedule in candidates.schedules.items()
         # A placement of rTasks is valid for the form's own kernels only.
-        if not (schedule.placements and _uses(schedule, (name,)))
+        if not (_places_tiles(schedule) and _uses(schedule, (name,)))
     }
     again = build_candidates(module, schedules, report)
     return replace(again, unbuilt={**candidates.unbuilt, **again.unbuilt})

@@ -84,10 +84,7 @@ def schedule_spans(
         return _one_after_another(staged, schedule.latencies, "stream", Basis.SIMULATED)
     lanes = lanes or _lanes(schedule)
     timed = bool(schedule.latencies) and _times_all(schedule)
-    staged = [
-        _on_lanes(graph, schedule, position, lanes, timed)
-        for position in range(len(schedule.stages))
-    ]
+    staged = [_on_lanes(graph, schedule, stage, lanes, timed) for stage in schedule.stages]
     if not schedule.latencies:
         lengths = [max((span.end for span in spans), default=0.0) for spans in staged]
         return _one_after_another(staged, lengths, "lane", Basis.WORK)
@@ -155,16 +152,15 @@ def _simulated(graph: OpGraph, stage: Stage, model: SimulatingModel) -> list[Uni
 
 
 def _on_lanes(
-    graph: OpGraph, schedule: Schedule, position: int, lanes: int, timed: bool
+    graph: OpGraph, schedule: Schedule, stage: Stage, lanes: int, timed: bool
 ) -> list[UnitSpan]:
     """Return the spans of a stage on lanes, as if nothing but its units took time."""
-    stage = schedule.stages[position]
     if stage.strategy is Strategy.MERGE:
         work = sum(_seconds(graph, schedule, unit, lanes, timed) for unit in stage.units)
         return [UnitSpan(stage.units, 0, lanes - 1, 0.0, work)]
-    if stage.strategy is Strategy.CO_SCHEDULE and position in schedule.placements:
+    if stage.placement is not None:
         alone = {unit: _seconds(graph, schedule, unit, 1, timed) for unit in stage.units}
-        return placed_spans(graph.predecessors, schedule.placements[position], alone, lanes)
+        return placed_spans(graph.predecessors, stage.placement, alone, lanes)
     recorded = recorded_latency(schedule.stages, schedule.unit_latencies, lanes) if timed else None
     free = [0.0] * lanes
     spans: list[UnitSpan] = []
@@ -206,6 +202,6 @@ def _times_all(schedule: Schedule) -> bool:
 def _lanes(schedule: Schedule) -> int:
     """Return the lanes that a schedule was made for; if unknown, the most groups of a stage."""
     measured = (len(seconds) for seconds in schedule.unit_latencies.values())
-    placed = (share.lane + 1 for shares in schedule.placements.values() for share in shares)
+    placed = (share.lane + 1 for stage in schedule.stages for share in stage.placement or ())
     groups = (len(stage.groups) for stage in schedule.stages)
     return max([*measured, *placed], default=0) or max(groups, default=1)

@@ -5,6 +5,11 @@ results of one split are equal, and two that share a tensor with different units
 *colour* says what it is and, after refinement, what surrounds it. A node with a unique colour stays
 where it is under every permutation that keeps the graph; the others fall into components, and
 isomorphic components are equal branches. Within one branch the same is done again.
+
+Networks of the zoo with many such branches need it, in searches of ``ios-both`` on ``v100``:
+``resnext101_branches`` has 2,094 transitions instead of tens of millions; the blocks of 36 units of
+``resnext29_branches`` are searched whole, for a schedule that takes 16 % less time than of smaller
+blocks; ``lstm_tc`` and ``darts_cifar`` have 49 % and 59 % of the transitions.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from dataclasses import replace
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graphturbo.origins import Origin
 from tvm_ios.graphturbo.planned import Planned
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
@@ -36,13 +35,11 @@ def unrolled_schedule(
         schedule,
         fingerprint=units.fingerprint,
         stages=tuple(writer.stages),
-        latencies=(),
         kernels={
             copies[place]: kernel
             for place in copies
             if (kernel := schedule.kernels.get(place[1])) is not None
         },
-        placements=writer.placements,
         unit_latencies={
             number: tuple(seconds / factor[instance] for seconds in latency)
             for (instance, unit), number in copies.items()
@@ -58,7 +55,6 @@ class _Writer:
         self._schedule = schedule
         self._planned = planned
         self.stages: list[Stage] = []
-        self.placements: dict[int, Placement] = {}
         self.copies: dict[tuple[int, int], int] = {}
         #: Units that cut and join pieces, by instance and whether they come after its other units.
         self.others: dict[tuple[int | None, bool], list[int]] = {}
@@ -95,10 +91,6 @@ class _Writer:
         }
         for instance in instances:
             self.one_by_one(self.others.get((instance, False), ()))
-        placement = self._schedule.placements.get(number, ())
-        present = (share for share in placement if share.unit in copies)
-        if placed := tuple(replace(share, unit=copies[share.unit]) for share in present):
-            self.placements[len(self.stages)] = placed
         self._append(stage, copies)
         for instance in instances:
             self.one_by_one(self.others.get((instance, True), ()))
@@ -135,4 +127,6 @@ class _Writer:
         """
         groups = (tuple(copies[u] for u in group if u in copies) for group in stage.groups)
         if present := tuple(filter(None, groups)):
-            self.stages.append(Stage(stage.strategy, present))
+            shares = (share for share in stage.placement or () if share.unit in copies)
+            placed = tuple(replace(share, unit=copies[share.unit]) for share in shares)
+            self.stages.append(Stage(stage.strategy, present, placement=placed or None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_ios.errors import SearchError
 from tvm_ios.graph.branch_symmetry import BranchSymmetry, symmetry_of
@@ -38,7 +38,7 @@ class Block:
 
     def stage(self, stage: Stage) -> Stage:
         """Return a stage of local numbers with the graph's numbers."""
-        return Stage(stage.strategy, self.groups(stage.groups))
+        return replace(stage, groups=self.groups(stage.groups))
 
     def groups(self, groups: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         """Return groups of local numbers with the graph's numbers."""

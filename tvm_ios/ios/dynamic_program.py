@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,13 +38,12 @@ _TIE = 1e-12
 class Solution:
     """The fastest stages of one block, in the order of execution, and the size of the search.
 
-    ``cost`` is the sum of the ``latencies``, in seconds. Units have their numbers in the block, or
-    in its graph. ``endings`` counts the distinct endings.
+    ``cost`` is the sum of the stages' latencies, in seconds. Units have their numbers in the block,
+    or in its graph. ``endings`` counts the distinct endings.
     """
 
     cost: float
     stages: tuple[Stage, ...]
-    latencies: tuple[float, ...]
     states: int
     transitions: int
     endings: int
@@ -112,7 +111,6 @@ def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> S
         raise SearchError("no schedule of the block can run: the cost of some stages is infinite")
 
     stages: list[Stage] = []
-    latencies: list[float] = []
     state, left = len(space.states) - 1, int(space.states[-1])
     while left:
         transition = int(choice[state])
@@ -122,13 +120,12 @@ def solve_space(space: EndingSpace, latency: Seconds, strategies: Integers) -> S
         if space.symmetry is not None:
             groups = connected_groups(space.predecessors, units)
         strategy = STRATEGIES[int(strategies[ending])]
-        stages.append(stage_of(strategy, groups, space.predecessors))
-        latencies.append(float(latency[ending]))
+        stage = stage_of(strategy, groups, space.predecessors)
+        stages.append(replace(stage, latency=float(latency[ending])))
         state, left = int(space.remaining[transition]), left ^ units
     return Solution(
         cost=float(cost[-1]),
         stages=tuple(reversed(stages)),
-        latencies=tuple(reversed(latencies)),
         states=len(space.states),
         transitions=space.transitions,
         endings=len(space.endings),

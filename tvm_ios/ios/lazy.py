@@ -144,13 +144,11 @@ def lazy_search(
         pending = [key for key in pending if not costs[key].is_settled()]
 
     stages: list[Stage] = []
-    latencies: list[float] = []
     for key, block in zip(keys, parts, strict=True):
         best = costs[key].best_measured()
         twin = dict(zip(originals[key].units, block.units, strict=True))
         stages += [renumbered(originals[key].stage(stage), twin) for stage in best.stages]
-        latencies += best.latencies
-    schedule = schedule_of_blocks(graph, stages, latencies, keep_order=memory_budget is not None)
+    schedule = schedule_of_blocks(graph, stages, keep_order=memory_budget is not None)
     return schedule, SearchStatistics(
         seconds=time.perf_counter() - begin,
         states=sum(len(block_costs.space.states) for block_costs in costs.values()),

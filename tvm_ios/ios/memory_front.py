@@ -84,19 +84,11 @@ def pareto_front(
 
     def schedule(budget: int) -> Schedule:
         stages: list[Stage] = []
-        latencies: list[float] = []
         for key, block, around in zip(keys, parts, memory, strict=True):
             block_solution = solution(key, budget - around.outside)
             twin = dict(zip(priced[key].block.units, block.units, strict=True))
             stages += [renumbered(stage, twin) for stage in block_solution.stages]
-            latencies += block_solution.latencies
-        return Schedule(
-            graph.fingerprint,
-            tuple(stages),
-            policy="",
-            batch=graph.batch,
-            latencies=tuple(latencies),
-        )
+        return Schedule(graph.fingerprint, tuple(stages), policy="", batch=graph.batch)
 
     return descend(graph, schedule)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.op_graph import OpGraph, mask_of
@@ -54,7 +55,6 @@ def search_graph(
     solved: dict[str, tuple[Block, Solution]] = {}
     complete = True
     stages: list[Stage] = []
-    latencies: list[float] = []
     searched: list[Solution] = []
     parts = cut_into_blocks(graph, blocks)
     memory = budgeted_blocks(graph, parts, memory_budget)
@@ -84,11 +84,10 @@ def search_graph(
         original, solution = solved[key]
         twin = dict(zip(original.units, block.units, strict=True))
         stages += [renumbered(stage, twin) for stage in solution.stages]
-        latencies += solution.latencies
         before |= mask_of(block.units)
         if progress is not None:
             progress(done + 1, len(parts))
-    schedule = schedule_of_blocks(graph, stages, latencies, keep_order=memory_budget is not None)
+    schedule = schedule_of_blocks(graph, stages, keep_order=memory_budget is not None)
     return schedule, SearchStatistics(
         seconds=time.perf_counter() - begin,
         states=sum(s.states for s in searched),
@@ -102,4 +101,4 @@ def search_graph(
 
 def renumbered(stage: Stage, numbers: dict[int, int]) -> Stage:
     """Return a stage of one block as the stage of an equal block."""
-    return Stage(stage.strategy, tuple(tuple(numbers[u] for u in g) for g in stage.groups))
+    return replace(stage, groups=tuple(tuple(numbers[u] for u in g) for g in stage.groups))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tvm_ios.costs.log import MEASUREMENTS
@@ -23,8 +23,14 @@ _LOGGER = logging.getLogger(__name__)
 _MARGIN = 0.03
 #: Forms within this factor of the fastest are timed again: other work may have slowed them down.
 _CLOSE = 1.5
+#: One unit, or several merged ones.
+Units = tuple[int, ...]
 #: One unit, or several merged ones, in one of its forms.
-Piece = tuple[tuple[int, ...], CompiledUnit]
+Piece = tuple[Units, CompiledUnit]
+#: Forms by name.
+Forms = dict[str, CompiledUnit]
+#: Forms and their seconds, by the form's key.
+TimedForms = dict[str, tuple[CompiledUnit, float]]
 
 
 class TimePieces(Protocol):
@@ -35,33 +41,57 @@ class TimePieces(Protocol):
         ...
 
 
+@dataclass
+class CompiledForms:
+    """The compiled code of units and merged units, which timers that read different logs share.
+
+    Attributes
+    ----------
+    fastest, generated
+        The form that stages run, and the one that runs if no schedule names a form.
+    timed
+        For units of several forms each form and its seconds.
+    left_out
+        Names of forms that are not chosen.
+    rkernels
+        For each unit key the forms by the names of the rKernels.
+    complete
+        Whether all units were compiled.
+    """
+
+    fastest: dict[Units, CompiledUnit] = field(default_factory=dict[Units, CompiledUnit])
+    generated: dict[Units, CompiledUnit] = field(default_factory=dict[Units, CompiledUnit])
+    timed: dict[Units, TimedForms] = field(default_factory=dict[Units, TimedForms])
+    left_out: set[str] = field(default_factory=set[str])
+    rkernels: dict[str, Forms] = field(default_factory=dict[str, Forms])
+    complete: bool = False
+
+
 class ChosenForms:
     """The code that stages run for units and merged units, compiled when first asked for.
 
     ``time_pieces`` may return outcomes without a time; such a form counts as infinitely slow.
     """
 
-    def __init__(self, units: MeasuredUnits, time_pieces: TimePieces) -> None:
+    def __init__(
+        self, units: MeasuredUnits, time_pieces: TimePieces, compiled: CompiledForms
+    ) -> None:
         self._source, self._kernels = units.source, units.kernels
         self._time_pieces = time_pieces
-        self._fastest: dict[tuple[int, ...], CompiledUnit] = {}
-        self._generated: dict[tuple[int, ...], CompiledUnit] = {}
-        #: For units of several forms: each form and its seconds, by the form's key.
-        self._timed: dict[tuple[int, ...], dict[str, tuple[CompiledUnit, float]]] = {}
-        self._left_out: set[str] = set()
+        self._compiled = compiled
         #: The number of units that a kernel library does not compute, by the reason.
         self.unsupported: dict[str, int] = {}
 
     def __call__(self, units: tuple[int, ...]) -> CompiledUnit:
         """Return the fastest code of one unit, or of several merged ones."""
-        if units not in self._fastest:
+        if units not in self._compiled.fastest:
             self.compile([units])
-        return self._fastest[units]
+        return self._compiled.fastest[units]
 
     def generated(self, units: tuple[int, ...]) -> CompiledUnit:
         """Return the code of one unit, or of merged ones, that runs if no schedule names a form."""
         self(units)
-        return self._generated[units]
+        return self._compiled.generated[units]
 
     def named(self, schedule: Schedule) -> Schedule:
         """Return the schedule with a form named for each unit whose fastest form has a name.
@@ -86,19 +116,16 @@ class ChosenForms:
             if not (other if len(units) == 1 else split).intersection(units)
         }
         names = {unit: name for units, name in forms.items() if name for unit in units}
-        kept = {u: name for u, name in schedule.kernels.items() if name not in self._left_out}
+        kept = {
+            u: name for u, name in schedule.kernels.items() if name not in self._compiled.left_out
+        }
         return replace(schedule, kernels={**kept, **names})
 
     def leave_out(self, name: str) -> None:
         """Exclude the forms of this name, and choose again among the others."""
-        self._left_out.add(name)
-        for units in self._timed:
+        self._compiled.left_out.add(name)
+        for units in self._compiled.timed:
             self._choose(units)
-
-    def share(self, other: ChosenForms) -> None:
-        """Share the compiled forms of ``other``, including those that it compiles later."""
-        self._fastest, self._generated = other._fastest, other._generated
-        self._timed, self._left_out = other._timed, other._left_out
 
     def compile(self, pieces: Sequence[tuple[int, ...]], progress: Progress | None = None) -> None:
         """Compile units and merged units in parallel, and time those of several forms."""
@@ -112,20 +139,20 @@ class ChosenForms:
         forms = {units: compiled[str(i)] for i, units in enumerate(pieces)}
         generated = {units: [f for f in forms[units] if not f.name] for units in forms}
         for units, (usual, *_) in generated.items():
-            self._fastest[units] = self._generated[units] = usual
+            self._compiled.fastest[units] = self._compiled.generated[units] = usual
         several = {units: each for units, each in forms.items() if len(each) > 1}
         self._time(several)
         for times in range(2, MEASUREMENTS + 1):
             self._time({units: self._close(units) for units in several}, times=times)
         for units in several:
-            timed = self._timed[units].values()
+            timed = self._compiled.timed[units].values()
             self._choose(units)
-            self._kernels.keep(forms[units], self._generated[units])
+            self._kernels.keep(forms[units], self._compiled.generated[units])
             _LOGGER.debug(
                 "chosen of %d forms of %s: %s (%s)",
                 len(forms[units]),
                 f"unit {units[0]}" if len(units) == 1 else f"the merged units {units}",
-                _form_name(self._fastest[units]),
+                _form_name(self._compiled.fastest[units]),
                 ", ".join(f"{_form_name(form)} {seconds * 1e3:.4f} ms" for form, seconds in timed),
             )
 
@@ -136,24 +163,26 @@ class ChosenForms:
         pieces = [(units, form) for units in forms for form in forms[units]]
         outcomes = self._time_pieces(pieces, times=times)
         for (units, form), outcome in zip(pieces, outcomes, strict=True):
-            timed = self._timed.setdefault(units, {})
+            timed = self._compiled.timed.setdefault(units, {})
             timed[form.key] = form, self._seconds(outcome)
 
     def _close(self, units: tuple[int, ...]) -> list[CompiledUnit]:
         """Return the forms whose time is close to the least one; none if that is only one form."""
-        timed = self._timed[units].values()
+        timed = self._compiled.timed[units].values()
         least = min(seconds for _, seconds in timed)
         close = [form for form, seconds in timed if seconds < _CLOSE * least]
         return close if len(close) > 1 else []
 
     def _choose(self, units: tuple[int, ...]) -> None:
         """Choose the fastest form of units; a named one only if faster by more than noise."""
-        timed = self._timed[units].values()
-        wanted = [(form, seconds) for form, seconds in timed if form.name not in self._left_out]
+        timed = self._compiled.timed[units].values()
+        wanted = [
+            (form, seconds) for form, seconds in timed if form.name not in self._compiled.left_out
+        ]
         usual, least = min(((f, s) for f, s in wanted if not f.name), key=lambda timed: timed[1])
         best, seconds = min(wanted, key=lambda timed: timed[1])
-        self._generated[units] = usual
-        self._fastest[units] = best if seconds < (1 - _MARGIN) * least else usual
+        self._compiled.generated[units] = usual
+        self._compiled.fastest[units] = best if seconds < (1 - _MARGIN) * least else usual
 
     def _seconds(self, outcome: Outcome) -> float:
         if isinstance(outcome.error, UnsupportedError):

@@ -79,7 +79,6 @@ def recorded_costs(
     reading = timer.reading(log)
     # The log says which of several forms is the fastest.
     reading.compile_units(progress)
-    timer.forms.share(reading.forms)
     reading.recall_units()
     stages = RecordedCost(log.measurements, reading.stage_key)
     unknown = [

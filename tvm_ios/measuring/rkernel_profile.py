@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tvm_ios.costs.log import quietest
-from tvm_ios.measuring.chosen_forms import ChosenForms, TimePieces
+from tvm_ios.measuring.chosen_forms import ChosenForms, CompiledForms, TimePieces
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.measurer import Measurement, Measurer, Outcome, Samples
 from tvm_ios.measuring.timing_device import UntimedError
@@ -27,7 +27,7 @@ class ProfiledRKernels:
     """The rKernels of each unit, compiled and profiled when first asked for.
 
     ``chosen`` gives the form of each unit that stages use; ``time_pieces`` times forms of units,
-    each alone on all lanes; ``measurer`` takes profiles.
+    each alone on all lanes; ``measurer`` takes profiles. ``compiled`` keeps the rKernels' code.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class ProfiledRKernels:
         chosen: ChosenForms,
         time_pieces: TimePieces,
         measurer: Measurer,
+        compiled: CompiledForms,
     ) -> None:
         self._units, self._chosen, self._time_pieces = units, chosen, time_pieces
         self._measurer = measurer
-        #: By unit key: the forms by the names of their rKernels.
-        self._forms: dict[str, dict[str, CompiledUnit]] = {}
+        self._forms = compiled.rkernels
         self._profiled: dict[str, tuple[RKernel, ...]] = {}
 
     def __call__(self, unit: int) -> tuple[RKernel, ...]:
@@ -87,10 +87,6 @@ class ProfiledRKernels:
     def code(self, unit: int, name: str) -> UnitCode:
         """Return the code of one of a unit's rKernels."""
         return self.form(unit, name).code
-
-    def share(self, other: ProfiledRKernels) -> None:
-        """Share the compiled rKernels of ``other``, now and later, but not its profiles."""
-        self._forms = other._forms
 
     def _key(self, unit: int) -> str:
         return self._chosen((unit,)).key

@@ -12,7 +12,6 @@ from tvm_ios.program.program import Part, UnitCode
 from tvm_ios.program.program_builder import NO_PARTS, ConstantName
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import RKernels
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.stage import Stage
 
@@ -82,7 +81,7 @@ class StageFuser(Protocol):
     def fused(
         self,
         graph: OpGraph,
-        placed: Mapping[Stage, Placement],
+        stages: Sequence[Stage],
         code: Mapping[int, UnitCode],
         constant_name: ConstantName | None = None,
         parts: Mapping[int, Part] = NO_PARTS,

@@ -14,7 +14,7 @@ from tvm_ios.errors import UnfusedError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.measuring.chosen_chains import ChosenChains
-from tvm_ios.measuring.chosen_forms import ChosenForms, Piece
+from tvm_ios.measuring.chosen_forms import ChosenForms, CompiledForms, Piece
 from tvm_ios.measuring.device import NO_CONSTANTS
 from tvm_ios.measuring.measured_units import MeasuredUnits
 from tvm_ios.measuring.measurer import Measurement, Measurer, Outcome, Samples, logged_outcome
@@ -61,15 +61,18 @@ class StageTimer:
 
     name = "measured"
 
-    def __init__(self, units: MeasuredUnits) -> None:
+    def __init__(self, units: MeasuredUnits, compiled: CompiledForms | None = None) -> None:
         self.graph = units.graph
         self.kernels = units.kernels
         self.device = units.device
         self.lanes = units.device.lanes
         self._measurer = Measurer(units.log, units.device.concurrency)
-        self.forms = ChosenForms(units, self._alone)
+        self._compiled = compiled or CompiledForms()
+        self.forms = ChosenForms(units, self._alone, self._compiled)
         self.chains = ChosenChains(units, self.forms, self._measurer, self._timing)
-        self.rkernels = ProfiledRKernels(units, self.forms, self._alone, self._measurer)
+        self.rkernels = ProfiledRKernels(
+            units, self.forms, self._alone, self._measurer, self._compiled
+        )
         self.unfused: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
         self.until = math.inf
@@ -77,7 +80,6 @@ class StageTimer:
         self._log = units.log
         self._latency: dict[str, tuple[float, ...]] = {}
         self._rprograms: dict[tuple[int, ...], RProgram] = {}
-        self._compiled = False
 
     @property
     def stages_measured(self) -> int:
@@ -86,18 +88,14 @@ class StageTimer:
 
     def reading(self, log: MeasurementLog) -> StageTimer:
         """Return a timer of the same compiled units that reads another log."""
-        other = StageTimer(replace(self._units, log=log))
-        other.forms.share(self.forms)
-        other.rkernels.share(self.rkernels)
-        other._compiled = self._compiled
-        return other
+        return StageTimer(replace(self._units, log=log), self._compiled)
 
     def compile_units(self, progress: Progress | None = None) -> None:
         """Compile the kernels of every unit, if that was not done before."""
-        if self._compiled:
+        if self._compiled.complete:
             return
         self.forms.compile([(unit,) for unit in range(len(self.graph))], progress)
-        self._compiled = True
+        self._compiled.complete = True
 
     def measure_units(self, progress: Progress | None = None) -> None:
         """Time every distinct unit alone on 1 to all lanes."""
@@ -306,13 +304,12 @@ class StageTimer:
         )
 
     def _lowered_program(self, program: RProgram) -> Callable[[], Samples]:
-        stage = Stage(Strategy.CO_SCHEDULE, (program.units,))
+        stage = Stage(Strategy.CO_SCHEDULE, (program.units,), placement=program.placement)
         chosen = {unit: program.kernels[unit].name for unit in program.units}
         code = {unit: self.rkernels.code(unit, name) for unit, name in chosen.items()}
         fused = None
         if self.kernels.fuser is not None:
-            placed = {stage: program.placement}
-            fused = self.kernels.fuser.fused(self.graph, placed, code, None, self._units.parts)
+            fused = self.kernels.fuser.fused(self.graph, [stage], code, None, self._units.parts)
         lowered = lower_stages(
             self.graph,
             (stage,),
@@ -321,7 +318,6 @@ class StageTimer:
             lanes=self.lanes,
             constant_name=None if fused is None else fused.constant_name,
             parts=self._units.parts,
-            placements={0: program.placement},
         )
         return self._timing(lowered, NO_CONSTANTS if fused is None else fused.tables)
 

@@ -112,8 +112,6 @@ def _seconds_of_units(request: Request) -> tuple[list[float], int]:
     unit of the widest wave.
     """
     graph, costs = request.problem.units, request.costs
-    model = costs.stages
-    assert model is not None, "the policy needs them"
     if costs.measuring is not None:
         costs.measuring.bounds(request.progress)
     on_lanes = costs.completed(sequential_schedule(graph)).unit_latencies
@@ -121,7 +119,7 @@ def _seconds_of_units(request: Request) -> tuple[list[float], int]:
         return [on_lanes[unit][0] for unit in range(len(graph))], len(on_lanes[0])
     alone = [Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(len(graph))]
     widest = max(map(len, waves(graph.predecessors, range(len(graph)))))
-    return [model.stage_latency(graph, stage) for stage in alone], widest
+    return [request.stages.stage_latency(graph, stage) for stage in alone], widest
 
 
 def find(request: Request) -> Found:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import partial
 
 from tvm_ios.costs.costs import Offer
-from tvm_ios.policies.graphturbo import Programs, Watch
 from tvm_ios.policies.mixing import Candidate, by_sub_graph, mix, with_merges
 from tvm_ios.policies.policy import Found, Policy, Request
+from tvm_ios.policies.program_comparison import Deadline, ProgramComparison
 from tvm_ios.policies.promise import why_no_program
 from tvm_ios.policies.registry import policy_named
 from tvm_ios.schedule.schedule import Schedule
@@ -25,8 +25,8 @@ _ALWAYS = {"sequential", _MERGES}
 
 def find(request: Request) -> Found:
     """Return the fastest of: the mix of all policies' segments, and the best whole schedules."""
-    watch = Watch(request.limits.budget.time_limit)
-    programs = Programs(request)
+    deadline = Deadline(request.limits.budget.time_limit)
+    programs = ProgramComparison(request)
     others = {
         name: found.schedule
         for name in _OTHERS
@@ -42,7 +42,7 @@ def find(request: Request) -> Found:
     schedules = [*others.values(), *instances.tried, *map(by_sub_graph, instances.tried)]
     for split in instances.tried:
         merged = with_merges(split, others[_MERGES])
-        if not watch.spent() and programs.builds(merged):
+        if not deadline.spent() and programs.builds(merged):
             schedules.append(merged)
     distinct = list({programs.timed(s).content: s for s in schedules}.values())
     measured = _profiled(request, programs, distinct)
@@ -55,7 +55,7 @@ def find(request: Request) -> Found:
     ]
     if programs.builds(mixed):
         whole.append(mixed)
-    answer = programs.answer(programs.fastest(whole), distinct, watch)
+    answer = programs.answer(programs.fastest(whole), distinct, deadline)
     reasons = dict.fromkeys((*instances.left_out, *answer.left_out))
     return Found(answer.schedule, answer.statistics, tuple(reasons), answer.tried)
 
@@ -77,7 +77,9 @@ def _why_not(request: Request, found: Found) -> str:
     return found.why_not or why_no_program(problem, request.costs, found.schedule, least)
 
 
-def _profiled(request: Request, programs: Programs, schedules: list[Schedule]) -> list[Candidate]:
+def _profiled(
+    request: Request, programs: ProgramComparison, schedules: list[Schedule]
+) -> list[Candidate]:
     timed = list(map(programs.timed, schedules))
     report = partial(request.progress, f"{request.policy}: profiling blocks")
     seconds = programs.costs.profile(timed, report)

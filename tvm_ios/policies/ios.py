@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from functools import partial
 
-from tvm_ios.costs.costs import Offer
+from tvm_ios.costs.costs import Offer, StageMeasuring
 from tvm_ios.errors import MemoryBudgetError
 from tvm_ios.ios.lazy import lazy_search
 from tvm_ios.ios.memory_front import FrontPoint, descend, pareto_front
@@ -43,14 +43,13 @@ def ios_policy(name: str, summary: str, *strategies: Strategy) -> Policy:
 
 def _find(strategies: frozenset[Strategy], request: Request) -> Found:
     """Return the fastest schedule found, with rTasks placed on lanes if units are co-scheduled."""
-    costs, units = request.costs, request.problem.units
+    units = request.problem.units
     if Strategy.CO_SCHEDULE not in strategies:
         return Found(*_searched(strategies, request))
     if why_not := too_little(request):
         # Co-scheduling is not worth a search: search merged and concurrent stages only.
         return replace(request.found(IOS_BOTH.name), statistics=None, why_not=why_not)
-    rtasks = costs.rtasks
-    assert rtasks is not None, "the policy needs them"
+    rtasks = request.rtasks
     rtasks.prepare(request.progress)
     schedule, statistics = _searched(strategies, request)
     programs, kernels = partial(rtasks.program, units), partial(rtasks.kernels, units)
@@ -60,11 +59,14 @@ def _find(strategies: frozenset[Strategy], request: Request) -> Found:
 def _searched(
     strategies: frozenset[Strategy], request: Request
 ) -> tuple[Schedule, SearchStatistics]:
-    search = _search_all if request.costs.measuring is None else _search_measuring
+    measuring = request.costs.measuring
     included = [name for name, other in IOS_POLICIES.items() if other.strategies < strategies]
     known = [found for name in included if (found := request.known(name)) is not None]
     try:
-        schedule, statistics = search(strategies, request)
+        if measuring is None:
+            schedule, statistics = _search_all(strategies, request)
+        else:
+            schedule, statistics = _search_measuring(strategies, request, measuring)
     except MemoryBudgetError:
         # This search may have run out of time before a smaller one did: take that one's result.
         if not known:
@@ -79,7 +81,6 @@ def _search_all(
     strategies: frozenset[Strategy], request: Request
 ) -> tuple[Schedule, SearchStatistics]:
     problem, limits = request.problem, request.limits
-    assert request.costs.stages is not None, "the policy needs them"
     as_one = request.costs.branches_alike and limits.reuse
     begin = time.perf_counter()
     blocks = problem.wide_blocks if as_one else problem.blocks
@@ -88,7 +89,7 @@ def _search_all(
     return search_graph(
         problem.units,
         blocks,
-        request.costs.stages,
+        request.stages,
         strategies,
         limits.pruning,
         problem.mergeable,
@@ -101,10 +102,9 @@ def _search_all(
 
 
 def _search_measuring(
-    strategies: frozenset[Strategy], request: Request
+    strategies: frozenset[Strategy], request: Request, measuring: StageMeasuring
 ) -> tuple[Schedule, SearchStatistics]:
-    problem, limits, measuring = request.problem, request.limits, request.costs.measuring
-    assert measuring is not None
+    problem, limits = request.problem, request.limits
     return lazy_search(
         problem.units,
         problem.blocks,
@@ -129,12 +129,12 @@ def _front(strategies: frozenset[Strategy], request: Request) -> tuple[FrontPoin
     smaller and smaller budget.
     """
     problem, costs = request.problem, request.costs
-    if costs.measuring is None and costs.stages is not None:
+    if costs.measuring is None:
         as_one = costs.branches_alike and request.limits.reuse
         return pareto_front(
             problem.units,
             problem.wide_blocks if as_one else problem.blocks,
-            costs.stages,
+            request.stages,
             strategies,
             request.limits.pruning,
             problem.mergeable,

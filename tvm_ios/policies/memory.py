@@ -16,8 +16,8 @@ from tvm_ios.graphturbo.memory_splits import MemorySplit, MemorySplits
 from tvm_ios.ios.memory_front import FrontPoint
 from tvm_ios.ios.stage_memory import stages_peak
 from tvm_ios.memory.stage_order import order_stages
-from tvm_ios.policies.graphturbo import Programs, Watch
 from tvm_ios.policies.policy import Found, Policy, Request
+from tvm_ios.policies.program_comparison import Deadline, ProgramComparison
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import sequential_stages
 
@@ -57,28 +57,28 @@ def _split(request: Request, budget: int, lacking: str) -> Found:
     costs, problem = request.costs.programs, request.problem
     assert problem.operators is not None
     splits = MemorySplits(problem.operators, problem.units, 1 if costs is None else costs.lanes)
-    watch = Watch(request.limits.budget.time_limit or _SECONDS)
+    deadline = Deadline(request.limits.budget.time_limit or _SECONDS)
     tried: list[MemorySplit] = []
     left = _FURTHER_STEPS
     for number, step in enumerate(splits.steps()):
         request.progress("memory: splitting", number, splits.step_count)
         tried += step
         left -= any(split.peak <= budget for split in tried)
-        if not left or watch.spent():
+        if not left or deadline.spent():
             break
     request.progress("memory: splitting", splits.step_count, splits.step_count)
     fitting = sorted((s for s in tried if s.peak <= budget), key=lambda split: split.time)
     if costs is None and fitting:
         return Found(fitting[0].schedule)
     if costs is not None:
-        programs = Programs(request)
+        programs = ProgramComparison(request)
         best = [
             schedule
             for own in (True, False)
             if (schedule := _first_built(programs, fitting, own)) is not None
         ]
         if best:
-            return programs.answer(programs.fastest(best), best, watch)
+            return programs.answer(programs.fastest(best), best, deadline)
     if not tried:
         raise MemoryBudgetError(f"{lacking}, and no part of it can run in instances")
     smallest = min(tried, key=lambda split: split.peak)
@@ -88,7 +88,9 @@ def _split(request: Request, budget: int, lacking: str) -> Found:
     )
 
 
-def _first_built(programs: Programs, splits: Sequence[MemorySplit], own: bool) -> Schedule | None:
+def _first_built(
+    programs: ProgramComparison, splits: Sequence[MemorySplit], own: bool
+) -> Schedule | None:
     """Return the first split whose program can be built, or None.
 
     With ``own``, only splits whose instances run on lanes of their own; else only the others.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.schedule.instance_plan import InstancePlan, PlacedInstance, SplitSubGraph, regions
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
@@ -96,17 +95,11 @@ def mix(graph: OpGraph, candidates: Sequence[Candidate], policy: str) -> Schedul
 def joined(graph: OpGraph, parts: Sequence[tuple[Schedule, Segment]], policy: str) -> Schedule:
     """Join consecutive segments of several schedules, each with its schedule, into one schedule."""
     stages = tuple(schedule.stages[n] for schedule, segment in parts for n in segment.stages)
-    placements: dict[int, Placement] = {}
     kernels: dict[int, str] = {}
     latencies: Mapping[int, tuple[float, ...]] = {}
     subgraphs: list[SplitSubGraph] = []
     order: list[PlacedInstance] = []
-    begin = 0
     for schedule, segment in parts:
-        for place, number in enumerate(segment.stages, begin):
-            if number in schedule.placements:
-                placements[place] = schedule.placements[number]
-        begin += len(segment.stages)
         segment_units = {unit for n in segment.stages for unit in schedule.stages[n].units}
         kernels |= {unit: name for unit, name in schedule.kernels.items() if unit in segment_units}
         latencies = latencies or schedule.unit_latencies
@@ -124,10 +117,9 @@ def joined(graph: OpGraph, parts: Sequence[tuple[Schedule, Segment]], policy: st
         first.device,
         graph.batch,
         kernels=kernels,
-        placements=placements,
         unit_latencies=latencies,
         instances=InstancePlan(tuple(subgraphs), tuple(order)) if subgraphs else None,
-    )
+    ).with_latencies(())
 
 
 def by_sub_graph(schedule: Schedule) -> Schedule:
@@ -153,16 +145,11 @@ def with_merges(schedule: Schedule, other: Schedule) -> Schedule:
         if stage.strategy is Strategy.MERGE and len(subgraphs) == 1 and None not in subgraphs:
             merge_of |= dict.fromkeys(stage.units, stage)
     stages: list[Stage] = []
-    placements: dict[int, Placement] = {}
-    for number, stage in enumerate(schedule.stages):
+    for stage in schedule.stages:
         joint_stage = merge_of.get(stage.units[0], stage)
         if joint_stage is not stage and joint_stage in stages:
             continue
-        if number in schedule.placements:
-            placements[len(stages)] = schedule.placements[number]
         stages.append(joint_stage)
     merged = merge_of.keys()
     kernels = {unit: name for unit, name in schedule.kernels.items() if unit not in merged}
-    return replace(
-        schedule, stages=tuple(stages), placements=placements, kernels=kernels, latencies=()
-    )
+    return replace(schedule, stages=tuple(stages), kernels=kernels).with_latencies(())

@@ -33,8 +33,7 @@ def no_slower(
     is made. Stages that were not measured have optimistic costs; those that the best mix needs are
     measured as far as the budget lasts.
     """
-    graph, costs, limits = request.problem.units, request.costs, request.limits
-    assert costs.stages is not None, "the policy needs them"
+    graph, limits = request.problem.units, request.limits
     begin = time.perf_counter()
     known = dict(zip(schedule.stages, schedule.latencies, strict=True))
     rivals = [greedy_schedule(graph)]
@@ -45,7 +44,8 @@ def no_slower(
         rivals = [
             each for each in rivals if stages_peak(graph, each.stages) <= limits.memory_budget
         ]
-    model = costs.stages if costs.measuring is None else costs.measuring.bounds(request.progress)
+    measuring = request.costs.measuring
+    model = request.stages if measuring is None else measuring.bounds(request.progress)
     estimates = {
         stage: model.stage_latency(graph, stage)
         for each in rivals
@@ -68,9 +68,9 @@ def no_slower(
             break
         unknown = [stage for stage in mixed.stages if stage not in known]
         if not unknown:
-            schedule = replace(mixed, latencies=latencies)
+            schedule = mixed.with_latencies(latencies)
             break
-        if costs.measuring is None:
+        if measuring is None:
             known |= {stage: estimates[stage] for stage in unknown}
             continue
         affordable = (
@@ -79,12 +79,10 @@ def no_slower(
             if not limits.budget.is_spent(number, statistics.seconds + time.perf_counter() - begin)
         )
         known |= dict.fromkeys(unknown, math.inf)
-        measured_now = dict(
-            zip(unknown, costs.measuring.latencies(graph, affordable), strict=False)
-        )
+        measured_now = dict(zip(unknown, measuring.latencies(graph, affordable), strict=False))
         measured += len(measured_now)
         known |= measured_now
-    if costs.measuring is not None:
+    if measuring is not None:
         statistics = replace(statistics, stages_measured=measured)
     seconds_in_all = statistics.seconds + time.perf_counter() - begin
     return schedule, replace(statistics, seconds=seconds_in_all)
@@ -93,5 +91,4 @@ def no_slower(
 def fastest(found: Sequence[Found]) -> tuple[Schedule, SearchStatistics]:
     """Return the fastest of known results, with statistics of a search that found nothing."""
     best = min(found, key=lambda each: each.schedule.latency)
-    schedule = replace(best.schedule.content, latencies=best.schedule.latencies)
-    return schedule, SearchStatistics(seconds=0.0, complete=False)
+    return best.schedule.content, SearchStatistics(seconds=0.0, complete=False)

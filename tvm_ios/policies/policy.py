@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
-from tvm_ios.costs.costs import Costs, Offer
+from tvm_ios.costs.costs import Costs, Offer, ProgramCosts, RTaskCosts
+from tvm_ios.costs.model import CostModel
 from tvm_ios.graph.blocks import cut_blocks
 from tvm_ios.graph.merge_rule import mergeable as any_mergeable
 from tvm_ios.graph.op_graph import OpGraph
@@ -18,6 +20,8 @@ from tvm_ios.ios.strategies import Mergeable
 from tvm_ios.progress import Progress
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
+
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,27 @@ class Request:
     progress: Progress
     found: Callable[[str], Found]
     known: Callable[[str], Found | None]
+
+    @property
+    def stages(self) -> CostModel:
+        """The costs of stages. Raise LookupError if there are none."""
+        return _offered(self.costs.stages, Offer.STAGES)
+
+    @property
+    def rtasks(self) -> RTaskCosts:
+        """The costs of rTasks. Raise LookupError if there are none."""
+        return _offered(self.costs.rtasks, Offer.RTASKS)
+
+    @property
+    def programs(self) -> ProgramCosts:
+        """The costs of whole programs. Raise LookupError if there are none."""
+        return _offered(self.costs.programs, Offer.PROGRAMS)
+
+
+def _offered(part: _Part | None, offer: Offer) -> _Part:
+    if part is None:
+        raise LookupError(f"the costs do not say {offer.value}: Policy.needs has to name {offer}")
+    return part
 
 
 @dataclass(frozen=True)

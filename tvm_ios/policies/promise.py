@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tvm_ios.costs.costs import Costs
 from tvm_ios.policies.policy import Problem, Request
 from tvm_ios.progress import Progress, silent
@@ -62,7 +60,7 @@ def why_no_program(
     if measuring is not None:
         seconds = tuple(measuring.latencies(graph, sequential.stages))
         # Complete the sequential schedule as well, with its chains.
-        sequential = costs.completed(replace(sequential, latencies=seconds))
+        sequential = costs.completed(sequential.with_latencies(seconds))
     if _program(schedule) == _program(sequential):
         return "finds nothing better than one unit after another"
     if measuring is None or not least:

@@ -56,7 +56,7 @@ def find(request: Request) -> Found:
         stages = apart.stages
     schedule = request.problem.schedule(stages)
     latencies = tuple(prices.seconds[stage] for stage in stages)
-    return Found(replace(schedule, latencies=latencies), prices.counted())
+    return Found(schedule.with_latencies(latencies), prices.counted())
 
 
 class _Prices:
@@ -94,8 +94,7 @@ class _Prices:
             asked = self.measuring.latencies(self.graph, unknown)
             self._measured += len(unknown)
         else:
-            assert self._request.costs.stages is not None, "the policy needs them"
-            asked = stage_latencies(self._request.costs.stages, self.graph, unknown)
+            asked = stage_latencies(self._request.stages, self.graph, unknown)
         self.seconds |= zip(unknown, map(float, asked), strict=True)
 
     def measure_some(self, stages: Sequence[Stage]) -> None:
@@ -116,9 +115,10 @@ class _Prices:
         return self._on_lanes[list(stage.units)].sum(axis=0)
 
     def bound(self, stage: Stage) -> float:
-        """Return a lower bound of the seconds of a stage; needs costs that measure."""
-        assert self.measuring is not None
-        return self.measuring.bounds(self._request.progress).stage_latency(self.graph, stage)
+        """Return a lower bound of the seconds of a stage."""
+        request, measuring = self._request, self.measuring
+        model = request.stages if measuring is None else measuring.bounds(request.progress)
+        return model.stage_latency(self.graph, stage)
 
     def counted(self) -> SearchStatistics:
         return SearchStatistics(

@@ -28,7 +28,6 @@ from tvm_ios.program.program_builder import (
     ProgramBuilder,
     work_name,
 )
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
@@ -36,7 +35,6 @@ from tvm_ios.schedule.stage import Stage, Strategy
 UnitLatency = Callable[[int, int], float]
 
 _NO_MERGES: Mapping[Stage, UnitCode] = MappingProxyType({})
-_NO_PLACEMENTS: Mapping[int, Placement] = MappingProxyType({})
 
 
 def lower(
@@ -80,7 +78,6 @@ def lower(
         barriers=barriers,
         constant_name=constant_name,
         parts=parts,
-        placements=schedule.placements,
     )
 
 
@@ -95,11 +92,8 @@ def lower_stages(
     barriers: bool = False,
     constant_name: ConstantName | None = None,
     parts: Mapping[int, Part] = NO_PARTS,
-    placements: Mapping[int, Placement] = _NO_PLACEMENTS,
 ) -> Program:
     """Compile some stages, such as one that is to be measured; parameters as in :func:`lower`.
-
-    ``placements`` has one for each co-scheduled stage, by its index in ``stages``.
 
     Tensors that the stages read but do not produce become inputs of the program; their tensors that
     others read, and graph outputs, become its outputs.
@@ -114,11 +108,10 @@ def lower_stages(
     ]
     builder = ProgramBuilder(graph, work, constant_name, parts)
     writer = LaneWriter(lanes)
-    for position, (stage, stage_groups) in enumerate(zip(stages, groups, strict=True)):
+    for stage, stage_groups in zip(stages, groups, strict=True):
         if stage.strategy is Strategy.CO_SCHEDULE and stage not in merged:
-            placement = placements.get(position, ())
-            reject_misfit(graph, stage, placement, code, lanes)
-            emit_placed(graph, builder, writer, {u: code[u] for u in stage.units}, placement)
+            reject_misfit(graph, stage, code, lanes)
+            emit_placed(graph, builder, writer, stage, code)
         else:
             teams = group_teams(graph, stage, len(stage_groups), lanes, unit_latency)
             for team, (units, unit_code) in _in_launch_order(

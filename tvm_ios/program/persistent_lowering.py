@@ -9,14 +9,12 @@ from tvm_ios.program.persistent import PersistentProgram, ROperator, RTasks
 from tvm_ios.program.placed import emit_placed, reject_misfit
 from tvm_ios.program.program import Launch, Part, UnitCode
 from tvm_ios.program.program_builder import NO_PARTS, ConstantName, ProgramBuilder
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.stage import Stage
 
 
 def lower_persistent(
     graph: OpGraph,
     stage: Stage,
-    placement: Placement,
     code: Mapping[int, UnitCode],
     *,
     lanes: int,
@@ -26,15 +24,15 @@ def lower_persistent(
     """Compile a co-scheduled stage to a persistent program on ``lanes`` vEUs.
 
     Other parameters are as for :func:`tvm_ios.program.lower.lower`; a phase has one tile for each
-    rTask. Raise LoweringError if the placement does not fit the stage's units, their code or the
+    rTask. Raise LoweringError if the stage's placement does not fit its units, their code or the
     number of vEUs.
     """
-    reject_misfit(graph, stage, placement, code, lanes)
+    reject_misfit(graph, stage, code, lanes)
     builder = ProgramBuilder(
         graph, [((unit,), code[unit]) for unit in stage.units], constant_name, parts
     )
     writer = _Writer(lanes)
-    emit_placed(graph, builder, writer, {u: code[u] for u in stage.units}, placement)
+    emit_placed(graph, builder, writer, stage, code)
     empty = builder.program(((),))
     return PersistentProgram(
         lanes=tuple(map(tuple, writer.steps)),

@@ -9,18 +9,18 @@ from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.lane_writer import PhaseWriter
 from tvm_ios.program.program import UnitCode
 from tvm_ios.program.program_builder import BegunWork, LoweringError, ProgramBuilder
-from tvm_ios.schedule.placement import Placement, Share, fault_of
+from tvm_ios.schedule.placement import Share, fault_of
 from tvm_ios.schedule.stage import Stage
 
 
 def reject_misfit(
     graph: OpGraph,
     stage: Stage,
-    placement: Placement,
     code: Mapping[int, UnitCode],
     lanes: int,
 ) -> None:
-    """Raise LoweringError if a placement does not fit the stage's units, code or lanes."""
+    """Raise LoweringError if a stage's placement does not fit its units, code or lanes."""
+    placement = stage.placement or ()
     if fault := fault_of(graph, stage.units, placement):
         raise LoweringError(f"a co-scheduled stage {fault}: search again")
     tiles: dict[tuple[int, int], int] = {}
@@ -42,13 +42,14 @@ def emit_placed(
     graph: OpGraph,
     builder: ProgramBuilder,
     writer: PhaseWriter,
-    codes: Mapping[int, UnitCode],
-    placement: Placement,
+    stage: Stage,
+    code: Mapping[int, UnitCode],
 ) -> None:
-    """Emit the phases of units, with the given code, in the order of a placement.
+    """Emit the phases of a stage's units in the order of its placement.
 
     Units are numbered as data flows: those without launches come before their readers.
     """
+    codes = {unit: code[unit] for unit in stage.units}
     begun: dict[int, BegunWork] = {}
 
     def begin(unit: int) -> None:
@@ -57,7 +58,9 @@ def emit_placed(
                 begin(source)
         begun[unit] = builder.begin((unit,), codes[unit])
 
-    for (unit, phase), shares in itertools.groupby(placement, lambda s: (s.unit, s.phase)):
+    for (unit, phase), shares in itertools.groupby(
+        stage.placement or (), lambda s: (s.unit, s.phase)
+    ):
         if unit not in begun:
             begin(unit)
         builder.emit_phase(writer, begun[unit], phase, ranges_of(shares))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import waves
@@ -22,11 +21,8 @@ def with_streams(
     or None if the stage is not to be compared.
     """
     stages: list[Stage] = []
-    latencies: list[float] = []
-    placements: dict[int, Placement] = {}
     kernels = dict(schedule.kernels)
-    for place, stage in enumerate(schedule.stages):
-        taken = schedule.latencies[place]
+    for stage, taken in zip(schedule.stages, schedule.latencies, strict=True):
         if stage.strategy is Strategy.CO_SCHEDULE:
             in_waves = [
                 Stage(Strategy.CONCURRENT, tuple((unit,) for unit in wave))
@@ -34,18 +30,11 @@ def with_streams(
             ]
             on_streams = [s for s in map(seconds, in_waves) if s is not None]
             if len(on_streams) == len(in_waves) and sum(on_streams) <= taken:
-                stages += in_waves
-                latencies += on_streams
+                stages += [
+                    replace(wave, latency=s) for wave, s in zip(in_waves, on_streams, strict=True)
+                ]
                 # On streams units have their usual kernels.
                 kernels = {u: name for u, name in kernels.items() if u not in stage.units}
                 continue
-            placements[len(stages)] = schedule.placements[place]
         stages.append(stage)
-        latencies.append(taken)
-    return replace(
-        schedule,
-        stages=tuple(stages),
-        latencies=tuple(latencies),
-        placements=placements,
-        kernels=kernels,
-    )
+    return replace(schedule, stages=tuple(stages), kernels=kernels)

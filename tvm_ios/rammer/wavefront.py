@@ -99,10 +99,12 @@ def rammer_schedule(
     """
     schedule = Schedule(
         fingerprint=graph.fingerprint,
-        stages=tuple(Stage(Strategy.CO_SCHEDULE, (program.units,)) for program in programs),
+        stages=tuple(
+            Stage(Strategy.CO_SCHEDULE, (program.units,), latency=latency)
+            for program, latency in zip(programs, seconds, strict=True)
+        ),
         policy="",
         batch=graph.batch,
-        latencies=tuple(seconds),
     )
     program_of = dict(zip(schedule.stages, programs, strict=True))
     return with_placements(schedule, program_of.__getitem__, kernels)
@@ -116,8 +118,8 @@ def with_placements(
     ``programs`` returns the rProgram of a co-scheduled stage.
     """
     co_scheduled = {
-        position: programs(stage)
-        for position, stage in enumerate(schedule.stages)
+        stage: programs(stage)
+        for stage in schedule.stages
         if stage.strategy is Strategy.CO_SCHEDULE
     }
     names = {
@@ -127,6 +129,11 @@ def with_placements(
     }
     return replace(
         schedule,
+        stages=tuple(
+            replace(stage, placement=co_scheduled[stage].placement)
+            if stage in co_scheduled
+            else stage
+            for stage in schedule.stages
+        ),
         kernels={unit: name for unit, name in names.items() if name != kernels(unit)[0].name},
-        placements={position: program.placement for position, program in co_scheduled.items()},
     )

@@ -27,17 +27,18 @@ def inside_kernels(
     numbers = {name: number for number, name in enumerate(units)}
     rows = 0
     spans: list[list[float]] = []
-    for position, placement in schedule.placements.items():
-        stage = schedule.stages[position].units
-        number = numbers.get("+".join(names[unit] for unit in stage))
+    for stage in schedule.stages:
+        if stage.placement is None:
+            continue
+        number = numbers.get("+".join(names[unit] for unit in stage.units))
         launch = next((step for step in run.steps if step.unit == number), None)
         if launch is None:
             continue
-        alone = {unit: saved["flops"][unit] or 1 for unit in stage}
-        if all(unit in schedule.unit_latencies for unit in stage):
-            alone = {unit: schedule.unit_latencies[unit][0] for unit in stage}
-        lanes = 1 + max(share.lane for share in placement)
-        placed = placed_spans(predecessors(saved["graph"]), placement, alone, lanes)
+        alone = {unit: saved["flops"][unit] or 1 for unit in stage.units}
+        if all(unit in schedule.unit_latencies for unit in stage.units):
+            alone = {unit: schedule.unit_latencies[unit][0] for unit in stage.units}
+        lanes = 1 + max(share.lane for share in stage.placement)
+        placed = placed_spans(predecessors(saved["graph"]), stage.placement, alone, lanes)
         factor = (launch.end - launch.begin) / max(span.end for span in placed)
         rows = max(rows, lanes)
         for span in _joined(placed):

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.chains import Chain, hands_on
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
 
@@ -76,29 +75,20 @@ def with_chains(schedule: Schedule, chains: Iterable[Chain], seconds: float = 0.
     }
     chain_of = {unit: chain for chain in chains for unit in chain}
     stages: list[Stage] = []
-    latencies: list[float] = []
-    placements: dict[int, Placement] = {}
     for number, stage in enumerate(schedule.stages):
-        if number in schedule.placements:
-            placements[len(stages)] = schedule.placements[number]
-        latency = schedule.latencies[number] if schedule.latencies else 0.0
         if number in joined:
             (before,), (group,) = stages[-1].groups, stage.groups
-            stages[-1] = Stage(Strategy.CONCURRENT, ((*before, *group),))
-            latencies[-1] += latency
+            latencies = stages[-1].latency, stage.latency
+            latency = None if None in latencies else sum(filter(None, latencies))
+            stages[-1] = Stage(Strategy.CONCURRENT, ((*before, *group),), latency=latency)
         else:
             stages.append(stage)
-            latencies.append(latency)
-    total = sum(latencies)
-    if total > 0:
-        latencies = [latency * (1 - seconds / total) for latency in latencies]
-    return replace(
-        schedule,
-        stages=tuple(_together(stage, chain_of) for stage in stages),
-        latencies=tuple(latencies) if schedule.latencies else (),
-        placements=placements,
-        chains=chains,
-    )
+    stages = [_together(stage, chain_of) for stage in stages]
+    chained = replace(schedule, stages=tuple(stages), chains=chains)
+    total = chained.latency
+    if total <= 0:
+        return chained
+    return chained.with_latencies([x * (1 - seconds / total) for x in chained.latencies])
 
 
 def _together(stage: Stage, chain_of: Mapping[int, Chain]) -> Stage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +20,7 @@ from tvm_ios.schedule.instance_plan import InstancePlan
 from tvm_ios.schedule.instance_plan import fault_of as fault_of_plan
 from tvm_ios.schedule.named_kernels import fault_of as fault_of_kernels
 from tvm_ios.schedule.named_kernels import from_json as kernels_of_json
-from tvm_ios.schedule.placement import Placement, Share, fault_of
+from tvm_ios.schedule.placement import Share
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.stage import fault_of as fault_of_stage
 
@@ -50,13 +50,9 @@ class Schedule:
         The device that it was made for, e.g. ``"x86-64-v4, 2 lanes"``.
     batch
         The batch size that it was made for.
-    latencies
-        Expected seconds of each stage, or empty.
     kernels
         The name of the :class:`~tvm_ios.schedule.rkernel.RKernel` of each unit that does not run in
         its usual way. Merged units share one, which is named for each.
-    placements
-        The lanes of the rTasks of each co-scheduled stage, by the stage's number.
     unit_latencies
         For measured units the seconds alone on 1, 2, ... lanes, by which the lanes of a stage are
         divided among its groups. Without them FLOPs and bytes decide.
@@ -75,9 +71,7 @@ class Schedule:
     policy: str
     device: str = ""
     batch: int = 1
-    latencies: tuple[float, ...] = ()
     kernels: Mapping[int, str] = field(default_factory=dict[int, str], hash=False)
-    placements: Mapping[int, Placement] = field(default_factory=dict[int, Placement], hash=False)
     unit_latencies: Mapping[int, tuple[float, ...]] = field(
         default_factory=dict[int, tuple[float, ...]], repr=False, hash=False
     )
@@ -86,14 +80,33 @@ class Schedule:
     described: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     @property
+    def latencies(self) -> tuple[float, ...]:
+        """Expected seconds of each stage; empty if those of a stage are not known."""
+        known = tuple(stage.latency for stage in self.stages if stage.latency is not None)
+        return known if len(known) == len(self.stages) else ()
+
+    @property
     def latency(self) -> float:
         """Expected seconds of all stages."""
         return sum(self.latencies)
 
+    def with_latencies(self, latencies: Sequence[float]) -> Schedule:
+        """Return the schedule with the expected seconds of each stage, or of none if empty.
+
+        Raises
+        ------
+        ScheduleError
+            If there is not one latency a stage.
+        """
+        if latencies and len(latencies) != len(self.stages):
+            raise ScheduleError("the schedule has not one latency a stage")
+        stages = zip(self.stages, latencies or [None] * len(self.stages), strict=True)
+        return replace(self, stages=tuple(replace(stage, latency=s) for stage, s in stages))
+
     @property
     def content(self) -> Schedule:
-        """The schedule without policy, device, batch and latencies: what a program depends on."""
-        return replace(self, policy="", device="", batch=0, latencies=())
+        """The schedule without policy, device and batch: a program depends on nothing else."""
+        return replace(self, policy="", device="", batch=0)
 
     @property
     def of_stages_alone(self) -> Schedule:
@@ -102,10 +115,12 @@ class Schedule:
         Co-scheduled units run one after another, each on all lanes.
         """
         stages = tuple(
-            Stage(Strategy.CONCURRENT, stage.groups) if position in self.placements else stage
-            for position, stage in enumerate(self.stages)
+            stage
+            if stage.placement is None
+            else replace(stage, strategy=Strategy.CONCURRENT, placement=None)
+            for stage in self.stages
         )
-        return replace(self, stages=stages, kernels={}, placements={}, chains=())
+        return replace(self, stages=stages, kernels={}, chains=())
 
     def validate(self, graph: OpGraph) -> None:
         """Require that this schedule fits a graph of units.
@@ -128,21 +143,15 @@ class Schedule:
                 f"the schedule was made for another graph than {graph.name}: {difference}; "
                 "search again for this model"
             )
-        if self.latencies and len(self.latencies) != len(self.stages):
-            raise ScheduleError("the schedule has not one latency a stage")
         done = 0
         for position, stage in enumerate(self.stages):
             if fault := fault_of_stage(graph, position, stage, done):
                 raise ScheduleError(fault)
-            self._validate_placement(graph, position, stage)
             done |= stage.mask
         missing = graph.all_operators & ~done
         if missing:
             first = graph.operators[next(bits(missing))].name
             raise ScheduleError(f"unit {first!r} is in no stage")
-        for position in self.placements:
-            if not 0 <= position < len(self.stages):
-                raise ScheduleError(f"stage {position} has a placement but does not exist")
         if fault := fault_of_kernels(graph, self.stages, self.kernels):
             raise ScheduleError(fault)
         for unit, seconds in self.unit_latencies.items():
@@ -158,16 +167,6 @@ class Schedule:
             raise ScheduleError("the schedule has both instances and chains")
         if plan is not None and (fault := fault_of_plan(graph, self.stages, self.kernels, plan)):
             raise ScheduleError(fault)
-
-    def _validate_placement(self, graph: OpGraph, position: int, stage: Stage) -> None:
-        placement = self.placements.get(position)
-        if (stage.strategy is Strategy.CO_SCHEDULE) != (placement is not None):
-            raise ScheduleError(
-                f"stage {position} is {stage.strategy.value} and has "
-                f"{'no' if placement is None else 'a'} placement of rTasks"
-            )
-        if placement is not None and (fault := fault_of(graph, stage.units, placement)):
-            raise ScheduleError(f"stage {position} {fault}")
 
     def to_json(self, graph: OpGraph) -> dict[str, Any]:
         """Return plain data with unit numbers. Names, kinds and FLOPs are for human readers."""
@@ -186,11 +185,13 @@ class Schedule:
         }
         if self.kernels:
             data["kernels"] = {str(unit): self.kernels[unit] for unit in sorted(self.kernels)}
-        if self.placements:
-            data["placements"] = [
-                [stage, [[s.unit, s.phase, s.lane, s.begin, s.end] for s in placement]]
-                for stage, placement in sorted(self.placements.items())
-            ]
+        placements = [
+            [position, [[s.unit, s.phase, s.lane, s.begin, s.end] for s in stage.placement]]
+            for position, stage in enumerate(self.stages)
+            if stage.placement is not None
+        ]
+        if placements:
+            data["placements"] = placements
         if self.unit_latencies:
             data["unit_latencies"] = {
                 str(unit): self.unit_latencies[unit] for unit in sorted(self.unit_latencies)
@@ -213,25 +214,14 @@ class Schedule:
         if data.get("format") != "tvm-ios schedule" or data.get("version") != 1:
             raise ScheduleError("this is not a tvm-ios schedule of version 1")
         try:
-            return Schedule(
+            latencies = tuple(float(x) for x in data["latencies"])
+            untimed = Schedule(
                 fingerprint=str(data["fingerprint"]),
                 policy=str(data["policy"]),
                 device=str(data["device"]),
                 batch=natural(data["batch"]),
-                stages=tuple(
-                    Stage(
-                        Strategy(stage["strategy"]),
-                        tuple(map(naturals, stage["groups"])),
-                        naturals(stage.get("order", ())),
-                    )
-                    for stage in data["stages"]
-                ),
-                latencies=tuple(float(x) for x in data["latencies"]),
+                stages=_stages(data["stages"], data.get("placements", ())),
                 kernels=kernels_of_json(data.get("kernels", {})),
-                placements={
-                    natural(stage): tuple(Share(*naturals(share)) for share in placement)
-                    for stage, placement in data.get("placements", ())
-                },
                 unit_latencies={
                     int(unit): tuple(float(s) for s in seconds)
                     for unit, seconds in dict(data.get("unit_latencies", {})).items()
@@ -242,6 +232,7 @@ class Schedule:
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ScheduleError(f"the schedule file lacks or misstates {error}") from error
+        return untimed.with_latencies(latencies)
 
     def save(self, path: Path, graph: OpGraph) -> None:
         """Write the schedule as JSON, atomically."""
@@ -280,6 +271,25 @@ class Schedule:
 def _stage_json(stage: Stage) -> dict[str, Any]:
     data: dict[str, Any] = {"strategy": stage.strategy.value, "groups": stage.groups}
     return {**data, "order": stage.order} if stage.order else data
+
+
+def _stages(data: Any, placements: Any) -> tuple[Stage, ...]:
+    placement_of = {
+        natural(position): tuple(Share(*naturals(share)) for share in placement)
+        for position, placement in placements
+    }
+    stages = tuple(
+        Stage(
+            Strategy(stage["strategy"]),
+            tuple(map(naturals, stage["groups"])),
+            naturals(stage.get("order", ())),
+            placement_of.pop(position, None),
+        )
+        for position, stage in enumerate(data)
+    )
+    for position in placement_of:
+        raise ScheduleError(f"stage {position} has a placement but does not exist")
+    return stages
 
 
 def _instances(data: Any) -> InstancePlan | None:

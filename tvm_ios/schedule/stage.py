@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tvm_ios.graph.op_graph import OpGraph, bits, mask_of
+from tvm_ios.schedule.placement import Placement
+from tvm_ios.schedule.placement import fault_of as fault_of_placement
 
 
 class Strategy(StrEnum):
@@ -34,11 +36,17 @@ class Stage:
         co-scheduled one a single group of all its units in the order of Append.
     order
         All units of a stage of streams in the order of their launches; else empty.
+    placement
+        The lanes of the rTasks of a co-scheduled stage, None before they are placed; else None.
+    latency
+        Expected seconds, or None. Stages that differ in it alone are equal.
     """
 
     strategy: Strategy
     groups: tuple[tuple[int, ...], ...]
     order: tuple[int, ...] = ()
+    placement: Placement | None = None
+    latency: float | None = field(default=None, compare=False)
 
     @property
     def units(self) -> tuple[int, ...]:
@@ -88,6 +96,13 @@ def fault_of(graph: OpGraph, position: int, stage: Stage, done: int) -> str | No
         return f"{where} merges a group of more than one unit"
     if stage.strategy is Strategy.CO_SCHEDULE and len(stage.groups) != 1:
         return f"{where} co-schedules more than one group"
+    if (stage.strategy is Strategy.CO_SCHEDULE) != (stage.placement is not None):
+        has = "no" if stage.placement is None else "a"
+        return f"{where} is {stage.strategy.value} and has {has} placement of rTasks"
+    if stage.placement is not None and (
+        fault := fault_of_placement(graph, stage.units, stage.placement)
+    ):
+        return f"{where} {fault}"
     return None
 
 

@@ -10,32 +10,18 @@ from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage
 
 
-def schedule_of_blocks(
-    graph: OpGraph,
-    stages: Sequence[Stage],
-    latencies: Sequence[float],
-    *,
-    keep_order: bool,
-) -> Schedule:
+def schedule_of_blocks(graph: OpGraph, stages: Sequence[Stage], *, keep_order: bool) -> Schedule:
     """Return the schedule of all blocks' stages, in graph order unless ``keep_order``.
 
     ``keep_order`` is for an order that was itself searched for.
     """
     if not keep_order:
-        stages, latencies = in_graph_order(graph, stages, latencies)
-    return Schedule(
-        fingerprint=graph.fingerprint,
-        stages=tuple(stages),
-        policy="",
-        batch=graph.batch,
-        latencies=tuple(latencies),
-    )
+        stages = in_graph_order(graph, stages)
+    return Schedule(graph.fingerprint, tuple(stages), policy="", batch=graph.batch)
 
 
-def in_graph_order(
-    graph: OpGraph, stages: Sequence[Stage], latencies: Sequence[float]
-) -> tuple[tuple[Stage, ...], tuple[float, ...]]:
-    """Return the stages, and their latencies, sorted by first unit as far as dependencies allow.
+def in_graph_order(graph: OpGraph, stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """Return the stages sorted by first unit as far as dependencies allow.
 
     A search that adds latencies of stages is indifferent to their order, but caches are not: the
     steps of a layer in an unrolled recurrent network read the same weights.
@@ -46,4 +32,4 @@ def in_graph_order(
         for place, stage in enumerate(stages)
     ]
     order = topological_order(needs, [min(stage.units) for stage in stages])
-    return tuple(stages[p] for p in order), tuple(latencies[p] for p in order)
+    return tuple(stages[p] for p in order)

@@ -63,8 +63,6 @@ def _rewired(schedule: Schedule, graph: OpGraph) -> Schedule:
         schedule,
         fingerprint=graph.fingerprint,
         batch=graph.batch,
-        latencies=(),
         unit_latencies={},
         kernels={},
-        placements={},
-    )
+    ).with_latencies(())

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,8 @@ def _fused(model: ModelToBundle, stage: Stage, code: Mapping[int, UnitCode]) -> 
         return (estimated_rkernel("default", unit_code, compiler.blocks, flops, device, veus),)
 
     program = co_schedule(graph, stage.units, estimated, veus)
-    placement, parts = program.placement, model.parts
-    fused = co_scheduled(graph, stage, placement, code, compiler, device, parts).fused
+    placed = replace(stage, placement=program.placement)
+    fused = co_scheduled(graph, placed, code, compiler, device, model.parts).fused
     if fused is None:
         raise UnfusedError("the units of the stage have nothing to launch")
     return fused

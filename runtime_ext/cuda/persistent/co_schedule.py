@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from runtime_ext.cuda.persistent.fused_kernel import FusedKernel, fuse, vdevice
@@ -16,7 +16,6 @@ from tvm_ios.measuring.stage_fuser import FusedStages
 from tvm_ios.program.persistent_lowering import lower_persistent
 from tvm_ios.program.program import BufferType, Part, PhaseCall, Role, UnitCode
 from tvm_ios.program.program_builder import NO_PARTS, ConstantName, tensor_names, tensors_of
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.stage import Stage
 
 #: Most different kernels in a fused one: compilers take minutes for more.
@@ -49,7 +48,7 @@ class CoScheduledStage:
 
 def fused_stages(
     graph: OpGraph,
-    placed: Mapping[Stage, Placement],
+    stages: Iterable[Stage],
     code: Mapping[int, UnitCode],
     library: RTaskLibrary,
     device: DeviceDescription,
@@ -58,13 +57,11 @@ def fused_stages(
 ) -> FusedStages:
     """Compile all co-scheduled stages, each to one kernel; return their code for lowering.
 
-    ``placed`` gives the vEUs on which the rTasks of each stage run; ``library`` has the units'
-    kernels, and gets the new ones. The others are as for
+    ``library`` has the units' kernels, and gets the new ones. The others are as for
     :func:`tvm_ios.program.lower.lower_stages`. Raise UserError if a stage cannot be one kernel.
     """
     fused_by_stage = {
-        stage: co_scheduled(graph, stage, placement, code, library, device, parts)
-        for stage, placement in placed.items()
+        stage: co_scheduled(graph, stage, code, library, device, parts) for stage in stages
     }
     unit_constant_name = constant_name or _own_name
     fused_by_units = {stage.units: fused for stage, fused in fused_by_stage.items()}
@@ -90,7 +87,6 @@ def fused_stages(
 def co_scheduled(
     graph: OpGraph,
     stage: Stage,
-    placement: Placement,
     code: Mapping[int, UnitCode],
     library: RTaskLibrary,
     device: DeviceDescription,
@@ -112,9 +108,8 @@ def co_scheduled(
     program = lower_persistent(
         graph,
         stage,
-        placement,
         {unit: rtask_code(code[unit], library.blocks) for unit in stage.units},
-        lanes=1 + max((share.lane for share in placement), default=0),
+        lanes=1 + max((share.lane for share in stage.placement or ()), default=0),
         constant_name=name,
         parts=parts,
     )

@@ -16,7 +16,6 @@ from tvm_ios.program.program import Part, UnitCode
 from tvm_ios.program.program_builder import NO_PARTS, ConstantName
 from tvm_ios.rammer.rprogram import RProgram
 from tvm_ios.rammer.wavefront import RKernels, co_schedule
-from tvm_ios.schedule.placement import Placement
 from tvm_ios.schedule.rkernel import RKernel
 from tvm_ios.schedule.stage import Stage
 
@@ -117,7 +116,7 @@ class GpuStageFuser:
     def fused(
         self,
         graph: OpGraph,
-        placed: Mapping[Stage, Placement],
+        stages: Sequence[Stage],
         code: Mapping[int, UnitCode],
         constant_name: ConstantName | None = None,
         parts: Mapping[int, Part] = NO_PARTS,
@@ -126,6 +125,6 @@ class GpuStageFuser:
 
         Raise UnfusedError if one cannot be a kernel.
         """
-        if placed and self._only is not None and not self._only:
+        if stages and self._only is not None and not self._only:
             raise UnfusedError(f"a co-scheduled stage is a persistent kernel, and {self.refusal}")
-        return fused_stages(graph, placed, code, self._library, self._device, constant_name, parts)
+        return fused_stages(graph, stages, code, self._library, self._device, constant_name, parts)

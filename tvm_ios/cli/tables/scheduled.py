@@ -43,7 +43,6 @@ def print_schedule(
 def _json(
     graph: OpGraph, schedule: Schedule, cost: str, search: dict[str, Any], peak: int
 ) -> dict[str, Any]:
-    latencies: tuple[float | None, ...] = schedule.latencies or (None,) * len(schedule.stages)
     instances = {} if schedule.instances is None else {"instances": schedule.instances.to_json()}
     return {
         "model": graph.name,
@@ -54,9 +53,9 @@ def _json(
             {
                 "strategy": stage.strategy.value,
                 "groups": [[graph.operators[u].name for u in group] for group in stage.groups],
-                "latency_ms": None if seconds is None else seconds * 1e3,
+                "latency_ms": None if stage.latency is None else stage.latency * 1e3,
             }
-            for stage, seconds in zip(schedule.stages, latencies, strict=True)
+            for stage in schedule.stages
         ],
         "search": search,
         "memory_bytes": peak,
@@ -69,13 +68,12 @@ def _print(graph: OpGraph, schedule: Schedule, search: dict[str, Any], peak: int
     table = Table(
         "stage", "strategy", "groups", "latency", title=f"{escape(graph.name)}: {schedule.policy}"
     )
-    latencies = schedule.latencies or (float("nan"),) * len(schedule.stages)
-    for number, (stage, seconds) in enumerate(zip(schedule.stages, latencies, strict=True)):
+    for number, stage in enumerate(schedule.stages):
         between = ", " if stage.strategy is Strategy.CO_SCHEDULE else " → "
         groups = " | ".join(
             between.join(graph.operators[unit].name for unit in group) for group in stage.groups
         )
-        latency = f"{seconds * 1e6:.1f} µs" if schedule.latencies else ""
+        latency = "" if stage.latency is None else f"{stage.latency * 1e6:.1f} µs"
         table.add_row(str(number), stage.strategy.value, escape(groups), latency)
     out = console()
     out.print(table)
