@@ -12,8 +12,10 @@ import tvm
 from relay_passes.dialect import dialect_of
 from tvm_ios.files.atomic import write_atomically
 
-#: The name of the module before it is canonicalised, which importers write.
+#: The module before it is canonicalised, which importers write.
 IMPORTED = "01_imported"
+#: The program that is built of what :mod:`relay_passes.pipeline` writes.
+PROGRAM = "08_program"
 
 
 def write_ir(folder: Path | None, name: str, shown: tvm.IRModule | Mapping[str, Any]) -> None:

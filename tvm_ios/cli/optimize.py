@@ -34,6 +34,7 @@ from tvm_ios.cli.options.search_options import (
     CompileOptions,
     Cudnn,
     DeviceName,
+    DumpIr,
     Fallback,
     MeasuringOptions,
     MemoryBudget,
@@ -154,6 +155,7 @@ def optimize(
     time_limit: TimeLimit = None,
     verify: Verification = Verify.onnx,
     launches: Launches = None,
+    dump_ir: DumpIr = None,
 ) -> None:
     """Find the fastest schedule of a model, check it, and save an executable.
 
@@ -184,6 +186,8 @@ def optimize(
     unfit["--fallback"] = fallback is Fallback.onnxruntime
     serves = objective is Objective.throughput
     deploys = not serves and (several or from_logs is not None or is_deployment(path))
+    if serves or deploys:
+        refuse("it is of one program, and several are made", {"--dump-ir": dump_ir})
     if fleet is not None:
         # Before the fleet is asked.
         refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": cost})
@@ -208,6 +212,7 @@ def optimize(
         runs_here=not deploys,
         device=device,
         fleet=fleet,
+        dump_ir=dump_ir,
     )
     if cost is None and device is None and not deploys and compiled.target is TargetKind.cuda:
         cost = without_gpu(search)

@@ -26,6 +26,7 @@ from tvm_ios.cli.options.search_options import (
     BlockOptions,
     CompileOptions,
     DeviceName,
+    DumpIr,
     Lanes,
     MeasuringOptions,
     MemoryBudget,
@@ -39,14 +40,16 @@ from tvm_ios.cli.tables.given import given_beside
 from tvm_ios.cli.tables.scheduled import print_schedule
 from tvm_ios.costs.named import MEASURED
 from tvm_ios.files.atomic import require_writable
+from tvm_ios.models.source import Form
 from tvm_ios.policies.registry import policy_names
 
 if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
+    from relay_passes.prepared import Prepared
     from relay_passes.search_options import SearchOptions
     from tvm_ios.models.source import ModelSource
     from tvm_ios.onnx.tail import Tail
-    from tvm_ios.policies.policy import Found
+    from tvm_ios.policies.policy import Found, Problem
     from tvm_ios.progress import Progress
     from tvm_ios.search import Search
 
@@ -104,6 +107,7 @@ def schedule(
             help="Say what this schedule costs, too: of -o, or of IOS's published implementation.",
         ),
     ] = None,
+    dump_ir: DumpIr = None,
     memory_budget: MemoryBudget = None,
     pareto: Annotated[
         bool, panels.search("--pareto", help="Show all trades of latency for memory.")
@@ -145,10 +149,15 @@ def schedule(
         )
     if pareto:
         refuse("it stands beside one that is found", {"--schedule": given_schedule})
+        refuse("it shows many schedules", {"--dump-ir": dump_ir})
     if plot is not None:
         require_picture(plot)
     if output is not None:
         require_writable(output)
+    if dump_ir is not None:
+        from relay_passes.search_options import require_dump_folder
+
+        require_dump_folder(dump_ir)
     fleet, precision = servers.choice(), compiled.precision
     cost = cost or ("v100" if device is None and fleet is None else MEASURED)
     source = models_together(
@@ -168,7 +177,8 @@ def schedule(
     if cost != MEASURED:
         refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": fleet})
     if policy == "graphturbo" and names_accelerator(cost):
-        refuse("an accelerator has none", {"--plot": plot, "--schedule": given_schedule})
+        unfit = {"--plot": plot, "--schedule": given_schedule, "--dump-ir": dump_ir}
+        refuse("an accelerator has none", unfit)
         if compiled.target is TargetKind.cuda:
             return schedule_streams(source, cost, lanes or STREAMS, output, reporting.as_json)
         return schedule_accelerator(source, cost, precision, output, reporting.as_json)
@@ -191,11 +201,13 @@ def schedule(
                 runs_here=log is None,
                 device=device,
                 fleet=fleet,
+                dump_ir=dump_ir,
             )
             module, end = _measured_module(source, options, update)
+            prepared = module.prepared
             searching = module.search if log is None else module.recorded(log)
         else:
-            searching, end = _described(source, cost, measuring, reuse, update)
+            searching, prepared, end = _described(source, cost, measuring, reuse, update, dump_ir)
         graph = searching.problem.units
         points = searching.front(policy) if pareto else ()
         result = None if pareto else searching.find(policy, budget, priced=True)
@@ -213,6 +225,11 @@ def schedule(
     result.schedule.validate(graph)
     if output is not None:
         result.schedule.save(output, graph)
+    if dump_ir is not None:
+        assert prepared is not None, "what is dumped was read by TVM"
+        from relay_passes.pipeline import apply_schedule
+
+        apply_schedule(prepared, result.schedule, dump_ir)
     if plot is not None:
         save_picture(plot_schedule(graph, result.schedule, model=searching.costs.stages), plot)
     search = _statistics(result, module, searching.costs.measuring is not None)
@@ -226,26 +243,50 @@ def _measured_module(
 ) -> tuple[MeasuredModule[Any], Tail | None]:
     from relay_passes.load import load_model
 
-    loaded = load_model(source, update)
+    loaded = load_model(source, update, options.dump_ir)
     from relay_passes.measured_module import measured_module
 
-    return measured_module(loaded.prepared(), options, update), loaded.tail
+    return measured_module(loaded.prepared(options.dump_ir), options, update), loaded.tail
+
+
+def _problem(
+    source: ModelSource, max_block: int, dump_ir: Path | None, update: Progress
+) -> tuple[Problem, Prepared | None, Tail | None]:
+    """Return what there is to schedule of a model; read by TVM if its IR is to be dumped."""
+    from tvm_ios.api.units import problem_and_tail
+    from tvm_ios.policies.policy import Problem
+
+    if dump_ir is None:
+        problem, tail = problem_and_tail(source, max_block)
+        return problem, None, tail
+    if source.form in (Form.GRAPH, Form.BARE):
+        refuse(f"{source.model} is {source.form.value}, without a module", {"--dump-ir": dump_ir})
+    from relay_passes.load import load_model
+
+    loaded = load_model(source, update, dump_ir)
+    prepared = loaded.prepared(dump_ir)
+    operators = prepared.outliner.extraction.graph
+    return Problem.of(prepared.units, max_block, operators), prepared, loaded.tail
 
 
 def _described(
-    source: ModelSource, cost: str, blocks: BlockOptions, reuse: bool, update: Progress
-) -> tuple[Search, Tail | None]:
-    from tvm_ios.api.units import problem_and_tail
+    source: ModelSource,
+    cost: str,
+    blocks: BlockOptions,
+    reuse: bool,
+    update: Progress,
+    dump_ir: Path | None,
+) -> tuple[Search, Prepared | None, Tail | None]:
     from tvm_ios.costs.named import costs_named
     from tvm_ios.ios.ending_space import Pruning
     from tvm_ios.policies.policy import Limits
     from tvm_ios.search import Search
 
     costs = costs_named(cost)
-    problem, tail = problem_and_tail(source, blocks.max_block)
+    problem, prepared, tail = _problem(source, blocks.max_block, dump_ir, update)
     pruning = Pruning(blocks.r, blocks.s)
     limits = Limits(pruning=pruning, max_block=blocks.max_block, reuse=reuse)
-    return Search(problem, costs, limits, update), tail
+    return Search(problem, costs, limits, update), prepared, tail
 
 
 def _statistics(
