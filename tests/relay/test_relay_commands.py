@@ -36,8 +36,8 @@ def test_both_ways_of_reading_a_model_say_the_same(arguments: list[str], model: 
 
 def test_the_imported_module_is_written(model: Path, tmp_path: Path) -> None:
     command("schedule", model, *RELAY, "--dump-ir", tmp_path, "--json")
-    assert (tmp_path / "01_imported.txt").read_text() != (tmp_path / "02_canonical.txt").read_text()
-    assert (tmp_path / "07_scheduled.txt").exists()
+    for name in ("01_imported.txt", "02_canonical.txt", "07_scheduled.txt"):
+        assert "def @main(" in (tmp_path / name).read_text()
 
 
 @pytest.mark.slow
