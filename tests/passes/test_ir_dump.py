@@ -85,6 +85,10 @@ def test_schedule_writes_the_module_of_a_schedule_that_needs_no_tvm(
     without = tvm_ios(*command).json
     assert names_in(tmp_path / "dump") == PHASES
     assert [s["groups"] for s in dumping["stages"]] == [s["groups"] for s in without["stages"]]
+    graph = tmp_path / "dump" / "03_operators.json"
+    outcome = tvm_ios("schedule", graph, "--cost", cost, "--dump-ir", tmp_path / "other")
+    assert outcome.code == 2
+    assert "without a module" in outcome.stderr
 
 
 def test_a_pass_in_a_sequential_writes_its_module(module: tvm.IRModule, tmp_path: Path) -> None:
