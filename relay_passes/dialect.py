@@ -80,8 +80,13 @@ class Dialect:
         Convert a string to the type that this TVM takes as a module attribute.
     unprinted
         Convert a long string likewise, so that the printed module does not show it.
+    text
+        Return the text of a module, without the data of its constants.
+    text_suffix
+        The suffix of a file of this text.
     import_onnx
-        Convert a simplified ONNX model to a canonical module.
+        Convert a simplified ONNX model to a canonical module, given the folder for the module
+        before it is canonicalised, or None.
     import_saved
         Canonicalise a module that was read from a file, given the shapes of inputs that the user
         fixed; the path is for error messages.
@@ -113,7 +118,9 @@ class Dialect:
     with_functions: Callable[[tvm.IRModule, dict[Any, Any]], tvm.IRModule]
     attribute: Callable[[str], Any]
     unprinted: Callable[[str], Any]
-    import_onnx: Callable[[onnx.ModelProto], tvm.IRModule]
+    text: Callable[[tvm.IRModule], str]
+    text_suffix: str
+    import_onnx: Callable[[onnx.ModelProto, Path | None], tvm.IRModule]
     import_saved: Callable[[tvm.IRModule, Path, Shapes], tvm.IRModule]
     target_units: Callable[[Any, SearchOptions], Any]
     compile_tvm_build: Callable[[tvm.IRModule, SearchOptions, Path], None]

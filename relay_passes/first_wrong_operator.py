@@ -118,7 +118,7 @@ def _is_wrong(
     """Return whether the sequential program of a model differs from the expected outputs."""
     simple = simplify(model)
     require_supported("a part of the model", simple)
-    module = dialect.import_onnx(simple)
+    module = dialect.import_onnx(simple, None)
     prepared = prepare(module)
     built = dialect.target_units(prepared, options).build(sequential_schedule(prepared.units))
     with closing(built.session()) as session:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tvm
 
 from relay_passes.measured_module import measured_module
-from relay_passes.pipeline import apply_schedule, for_target, in_scheduled_form, prepare
-from relay_passes.prepared import Prepared
-from relay_passes.search_options import SearchOptions
+from relay_passes.pipeline import Pipeline, for_target, in_scheduled_form
+from relay_passes.prepared import Planned, Prepared
+from relay_passes.search_options import SearchOptions, require_dump_folder
 from relay_passes.shown_pass import module_pass
 from runtime_ext.ir_form import attached_schedule
 from tvm_ios.costs.costs import NO_COSTS, Costs, costs_of_model
@@ -88,6 +89,7 @@ class IOSSchedule:
         self.cost = cost
         self.costs = _costs(cost)
         self.options = options or SearchOptions()
+        require_dump_folder(self.options.dump_ir)
         self.unit_rule = unit_rule
         self.schedule = _schedule(schedule)
         if memory_budget is not None and memory_budget < 1:
@@ -104,17 +106,27 @@ class IOSSchedule:
                 present = Schedule.from_json(attached.get(UNROLLED_FROM, attached))
                 if self._asks_for(present):
                     return mod
-            prepared = for_target(prepare(mod, rule=self.unit_rule), self.options)
-            if present is not None and present.fingerprint != prepared.units.fingerprint:
-                raise ScheduleError(
-                    f"the schedule {present.policy!r} that the module carries changed its "
-                    "operators: run IOSSchedule() on the module from before it"
-                )
-            schedule = self._given(prepared) or self._search(prepared)
-            return apply_schedule(prepared, schedule)
+            pipeline = Pipeline(
+                rule=self.unit_rule,
+                plan=partial(self._plan, present=present),
+                dump_ir=self.options.dump_ir,
+            )
+            return pipeline.run(mod)
         except UserError as error:
             let_pass(type(error))
             raise
+
+    def _plan(self, prepared: Prepared, present: Schedule | None) -> Planned:
+        """Return the module fitted to the target, with the schedule that is given or found."""
+        if present is not None and present.fingerprint != prepared.units.fingerprint:
+            raise ScheduleError(
+                f"the schedule {present.policy!r} that the module carries changed its "
+                "operators: run IOSSchedule() on the module from before it"
+            )
+        if self.schedule is None and self.policy.needs and self.costs is None:
+            return self._measure(prepared)
+        prepared = for_target(prepared, self.options)
+        return Planned(prepared, self._given(prepared) or self._search(prepared))
 
     def _given(self, prepared: Prepared) -> Schedule | None:
         """Return the schedule that was given instead of a search, or None."""
@@ -142,14 +154,14 @@ class IOSSchedule:
             else (present.device == self.costs.device)
         )
 
+    def _measure(self, prepared: Prepared) -> Planned:
+        module = measured_module(prepared, self.options, self.progress)
+        result = module.search.find(self.policy, self.memory_budget)
+        module.end_run()
+        return Planned(module.prepared, result.schedule)
+
     def _search(self, prepared: Prepared) -> Schedule:
-        policy, options = self.policy, self.options
-        if policy.needs and self.costs is None:
-            module = measured_module(prepared, options, self.progress)
-            result = module.search.find(policy, self.memory_budget)
-            module.end_run()
-            return result.schedule
-        limits = options.limits
+        policy, limits = self.policy, self.options.limits
         if self.memory_budget is not None:
             limits = replace(limits, memory_budget=self.memory_budget)
         problem = Problem.of(prepared.units, limits.max_block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
@@ -50,18 +51,24 @@ class LoadedModel:
     tail: Tail | None = None
     whole: onnx.ModelProto | None = None
 
-    def prepared(self) -> Prepared:
-        """Return the module with its units formed; it is not canonicalised again."""
+    def prepared(self, dump_ir: Path | None = None) -> Prepared:
+        """Return the module with its units formed; it is not canonicalised again.
+
+        The phases' results are written into the folder ``dump_ir``, if there is one.
+        """
         from relay_passes.pipeline import prepare_canonical
 
-        return prepare_canonical(self.module, self.name)
+        return prepare_canonical(self.module, self.name, dump_ir=dump_ir)
 
 
-def load_model(model: AnyModel | LoadedModel, progress: Progress = silent) -> LoadedModel:
+def load_model(
+    model: AnyModel | LoadedModel, progress: Progress = silent, dump_ir: Path | None = None
+) -> LoadedModel:
     """Read a zoo network or a file: ``.onnx``, ``.pt2``, a module saved as ``.json``.
 
     A loaded model is returned unchanged. Models of other forms are refused before TVM is imported,
-    which takes seconds.
+    which takes seconds. The module before it is canonicalised is written into the folder
+    ``dump_ir``, if there is one.
 
     Raises
     ------
@@ -80,7 +87,7 @@ def load_model(model: AnyModel | LoadedModel, progress: Progress = silent) -> Lo
         operators = len(simple.model.graph.node)
         progress("importing operators", 0, operators)
         dialect = named_dialect(source.dialect)
-        module = dialect.import_onnx(simple.model)
+        module = dialect.import_onnx(simple.model, dump_ir)
         progress("importing operators", operators, operators)
         whole = written if simple.tail is not None else None
         return LoadedModel(
@@ -107,5 +114,5 @@ def load_model(model: AnyModel | LoadedModel, progress: Progress = silent) -> Lo
     from relay_passes.saved_module import load_saved_module
 
     dialect = named_dialect(source.dialect)
-    module = load_saved_module(source.path, dialect, source.shapes)
+    module = load_saved_module(source.path, dialect, source.shapes, dump_ir)
     return LoadedModel(dialect, source.name, module, None)

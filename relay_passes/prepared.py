@@ -1,4 +1,4 @@
-"""A module ready for a schedule, and a module together with the schedule that runs."""
+"""The data between the phases: a module with its operators, its units and its schedule."""
 
 from __future__ import annotations
 
@@ -10,6 +10,28 @@ import tvm
 from relay_passes.dialect import Dialect
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.schedule import Schedule
+
+
+class Extracted(NamedTuple):
+    """A canonical module and the operators that were read of it.
+
+    Attributes
+    ----------
+    dialect
+        The dialect of its functions.
+    module
+        The canonical module.
+    extraction
+        The graph of operators (``.graph``), with the expressions that they were read from.
+    """
+
+    dialect: Dialect
+    module: tvm.IRModule
+    extraction: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the graph of operators as JSON data."""
+        return self.extraction.graph.to_json()
 
 
 @dataclass(frozen=True)
@@ -32,6 +54,30 @@ class Prepared:
     module: tvm.IRModule
     units: OpGraph
     outliner: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the graph of units as JSON data."""
+        return self.units.to_json()
+
+
+class Planned(NamedTuple):
+    """A module and a schedule of its units.
+
+    Attributes
+    ----------
+    prepared
+        The module, whose outliner writes units for the target.
+    schedule
+        The schedule, which may have instances.
+    """
+
+    prepared: Prepared
+    schedule: Schedule
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schedule as JSON data; raise ScheduleError if it is of another module."""
+        self.schedule.validate(self.prepared.units)
+        return self.schedule.to_json(self.prepared.units)
 
 
 class Applied(NamedTuple):

@@ -15,6 +15,7 @@ from pathlib import Path
 import tvm
 
 from relay_passes.dialect import Dialect, named_dialect
+from relay_passes.ir_dump import IMPORTED, write_ir
 from runtime_ext.ir_form import SCHEDULE
 from tvm_ios.errors import ModelError, UserError
 from tvm_ios.graph.input_shapes import Shapes
@@ -34,8 +35,12 @@ _ADVICE = {
 }
 
 
-def load_saved_module(path: Path, dialect: Dialect, shapes: Shapes | None = None) -> tvm.IRModule:
+def load_saved_module(
+    path: Path, dialect: Dialect, shapes: Shapes | None = None, dump_ir: Path | None = None
+) -> tvm.IRModule:
     """Return the canonical form of a saved module.
+
+    The module before it is canonicalised is written into the folder ``dump_ir``, if there is one.
 
     Raise ModelError if the file is something else, damaged, or of another dialect, a dimension is
     dynamic and not given, or the module cannot be scheduled.
@@ -53,7 +58,7 @@ def load_saved_module(path: Path, dialect: Dialect, shapes: Shapes | None = None
         raise ModelError(
             f"{path} makes TVM's reader crash, so it is damaged: write it again by tvm.ir.save_json"
         )
-    return _import(path, dialect, shapes or {})
+    return _import(path, dialect, shapes or {}, dump_ir)
 
 
 def _require(path: Path, dialect: str) -> None:
@@ -73,7 +78,9 @@ def _require(path: Path, dialect: str) -> None:
         )
 
 
-def _import(path: Path, dialect: Dialect, shapes: Shapes) -> tvm.IRModule:
+def _import(
+    path: Path, dialect: Dialect, shapes: Shapes, dump_ir: Path | None = None
+) -> tvm.IRModule:
     try:
         module = tvm.ir.load_json(path.read_text())
     except Exception as error:
@@ -83,6 +90,7 @@ def _import(path: Path, dialect: Dialect, shapes: Shapes) -> tvm.IRModule:
         raise ModelError(f"{path} holds a {type(module).__name__}, not a module")
     if module.attrs and SCHEDULE in module.attrs:
         raise ModelError(f"{path} carries a schedule already: give the module from before it")
+    write_ir(dump_ir, IMPORTED, module)
     return dialect.import_saved(module, path, shapes)
 
 

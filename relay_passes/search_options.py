@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from runtime_ext.machine.this_machine import BYTES, available_lanes, cache_folder, host_target
 from tvm_ios.contest.tolerance import rounds
+from tvm_ios.errors import UserError
+from tvm_ios.files.atomic import require_writable
 from tvm_ios.measuring.timing_device import TimingDevice
 from tvm_ios.policies.policy import Limits
 
@@ -49,6 +51,9 @@ class SearchOptions:
         Machines of one kind that time programs instead of this one; lanes and target are theirs.
     limits
         The extent of the search, and the end of measuring.
+    dump_ir
+        A folder for what stands between the phases, to be read: the module as TVMScript (of Relay
+        as its text), else JSON.
     """
 
     lanes: int = field(default_factory=available_lanes)
@@ -62,6 +67,7 @@ class SearchOptions:
     device: TimingDevice | None = None
     fleet: FleetDevice | None = None
     limits: Limits = field(default_factory=Limits)
+    dump_ir: Path | None = None
 
     @property
     def resolved_target(self) -> Any:
@@ -90,3 +96,15 @@ class SearchOptions:
             return self.target
         forms = [self.precision, *([BYTES] if rounds(kinds) else [])]
         return host_target(self.lanes, forms=forms)
+
+
+def require_dump_folder(folder: Path | None) -> None:
+    """Raise UserError if the IR cannot be written into a folder; None is no folder."""
+    if folder is None:
+        return
+    try:
+        require_writable(folder / "01_imported.py")
+    except OSError as error:
+        raise UserError(
+            f"the IR cannot be written into {folder} ({error.strerror}): name another folder"
+        ) from error

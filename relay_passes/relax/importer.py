@@ -7,6 +7,7 @@ import io
 import json
 import traceback
 import warnings
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -15,6 +16,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from relay_passes.dialect import DialectError
+from relay_passes.ir_dump import IMPORTED, write_ir
 from relay_passes.node_names import node_names
 from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.expressions import unprinted
@@ -25,8 +27,10 @@ from tvm_ios.onnx.edit import node_text
 from tvm_ios.onnx.file import input_shapes
 
 
-def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
+def import_onnx(model: onnx.ModelProto, dump_ir: Path | None = None) -> tvm.IRModule:
     """Convert a simplified model to a canonical Relax module with weights as constants.
+
+    The module before it is canonicalised is written into the folder ``dump_ir``, if there is one.
 
     Raise DialectError, which names the operator or output, if TVM's importer does not support the
     model or misreads it.
@@ -50,6 +54,7 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
     named = module.with_attrs(
         {OUTPUT_NAMES: json.dumps(names), NODE_NAMES: unprinted(node_names(model))}
     )
+    write_ir(dump_ir, IMPORTED, named)
     canonical = canonicalise(named)
     _require_declared_outputs(model, canonical)
     return canonical

@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from relay_passes.search_options import SearchOptions
 
 
-def _for_target(outliner: Outliner, options: SearchOptions) -> Outliner:
-    from runtime_ext.relay.library import host_target
-    from runtime_ext.relay.tuning_log import read_autotvm_log
-
-    target = tvm.target.Target(options.target or host_target(options.lanes))
-    log = read_autotvm_log(options.database, target) if options.database else None
-    return outliner.in_layouts(LayoutChoice(target, log))
-
-
 def _target_units(prepared: Prepared, options: SearchOptions) -> RelayUnits:
     from relay_passes.relay.target_units import RelayUnits
 
@@ -60,13 +51,15 @@ DIALECT = Dialect(
     canonicalise=canonicalise,
     extract=extract,
     outliner=Outliner,
-    for_target=_for_target,
+    for_target=lambda outliner, options: outliner.in_layouts(LayoutChoice.of(options)),
     outline=outline,
     interface=interface,
     rewrite_main=rewrite_main,
     with_functions=with_functions,
     attribute=tvm.runtime.String,
     unprinted=tvm.runtime.String,
+    text=lambda module: module.astext(show_meta_data=False),
+    text_suffix=".txt",
     import_onnx=import_onnx,
     import_saved=import_saved,
     target_units=_target_units,

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import warnings
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ from onnx import helper
 from tvm import relay
 
 from relay_passes.dialect import DialectError
+from relay_passes.ir_dump import IMPORTED, write_ir
 from relay_passes.node_names import node_names
 from relay_passes.relay.canonical.canonicalise import canonicalise
 from relay_passes.relay.frontend import visiting_once
@@ -34,8 +36,10 @@ _TYPES = {
 }
 
 
-def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
+def import_onnx(model: onnx.ModelProto, dump_ir: Path | None = None) -> tvm.IRModule:
     """Convert a simplified model to a canonical Relay module with weights as constants.
+
+    The module before it is canonicalised is written into the folder ``dump_ir``, if there is one.
 
     Raise DialectError if TVM's importer does not support the model or misreads it.
     """
@@ -50,8 +54,9 @@ def import_onnx(model: onnx.ModelProto) -> tvm.IRModule:
             module, _ = relay.frontend.from_onnx(
                 written_plainly(rewritten(model)), input_shapes(model), freeze_params=True
             )
+            write_ir(dump_ir, IMPORTED, module)
             module = canonicalise(module)
-        except UserError:
+        except (UserError, OSError):
             raise
         except Exception as error:
             raise DialectError(

@@ -8,11 +8,11 @@ from functools import cached_property
 
 import tvm
 
-from relay_passes.pipeline import applied
+from relay_passes.pipeline import applied, for_target
 from relay_passes.prepared import Prepared
 from relay_passes.relay.expressions import shape_of_type
 from relay_passes.relay.kernels import RelayUnitFunction, unit_concatenation
-from relay_passes.relay.layouts.choice import LayoutChoice, alter_layouts
+from relay_passes.relay.layouts.choice import alter_layouts
 from relay_passes.relay.layouts.transforms import Border, blocking
 from relay_passes.relay.outline import outlined
 from relay_passes.relay.unit_kernels import RelayKernels
@@ -22,8 +22,7 @@ from runtime_ext.cpu.device import CpuDevice
 from runtime_ext.execution.built_model import BuiltModel
 from runtime_ext.relay.build import build_calls
 from runtime_ext.relay.in_place import SlicedTensors, arrange
-from runtime_ext.relay.library import host_target
-from runtime_ext.relay.tuning_log import AutotvmLog, read_autotvm_log
+from runtime_ext.relay.tuning_log import AutotvmLog
 from runtime_ext.target_architecture import cuda_arch
 from runtime_ext.targets import cuda_device
 from runtime_ext.tuning_log.use import LogUse
@@ -43,12 +42,11 @@ class RelayUnits:
 
     def __init__(self, prepared: Prepared, options: SearchOptions) -> None:
         _require_kernels_of_tvm(options)
-        target = tvm.target.Target(options.target or host_target(options.lanes))
-        self._tuned = read_autotvm_log(options.database, target) if options.database else None
         self.options = options
-        self.backend = _backend(target, options.lanes, self._tuned)
-        self._layouts = LayoutChoice(target, self._tuned)
-        self.prepared = replace(prepared, outliner=prepared.outliner.in_layouts(self._layouts))
+        self.prepared = for_target(prepared, options)
+        self._layouts = self.prepared.outliner.layouts
+        self._tuned = self._layouts.log
+        self.backend = _backend(self._layouts.target, options.lanes, self._tuned)
         self.parts = self._memory.parts
 
     def plain(self, units: tuple[int, ...]) -> RelayUnitFunction:

@@ -69,6 +69,25 @@ def test_stands_beside_other_passes() -> None:
     assert relative_error(run(made, inputs_of(module)), run(module)) <= 1e-5
 
 
+def test_the_phases_are_written_as_text(tmp_path: Path) -> None:
+    module = module_of([(1, 3, 8, 8)], small)
+    options = SearchOptions(dump_ir=tmp_path)
+    scheduled = IOSSchedule("greedy", "v100", options=options)(module)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "01_imported.txt",
+        "02_canonical.txt",
+        "03_operators.json",
+        "04_units.json",
+        "05_schedule.json",
+        "06_instances.txt",
+        "07_scheduled.txt",
+    ]
+    assert "nn.batch_norm(" in (tmp_path / "01_imported.txt").read_text()
+    assert "nn.batch_norm(" not in (tmp_path / "02_canonical.txt").read_text()
+    text = scheduled.astext(show_meta_data=False)
+    assert (tmp_path / "07_scheduled.txt").read_text() == text
+
+
 def test_the_module_of_the_caller_is_not_changed() -> None:
     module = module_of([(1, 3, 8, 8)], small)
     before = module.astext()

@@ -34,6 +34,12 @@ def test_both_ways_of_reading_a_model_say_the_same(arguments: list[str], model: 
     assert with_tvm == without
 
 
+def test_the_imported_module_is_written(model: Path, tmp_path: Path) -> None:
+    command("schedule", model, *RELAY, "--dump-ir", tmp_path, "--json")
+    for name in ("01_imported.txt", "02_canonical.txt", "07_scheduled.txt"):
+        assert "def @main(" in (tmp_path / name).read_text()
+
+
 @pytest.mark.slow
 def test_optimize_and_run_with_a_schedule_found_without_tvm(model: Path, tmp_path: Path) -> None:
     schedule = tmp_path / "schedule.json"

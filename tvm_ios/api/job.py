@@ -86,7 +86,7 @@ def load_job(
     from relay_passes.load import load_model
 
     search, clock = options.search, Clock(options.search.limits.budget.time_limit)
-    loaded = load_model(model, report)
+    loaded = load_model(model, report, search.dump_ir)
     if options.cost is None and options.memory_budget is None:
         search = leaving_out_little(search)
     from relay_passes.checks import require_numpy_types, require_states
@@ -94,7 +94,7 @@ def load_job(
 
     if ONNXRUNTIME in options.fallback:
         require_onnxruntime(loaded)
-    prepared = loaded.prepared()
+    prepared = loaded.prepared(search.dump_ir)
     require_numpy_types(prepared)
     require_states(prepared, options.states, loaded.tail)
     given = None

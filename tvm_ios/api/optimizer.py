@@ -25,6 +25,7 @@ from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.models.source import AnyModel
 from tvm_ios.policies.registry import tried_policies
 from tvm_ios.program.bfloat16 import computed_precision, rounded_units
+from tvm_ios.program.program_json import program_to_json
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -73,8 +74,11 @@ def optimize(
         If no program fits into the memory budget.
     """
     options = options or Options()
+    from relay_passes.search_options import require_dump_folder
+
     if output is not None:
         destination_of(output).require_writable()
+    require_dump_folder(options.search.dump_ir)
     timer = _timer_of(options)
     with temporary_folder() as folder:
         job = load_job(model, options, folder, progress)
@@ -85,6 +89,8 @@ def optimize(
         timed = timer.time(job, candidates, allowed)
         chosen = _choose(job, timed)
         saved = _save(job, timer, timed, chosen, output)
+    if options.search.dump_ir is not None:
+        _dump(job, timed, options.search.dump_ir)
     if options.cost is None:
         job.module.end_run()
     job.clock.lap("save")
@@ -220,6 +226,16 @@ def _save(
     beside = executable.with_name(f"{executable.stem}.schedule.json")
     schedule.save(beside, job.prepared.units)
     return executable, beside
+
+
+def _dump(job: Job, timed: Timed, folder: Path) -> None:
+    """Write the kept schedule, its module and its program, to be read."""
+    from relay_passes.ir_dump import PROGRAM, write_ir
+    from relay_passes.pipeline import apply_schedule
+
+    kept = timed.verdict.kept
+    apply_schedule(job.prepared, timed.candidates.schedules[kept], folder)
+    write_ir(folder, PROGRAM, program_to_json(timed.candidates.built[kept].program))
 
 
 def _result(

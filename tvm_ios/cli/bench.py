@@ -218,7 +218,6 @@ def bench(
     }
     if output is not None and output.is_dir():
         raise UserError(f"{output} is a folder: name a file for the results")
-    names = _names_of(models)
     run = partial(
         bench_throughput if serving else bench_latency,
         options=options,
@@ -240,7 +239,7 @@ def bench(
             # Write now rather than after an hour: the file may not be writable.
             document.save(output)
         bench_models(
-            dict(zip(names, sources, strict=True)),
+            dict(zip(_names_of(models), sources, strict=True)),
             document,
             run,
             kept.keep or folder,

@@ -33,6 +33,7 @@ from tvm_ios.cli.options.search_options import (
     CompileOptions,
     Cudnn,
     DeviceName,
+    DumpIr,
     Fallback,
     MeasuringOptions,
     MemoryBudget,
@@ -153,6 +154,7 @@ def optimize(
     time_limit: TimeLimit = None,
     verify: Verification = Verify.onnx,
     launches: Launches = None,
+    dump_ir: DumpIr = None,
 ) -> None:
     """Find the fastest schedule of a model, check it, and save an executable.
 
@@ -183,6 +185,8 @@ def optimize(
     unfit["--fallback"] = fallback is Fallback.onnxruntime
     serves = objective is Objective.throughput
     deploys = not serves and (several or from_logs is not None or is_deployment(path))
+    if serves or deploys:
+        refuse("it is of one program, and several are made", {"--dump-ir": dump_ir})
     if fleet is not None:
         # Refuse these before the fleet is asked for machines.
         refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": cost})
@@ -207,6 +211,7 @@ def optimize(
         runs_here=not deploys,
         device=device,
         fleet=fleet,
+        dump_ir=dump_ir,
     )
     if cost is None and device is None and not deploys and compiled.target is TargetKind.cuda:
         from tvm_ios.api.deployments.deployed import description_of, runs_here

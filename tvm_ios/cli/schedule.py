@@ -26,27 +26,30 @@ from tvm_ios.cli.options.search_options import (
     BlockOptions,
     CompileOptions,
     DeviceName,
+    DumpIr,
     Lanes,
     MeasuringOptions,
     MemoryBudget,
     TargetKind,
     search_options,
 )
-from tvm_ios.cli.options.values import bytes_of, refuse, require_known, wrong_use
+from tvm_ios.cli.options.values import bytes_of, refuse, require_known
 from tvm_ios.cli.tables.fleet_report import fleet_report, tell_fleet
 from tvm_ios.cli.tables.front import print_front
 from tvm_ios.cli.tables.given import given_beside
 from tvm_ios.cli.tables.scheduled import print_schedule
 from tvm_ios.costs.named import MEASURED
 from tvm_ios.files.atomic import require_writable
+from tvm_ios.models.source import Form
 from tvm_ios.policies.registry import policy_names
 
 if TYPE_CHECKING:
     from relay_passes.measured_module import MeasuredModule
+    from relay_passes.prepared import Prepared
     from relay_passes.search_options import SearchOptions
     from tvm_ios.models.source import ModelSource
     from tvm_ios.onnx.tail import Tail
-    from tvm_ios.policies.policy import Found
+    from tvm_ios.policies.policy import Found, Problem
     from tvm_ios.progress import Progress
     from tvm_ios.search import Search
 
@@ -109,6 +112,7 @@ def schedule(
     output: Output = None,
     plot: Plot = None,
     given_schedule: GivenSchedule = None,
+    dump_ir: DumpIr = None,
     memory_budget: MemoryBudget = None,
     pareto: Annotated[
         bool, panels.search("--pareto", help="Show all trades of latency for memory.")
@@ -132,23 +136,19 @@ def schedule(
     streams. With --together, several models are scheduled as one program.
     """
     from tvm_ios.api.accelerator import names_accelerator
-    from tvm_ios.plot import plot_schedule, require_picture, save_picture
-    from tvm_ios.policies.registry import OURS, policy_named
+    from tvm_ios.plot import plot_schedule, save_picture
 
     policy = policy or ("together" if together else "ios-both")
     budget = bytes_of(memory_budget, "--memory-budget")
-    if (budget is not None or pareto) and not policy_named(policy).keeps_memory_budget:
-        keeping = [name for name in OURS if policy_named(name).keeps_memory_budget]
-        require_known([policy], keeping, "--policy")
+    if budget is not None or pareto:
+        _require_keeps_budget(policy)
     if pareto:
         of_one = (budget, output, plot)
         sentence = "it shows many schedules: choose one with --memory-budget, which -o and --plot"
         refuse(f"{sentence} then write", {"--pareto": of_one != (None, None, None)})
         refuse("it stands beside one that is found", {"--schedule": given_schedule})
-    if plot is not None:
-        require_picture(plot)
-    if output is not None:
-        require_writable(output)
+        refuse("it shows many schedules", {"--dump-ir": dump_ir})
+    _require_places(output, plot, dump_ir)
     fleet, precision = servers.choice(), compiled.precision
     cost = cost or ("v100" if device is None and fleet is None else MEASURED)
     source = models_together(
@@ -168,16 +168,14 @@ def schedule(
     if cost != MEASURED:
         refuse(f"{cost} asks no machine: leave out one of them", {"--tracker": fleet})
     if policy == "graphturbo" and names_accelerator(cost):
-        refuse("an accelerator has none", {"--plot": plot, "--schedule": given_schedule})
+        unfit = {"--plot": plot, "--schedule": given_schedule, "--dump-ir": dump_ir}
+        refuse("an accelerator has none", unfit)
         if compiled.target is TargetKind.cuda:
             return schedule_streams(source, cost, lanes or STREAMS, output, reporting.as_json)
         return schedule_accelerator(source, cost, precision, output, reporting.as_json)
-    if precision is not None and cost != MEASURED:
-        raise wrong_use(
-            "--precision",
-            "it is of what is measured (--cost measured), or of accelerators, which --policy "
-            "graphturbo plans for",
-        )
+    if cost != MEASURED:
+        only = "it is of what is measured (--cost measured), or of accelerators, which --policy"
+        refuse(f"{only} graphturbo plans for", {"--precision": precision})
     module: MeasuredModule[Any] | None = None
     with progress_bars() as update:
         if cost == MEASURED or log is not None:
@@ -191,11 +189,13 @@ def schedule(
                 runs_here=log is None,
                 device=device,
                 fleet=fleet,
+                dump_ir=dump_ir,
             )
             module, end = _measured_module(source, options, update)
+            prepared = module.prepared
             searching = module.search if log is None else module.recorded(log)
         else:
-            searching, end = _described(source, cost, measuring, reuse, update)
+            searching, prepared, end = _described(source, cost, measuring, reuse, update, dump_ir)
         graph = searching.problem.units
         points = searching.front(policy) if pareto else ()
         result = None if pareto else searching.find(policy, budget, priced=True)
@@ -211,6 +211,11 @@ def schedule(
     result.schedule.validate(graph)
     if output is not None:
         result.schedule.save(output, graph)
+    if dump_ir is not None:
+        assert prepared is not None, "what is dumped was read by TVM"
+        from relay_passes.pipeline import apply_schedule
+
+        apply_schedule(prepared, result.schedule, dump_ir)
     if plot is not None:
         save_picture(plot_schedule(graph, result.schedule, model=searching.costs.stages), plot)
     search = _statistics(result, module, searching.costs.measuring is not None)
@@ -219,31 +224,78 @@ def schedule(
     )
 
 
+def _require_keeps_budget(policy: str) -> None:
+    """Refuse a policy that cannot keep to a memory budget."""
+    from tvm_ios.policies.registry import OURS, policy_named
+
+    if not policy_named(policy).keeps_memory_budget:
+        keeping = [name for name in OURS if policy_named(name).keeps_memory_budget]
+        require_known([policy], keeping, "--policy")
+
+
+def _require_places(output: Path | None, plot: Path | None, dump_ir: Path | None) -> None:
+    """Refuse paths that cannot be written, before anything is searched."""
+    from tvm_ios.plot import require_picture
+
+    if plot is not None:
+        require_picture(plot)
+    if output is not None:
+        require_writable(output)
+    if dump_ir is not None:
+        from relay_passes.search_options import require_dump_folder
+
+        require_dump_folder(dump_ir)
+
+
 def _measured_module(
     source: ModelSource, options: SearchOptions, update: Progress
 ) -> tuple[MeasuredModule[Any], Tail | None]:
     from relay_passes.load import load_model
 
-    loaded = load_model(source, update)
+    loaded = load_model(source, update, options.dump_ir)
     from relay_passes.measured_module import measured_module
 
-    return measured_module(loaded.prepared(), options, update), loaded.tail
+    return measured_module(loaded.prepared(options.dump_ir), options, update), loaded.tail
+
+
+def _problem(
+    source: ModelSource, max_block: int, dump_ir: Path | None, update: Progress
+) -> tuple[Problem, Prepared | None, Tail | None]:
+    """Return what there is to schedule of a model; read by TVM if its IR is to be dumped."""
+    from tvm_ios.api.units import problem_and_tail
+    from tvm_ios.policies.policy import Problem
+
+    if dump_ir is None:
+        problem, tail = problem_and_tail(source, max_block)
+        return problem, None, tail
+    if source.form in (Form.GRAPH, Form.BARE):
+        refuse(f"{source.model} is {source.form.value}, without a module", {"--dump-ir": dump_ir})
+    from relay_passes.load import load_model
+
+    loaded = load_model(source, update, dump_ir)
+    prepared = loaded.prepared(dump_ir)
+    operators = prepared.outliner.extraction.graph
+    return Problem.of(prepared.units, max_block, operators), prepared, loaded.tail
 
 
 def _described(
-    source: ModelSource, cost: str, blocks: BlockOptions, reuse: bool, update: Progress
-) -> tuple[Search, Tail | None]:
-    from tvm_ios.api.units import problem_and_tail
+    source: ModelSource,
+    cost: str,
+    blocks: BlockOptions,
+    reuse: bool,
+    update: Progress,
+    dump_ir: Path | None,
+) -> tuple[Search, Prepared | None, Tail | None]:
     from tvm_ios.costs.named import costs_named
     from tvm_ios.ios.ending_space import Pruning
     from tvm_ios.policies.policy import Limits
     from tvm_ios.search import Search
 
     costs = costs_named(cost)
-    problem, tail = problem_and_tail(source, blocks.max_block)
+    problem, prepared, tail = _problem(source, blocks.max_block, dump_ir, update)
     pruning = Pruning(blocks.r, blocks.s)
     limits = Limits(pruning=pruning, max_block=blocks.max_block, reuse=reuse)
-    return Search(problem, costs, limits, update), tail
+    return Search(problem, costs, limits, update), prepared, tail
 
 
 def _statistics(

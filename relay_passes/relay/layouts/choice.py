@@ -21,7 +21,9 @@ from relay_passes.relay.layouts.channel_blocks import choose_blocks
 from relay_passes.relay.layouts.cut import Cut
 from relay_passes.relay.layouts.transforms import Border, Transform, simplified, transformed
 from relay_passes.relay.layouts.whole import Whole
-from runtime_ext.relay.tuning_log import AutotvmLog
+from relay_passes.search_options import SearchOptions
+from runtime_ext.relay.library import host_target
+from runtime_ext.relay.tuning_log import AutotvmLog, read_autotvm_log
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,16 @@ class LayoutChoice:
 
     target: tvm.target.Target
     log: AutotvmLog | None = None
+
+    @staticmethod
+    def of(options: SearchOptions) -> LayoutChoice:
+        """Return the chooser for the options' target and tuning log.
+
+        Raise UserError if the log cannot be used.
+        """
+        target = tvm.target.Target(options.target or host_target(options.lanes))
+        log = read_autotvm_log(options.database, target) if options.database else None
+        return LayoutChoice(target, log)
 
     @property
     def matters(self) -> bool:

@@ -151,6 +151,14 @@ TimeLimit = Annotated[
         "runs units one after another is saved in any case.",
     ),
 ]
+DumpIr = Annotated[
+    Path | None,
+    panels.output(
+        "--dump-ir",
+        metavar="DIR",
+        help="Write what stands between the phases into this folder: TVMScript, else JSON.",
+    ),
+]
 ObjectiveOption = Annotated[
     Objective,
     panels.search(
@@ -244,6 +252,7 @@ def search_options(
     runs_here: bool = True,
     device: str | None = None,
     fleet: FleetChoice | None = None,
+    dump_ir: Path | None = None,
 ) -> SearchOptions:
     """Return the options of the search; announce the lanes to TVM before it is imported."""
     from runtime_ext.machine.this_machine import announce_lanes, available_lanes
@@ -286,6 +295,7 @@ def search_options(
         winograd=measuring.winograd.value,
         device=opened,
         fleet=opened_fleet,
+        dump_ir=dump_ir,
         limits=Limits(
             pruning=Pruning(measuring.r, measuring.s),
             max_block=measuring.max_block,
