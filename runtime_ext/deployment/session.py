@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from runtime_ext.deployment.choice import Shapes, choose
+from runtime_ext.deployment.machine import Machine
 from runtime_ext.execution.executor import Span
 from runtime_ext.execution.ports import Port, find_port, named_values, port_value
 from runtime_ext.execution.session import OneThread, Session, random_values
 from runtime_ext.execution.session_pool import PoolOnDemand, Request, Result, SessionPool
 from runtime_ext.native_errors import SessionError
-from tvm_ios.deployment.choice import Machine, Shapes, choose, choose_smallest, is_padded
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.files.array_files import Array
 
@@ -50,7 +51,9 @@ class DeploymentSession:
         self._values: dict[str, Array] = {}
         #: By entry and input the array that its session was given last.
         self._written: dict[tuple[str, str], Array] = {}
+        #: The program and the shapes of the last run.
         self._entry: Entry | None = None
+        self._shapes: Shapes = {}
         self._rows: int | None = None
         self._one_thread = OneThread()
         names = [port.name for port in entries[0].inputs] if entries else []
@@ -184,7 +187,7 @@ class DeploymentSession:
             If no program serves these shapes here, or any.
         """
         if shapes is None:
-            shapes = choose_smallest(self._entries, self._machine).shapes
+            shapes = choose(self._entries, self._machine).shapes
         types = {port.name: port.dtype for port in self.choose(shapes).inputs}
         return random_values([Port(n, "", shapes[n], dtype) for n, dtype in types.items()], seed)
 
@@ -208,16 +211,16 @@ class DeploymentSession:
                 raise SessionError(f"input {port.name!r} was never set")
         # Mostly it is the one of the last run.
         taken = self._entry
-        if taken is None or is_padded(taken, shapes):
+        if taken is None or shapes != self._shapes:
             taken = self.choose(shapes)
         session = self._opened(taken)
-        padded = is_padded(taken, shapes)
+        padded = shapes != taken.shapes
         for port in taken.inputs:
             value = self._values[port.name]
             if self._written.get((taken.id, port.name)) is not value:
                 session.set_input(port.name, _padded(value, port.shape) if padded else value)
                 self._written[taken.id, port.name] = value
-        self._entry = taken
+        self._entry, self._shapes = taken, shapes
         self._rows = next(iter(shapes.values()))[0] if padded else None
         return session
 
