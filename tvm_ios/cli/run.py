@@ -26,7 +26,7 @@ from tvm_ios.files.array_files import Array, read_arrays, read_named_arrays, wri
 from tvm_ios.files.atomic import require_writable
 
 if TYPE_CHECKING:
-    from runtime_ext.execution.session import Session
+    from runtime_ext.execution.model_session import ModelSession
     from runtime_ext.execution.session_pool import SessionPool
     from runtime_ext.execution.tailed_session import TailedSession
 
@@ -119,7 +119,7 @@ def run(
     shapes = input_shapes(shape)
     loaded = load_program(executable, lanes=lanes)
     build, tail = None, None
-    stepping: Session | TailedSession | None = None
+    stepping: ModelSession | TailedSession | None = None
     if isinstance(loaded, Deployment):
         refuse("a deployment keeps no states: run one of its entries", {"--state": states})
         session = loaded.session()
@@ -213,7 +213,7 @@ def run(
         )
 
 
-def _steps(session: Session | TailedSession, count: int) -> list[float]:
+def _steps(session: ModelSession | TailedSession, count: int) -> list[float]:
     """The seconds of each of so many steps."""
     seconds: list[float] = []
     for _ in range(count):
