@@ -52,9 +52,9 @@ class DeploymentSession(SessionWithWorkers):
         self._values: dict[str, Array] = {}
         #: By entry and input the array that its session was given last.
         self._written: dict[tuple[str, str], Array] = {}
-        #: The program and the shapes of the last run.
+        #: The program of each combination of shapes that was served.
+        self._chosen: dict[frozenset[tuple[str, tuple[int, ...]]], Entry] = {}
         self._entry: Entry | None = None
-        self._shapes: Shapes = {}
         self._rows: int | None = None
         self._one_thread = OneThread()
         names = [port.name for port in entries[0].inputs] if entries else []
@@ -199,10 +199,9 @@ class DeploymentSession(SessionWithWorkers):
         for port in self._entries[0].inputs if self._entries else ():
             if port.name not in shapes:
                 raise SessionError(f"input {port.name!r} was never set")
-        # Mostly it is the one of the last run.
-        taken = self._entry
-        if taken is None or shapes != self._shapes:
-            taken = self.choose(shapes)
+        key = frozenset(shapes.items())
+        taken = self._chosen.get(key) or self.choose(shapes)
+        self._chosen[key] = taken
         session = self._opened(taken)
         padded = shapes != taken.shapes
         for port in taken.inputs:
@@ -210,7 +209,7 @@ class DeploymentSession(SessionWithWorkers):
             if self._written.get((taken.id, port.name)) is not value:
                 session.set_input(port.name, _padded(value, port.shape) if padded else value)
                 self._written[taken.id, port.name] = value
-        self._entry, self._shapes = taken, shapes
+        self._entry = taken
         self._rows = next(iter(shapes.values()))[0] if padded else None
         return session
 
