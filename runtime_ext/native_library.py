@@ -25,14 +25,23 @@ from runtime_ext.native_errors import (
     KernelError,
     SessionError,
 )
+from tvm_ios.deployment.registry import DeploymentError
 
 # The library raises them by name.
-for _error in (BusyError, CudaError, ExecutableError, ForkError, KernelError, SessionError):
+for _error in (
+    BusyError,
+    CudaError,
+    DeploymentError,
+    ExecutableError,
+    ForkError,
+    KernelError,
+    SessionError,
+):
     register_error(_error.__name__, _error)
 
 _LIBRARY = "libtvm_ios_native.so"
 #: Version of the interface of the C++ functions, on which both sides have to agree.
-INTERFACE = 9
+INTERFACE = 10
 
 
 @cache

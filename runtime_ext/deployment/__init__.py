@@ -10,6 +10,8 @@
     Lock a folder for one writer at a time; remove the files of a killed writer.
 ``machine.py``
     Describe this machine or a named one, to choose the entries that it can run.
+``choice.py``
+    Ask the C++ library which entry a machine runs, and why not another.
 ``deployment.py``
     A loaded deployment.
 ``session.py``

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime_ext.deployment.choice import Shapes, choose
 from runtime_ext.deployment.files import entry_folder
-from runtime_ext.deployment.machine import this_machine
+from runtime_ext.deployment.machine import Machine, this_machine
 from runtime_ext.deployment.session import DeploymentSession
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.foreign_build import ForeignBuild
-from tvm_ios.deployment.choice import Machine, Shapes, choose
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.deployment.registry import DeploymentError, Registry, is_deployment, read_registry
 

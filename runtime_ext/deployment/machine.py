@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from runtime_ext.cuda.nvidia.driver import open_device, runs_on
-from runtime_ext.machine.cpu_features import missing_features
-from runtime_ext.machine.this_machine import LEVELS, available_lanes
-from runtime_ext.native_errors import CudaError
-from tvm_ios.deployment.choice import Machine
+from runtime_ext.cuda.nvidia.driver import runs_on
+from runtime_ext.machine.this_machine import LEVELS
+from runtime_ext.native_library import load_native_library
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.deployment.registry import DeploymentError
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The features and limits by which a machine can run entries.
+
+    Attributes
+    ----------
+    features
+        CPU features that it has, in LLVM's names.
+    lanes
+        Threads that a program may use.
+    gpu_archs
+        The architectures of entries whose code its GPU runs.
+    streams
+        Streams that a program for a GPU may use; any number if None.
+    """
+
+    features: frozenset[str]
+    lanes: int
+    gpu_archs: frozenset[str] = frozenset()
+    streams: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, as the C++ library reads it."""
+        return {
+            "features": sorted(self.features),
+            "lanes": self.lanes,
+            "gpu_archs": sorted(self.gpu_archs),
+            "streams": self.streams,
+        }
 
 
 def this_machine(entries: Sequence[Entry], lanes: int | None = None) -> Machine:
@@ -18,13 +50,10 @@ def this_machine(entries: Sequence[Entry], lanes: int | None = None) -> Machine:
 
     Programs may use ``lanes`` lanes, by default as many as there are CPUs for this process.
     """
-    features = {feature for entry in entries for feature in entry.features}
-    return Machine(
-        features=frozenset(features.difference(missing_features(sorted(features)))),
-        lanes=lanes or available_lanes(),
-        gpu_archs=_gpu_archs({entry.arch for entry in entries if entry.on_gpu}),
-        streams=lanes,
-    )
+    asked = json.dumps({"entries": [asdict(entry) for entry in entries]}).encode()
+    here = load_native_library()["this_machine"](asked, lanes or 0)
+    features, gpu_archs = (frozenset(map(str, here[key])) for key in ("features", "gpu_archs"))
+    return Machine(features, here["lanes"], gpu_archs, lanes)
 
 
 def machine_of(entries: Sequence[Entry], arch: str, lanes: int | None = None) -> Machine:
@@ -45,17 +74,3 @@ def machine_of(entries: Sequence[Entry], arch: str, lanes: int | None = None) ->
     features = {f for entry in entries if entry.arch in below for f in entry.features}
     most = max((entry.lanes for entry in entries), default=1)
     return Machine(frozenset(features), lanes or most)
-
-
-def _gpu_archs(archs: set[str]) -> frozenset[str]:
-    """Return those of the architectures that the first GPU here runs.
-
-    Without architectures, CUDA is not opened.
-    """
-    if not archs:
-        return frozenset()
-    try:
-        capability = open_device().compute_capability
-    except CudaError:
-        return frozenset()
-    return frozenset(arch for arch in archs if runs_on(arch, capability))

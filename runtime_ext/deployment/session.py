@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from runtime_ext.deployment.choice import Shapes, choose
+from runtime_ext.deployment.machine import Machine
 from runtime_ext.execution.executor import Span
+from runtime_ext.execution.model_session import OneThread, random_values
 from runtime_ext.execution.ports import Port, find_port, named_values, port_value
-from runtime_ext.execution.session import OneThread, Session, random_values
-from runtime_ext.execution.session_pool import PoolOnDemand, Request, Result, SessionPool
+from runtime_ext.execution.session import Session
+from runtime_ext.execution.session_pool import SessionWithWorkers
 from runtime_ext.native_errors import SessionError
-from tvm_ios.deployment.choice import Machine, Shapes, choose, choose_smallest, is_padded
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.files.array_files import Array
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from runtime_ext.execution.tailed_session import TailedSession
 
 
-class DeploymentSession:
+class DeploymentSession(SessionWithWorkers):
     """Runs a model on inputs of any shapes that a deployment serves; one thread at a time.
 
     Programs are opened when they are first needed and stay open. Their constants share memory.
@@ -50,12 +52,14 @@ class DeploymentSession:
         self._values: dict[str, Array] = {}
         #: By entry and input the array that its session was given last.
         self._written: dict[tuple[str, str], Array] = {}
+        #: The program of each combination of shapes that was served.
+        self._chosen: dict[frozenset[tuple[str, tuple[int, ...]]], Entry] = {}
         self._entry: Entry | None = None
         self._rows: int | None = None
         self._one_thread = OneThread()
         names = [port.name for port in entries[0].inputs] if entries else []
         self._opening = threading.Lock()
-        self._many = PoolOnDemand(self.for_worker, names, machine.lanes)
+        super().__init__(names, machine.lanes)
 
     @property
     def entry(self) -> Entry:
@@ -132,17 +136,6 @@ class DeploymentSession:
         with self._one_thread:
             return self._ready().profile()
 
-    def run_many(self, requests: Iterable[Request], *, workers: int | None = None) -> list[Result]:
-        """Run many requests, of any shapes, each by the program chosen for its shapes.
-
-        As of :class:`runtime_ext.execution.session.Session`.
-        """
-        return self.pool(workers).run_many(requests)
-
-    def pool(self, workers: int | None = None) -> SessionPool:
-        """Return the workers of :meth:`run_many`, by default one for each available lane."""
-        return self._many.pool(workers)
-
     def for_worker(self, workers: int) -> DeploymentSession:
         """Open a session of the same programs for one of ``workers`` workers."""
         return DeploymentSession(
@@ -184,13 +177,13 @@ class DeploymentSession:
             If no program serves these shapes here, or any.
         """
         if shapes is None:
-            shapes = choose_smallest(self._entries, self._machine).shapes
+            shapes = choose(self._entries, self._machine).shapes
         types = {port.name: port.dtype for port in self.choose(shapes).inputs}
         return random_values([Port(n, "", shapes[n], dtype) for n, dtype in types.items()], seed)
 
     def close(self) -> None:
         """End the threads of all programs, and workers; the last outputs can still be read."""
-        self._many.close()
+        super().close()
         for session in self._sessions.values():
             session.close()
 
@@ -206,12 +199,11 @@ class DeploymentSession:
         for port in self._entries[0].inputs if self._entries else ():
             if port.name not in shapes:
                 raise SessionError(f"input {port.name!r} was never set")
-        # Mostly it is the one of the last run.
-        taken = self._entry
-        if taken is None or is_padded(taken, shapes):
-            taken = self.choose(shapes)
+        key = frozenset(shapes.items())
+        taken = self._chosen.get(key) or self.choose(shapes)
+        self._chosen[key] = taken
         session = self._opened(taken)
-        padded = is_padded(taken, shapes)
+        padded = shapes != taken.shapes
         for port in taken.inputs:
             value = self._values[port.name]
             if self._written.get((taken.id, port.name)) is not value:

@@ -2,7 +2,8 @@
 
 - executor: the interfaces of executors and memories; native_executor, reference: executors for CPUs
 - buffers, host_memory: memory of programs; poison: finds reads of memory that nothing has written
-- session: a program with its buffers, made by session_start; tailed_session: a session of a model
+- model_session: a model over a memory and an executor; session: a program with its buffers, made by
+  session_start; tailed_session: a session of a model
   whose end runs after the program; session_pool: many requests at once, each on a worker's session;
   request_load: keeps a fixed number of requests in flight
 - ports: inputs and outputs by the names that users know, and which of them are states

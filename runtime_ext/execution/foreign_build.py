@@ -21,9 +21,9 @@ import numpy as np
 
 from runtime_ext.execution.bound_model import Bind, BoundModel, bind_library, bind_onnx
 from runtime_ext.execution.executor import Exclusive, Span
+from runtime_ext.execution.model_session import ModelSession
 from runtime_ext.execution.package import META, require_sums, require_version, write_package
 from runtime_ext.execution.ports import NO_STATES, Port, bound_states, saved_states
-from runtime_ext.execution.session import Session
 from runtime_ext.machine.cpu_features import missing_features
 from runtime_ext.native_errors import ExecutableError, SessionError
 from tvm_ios.files.array_files import Array
@@ -174,7 +174,7 @@ def _require_place(path: Path, meta: Mapping[str, Any], runtime: Runtime) -> Non
         )
 
 
-class ForeignSession(Session):
+class ForeignSession(ModelSession):
     """A session whose model runs on another runtime; it has no profile."""
 
     def __init__(
@@ -184,14 +184,12 @@ class ForeignSession(Session):
         bind: Bind,
         states: Mapping[str, str] = NO_STATES,
     ) -> None:
-        self.inputs, self.outputs = inputs, outputs
         self._bind = bind
         model = _ForeignModel(inputs, outputs, bind)
-        self._begin_with(model, model)
-        self._bind_states(bound_states(states, inputs, outputs))
-        self._open_many_with(workers=1)
+        bound = bound_states(states, inputs, outputs)
+        super().__init__(inputs, outputs, model, model, states=bound)
 
-    def for_worker(self, workers: int) -> Session:
+    def for_worker(self, workers: int) -> ForeignSession:
         """Open a session of the same model for the only worker: the runtime has its own threads."""
         if workers != 1:
             raise SessionError(

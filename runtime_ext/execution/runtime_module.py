@@ -15,15 +15,13 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
-from tvm_ffi.error import register_error
 
 from runtime_ext.execution.package import open_folder
 from runtime_ext.native_library import load_native_library
-from tvm_ios.deployment.registry import DeploymentError, is_deployment
+from tvm_ios.deployment.registry import is_deployment
 from tvm_ios.files.array_files import Array
 
 load_native_library()
-register_error("DeploymentError", DeploymentError)
 
 
 class ScheduledModule:

@@ -11,10 +11,10 @@ import os
 import queue
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from types import MethodType
 from typing import Any, Protocol
 
 from runtime_ext.native_errors import BusyError, ForkError, RequestsError, SessionError
@@ -243,38 +243,53 @@ def _end(
             thread.join()
 
 
-class PoolOnDemand:
-    """The workers beside a session, opened by the first call of its ``run_many``.
+class SessionWithWorkers(ABC):
+    """A session with workers for many requests, which the first call of ``run_many`` opens.
 
-    ``open_session`` is the session's method that opens a session for one of a number of workers;
-    ``inputs`` and ``pin`` are as of :class:`SessionPool`, ``workers`` is the default number.
+    ``input_names`` are those of the model; ``workers`` is the default number, and ``pin`` as of
+    :class:`SessionPool`.
     """
 
-    def __init__(
-        self,
-        open_session: MethodType,
-        inputs: Sequence[str],
-        workers: int,
-        pin: bool | None = None,
-    ) -> None:
-        # The session holds this object; a strong reference back would keep its buffers until a
-        # garbage collection.
-        self._open = weakref.WeakMethod(open_session)
-        self._inputs, self._pin = inputs, pin
-        #: The default number of workers.
-        self.workers = workers
+    def __init__(self, input_names: Sequence[str], workers: int, pin: bool | None = None) -> None:
+        self._input_names = input_names
+        self.workers, self.pin = workers, pin
         self._pool: SessionPool | None = None
-        self._lock = threading.Lock()
+        self._pool_lock = threading.Lock()
+
+    @abstractmethod
+    def for_worker(self, workers: int) -> PooledSession:
+        """Open a session of the same model for one of ``workers`` workers."""
+
+    def run_many(self, requests: Iterable[Request], *, workers: int | None = None) -> list[Result]:
+        """Run many requests, each on one of several workers; return their outputs in order.
+
+        Each worker is a thread with buffers of its own, made by the first call; this session's
+        inputs and outputs are not touched.
+
+        Parameters
+        ----------
+        requests
+            Each has all inputs of the model by name.
+        workers
+            How many run at once; by default as many as the session has.
+
+        Raises
+        ------
+        RequestsError
+            If requests failed, when all have run; it has the outputs of the others.
+        """
+        return self.pool(workers).run_many(requests)
 
     def pool(self, workers: int | None = None) -> SessionPool:
-        """Return the pool of this many workers; one of another size is closed first."""
-        with self._lock:
-            wanted = self.workers if workers is None else workers
+        """Return the workers of :meth:`run_many`, which take single requests as well.
+
+        Those of another number are closed first.
+        """
+        wanted = self.workers if workers is None else workers
+        with self._pool_lock:
             if self._pool is None or self._pool.workers != wanted:
-                open_session = self._open()
-                assert open_session is not None, "only the session asks for its workers"
                 opened = SessionPool(
-                    lambda: open_session(wanted), self._inputs, wanted, pin=self._pin
+                    lambda: self.for_worker(wanted), self._input_names, wanted, pin=self.pin
                 )
                 if self._pool is not None:
                     self._pool.close()
@@ -283,6 +298,6 @@ class PoolOnDemand:
 
     def close(self) -> None:
         """End the workers, if there are any."""
-        with self._lock:
+        with self._pool_lock:
             if self._pool is not None:
                 self._pool.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,9 +12,16 @@ import onnx
 from onnx import helper
 
 from runtime_ext.execution.executor import Span
-from runtime_ext.execution.ports import Port, find_port, port_value, require_not_read
-from runtime_ext.execution.session import OneThread, Session, random_values
-from runtime_ext.execution.session_pool import PoolOnDemand, Request, Result, SessionPool
+from runtime_ext.execution.model_session import OneThread, random_values
+from runtime_ext.execution.ports import (
+    Port,
+    find_port,
+    named_values,
+    port_value,
+    require_not_read,
+)
+from runtime_ext.execution.session import Session
+from runtime_ext.execution.session_pool import SessionWithWorkers
 from runtime_ext.native_errors import SessionError
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
@@ -24,7 +31,7 @@ from tvm_ios.onnx.tail import Tail
 _helper: Any = helper
 
 
-class TailedSession:
+class TailedSession(SessionWithWorkers):
     """A session of a whole model whose tail runs after the program; methods as of :class:`Session`.
 
     Parameters
@@ -60,19 +67,13 @@ class TailedSession:
         self._results: Sequence[Array] = ()
         self._one_thread = OneThread()
         names = [port.name for port in self.inputs]
-        self._many = PoolOnDemand(self.for_worker, names, program.workers, program.pin)
+        super().__init__(names, program.workers, program.pin)
 
     def set_input(self, name: str | None = None, value: Any = None, /, **values: Any) -> None:
         """Copy inputs in; as :meth:`Session.set_input`."""
-        if value is not None:
-            if name is None and len(self.inputs) != 1:
-                names = ", ".join(port.name for port in self.inputs)
-                raise SessionError(f"name one of the {len(self.inputs)} inputs: {names}")
-            values[self.inputs[0].name if name is None else name] = value
-        elif name is not None:
-            raise SessionError(f"input {name!r} was given no value")
+        names = [port.name for port in self.inputs]
         with self._one_thread:
-            for key, content in values.items():
+            for key, content in named_values(name, value, values, names).items():
                 port = find_port(self.inputs, key, "input")
                 if port not in self._alone:
                     self._program.set_input(key, content)
@@ -124,14 +125,6 @@ class TailedSession:
         """Run the program once, and return the times of every launch; the tail has none."""
         return self._program.profile()
 
-    def run_many(self, requests: Iterable[Request], *, workers: int | None = None) -> list[Result]:
-        """Run many requests, each with its tail on a worker; as :meth:`Session.run_many`."""
-        return self.pool(workers).run_many(requests)
-
-    def pool(self, workers: int | None = None) -> SessionPool:
-        """Return the workers of :meth:`run_many`, as of :meth:`Session.pool`."""
-        return self._many.pool(workers)
-
     def for_worker(self, workers: int) -> TailedSession:
         """Open a session of the same model for one of ``workers`` workers."""
         return TailedSession(self._program.for_worker(workers), self._whole_tail)
@@ -142,7 +135,7 @@ class TailedSession:
 
     def close(self) -> None:
         """End the executor's threads and workers; the last outputs can still be read."""
-        self._many.close()
+        super().close()
         self._program.close()
 
     def _require_inputs(self) -> None:

@@ -11,6 +11,7 @@
 #include "cuda_driver.h"
 #include "cuda_kernels.h"
 #include "device.h"
+#include "lane_order.h"
 
 namespace tvm_ios {
 
@@ -260,40 +261,32 @@ class Cuda final : public Device {
   // The launches in an order in which they may be issued, and what each waits for.
   void MakeCalls(const Program& program) {
     const std::vector<std::vector<Item>> lanes = DecodeLanes(program);
-    std::vector<std::size_t> position(lanes.size());
     std::vector<std::vector<std::size_t>> issued(lanes.size());
     std::vector<std::vector<std::size_t>> awaits(lanes.size());
     std::vector<bool> awaited;
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        for (; position[lane] < lanes[lane].size(); ++position[lane], moved = true) {
-          const Item& item = lanes[lane][position[lane]];
-          if (item.kernel < 0) {
-            const std::vector<std::size_t>& other = issued[item.lane];
-            if (other.size() < item.launches) break;
-            if (item.lane != lane && item.launches != 0) {
-              awaits[lane].push_back(other[item.launches - 1]);
-            }
-            continue;
-          }
-          if (calls_.empty()) origin_ = lane;
-          const bool forks = lane != origin_ && issued[lane].empty() && awaits[lane].empty();
-          for (std::size_t other : awaits[lane]) awaited[other] = true;
-          calls_.push_back(MakeCall(program, lane, issued[lane].size(), item));
-          calls_.back().awaits = std::move(awaits[lane]);
-          calls_.back().forks = forks;
-          awaits[lane].clear();
-          issued[lane].push_back(calls_.size() - 1);
-          awaited.push_back(false);
+    const auto add = [&](std::size_t lane, const Item& item) {
+      if (item.IsWait()) {
+        if (item.lane != lane && item.launches != 0) {
+          awaits[lane].push_back(issued[item.lane][item.launches - 1]);
         }
+        return;
       }
+      if (calls_.empty()) origin_ = lane;
+      const bool forks = lane != origin_ && issued[lane].empty() && awaits[lane].empty();
+      for (std::size_t other : awaits[lane]) awaited[other] = true;
+      calls_.push_back(MakeCall(program, lane, issued[lane].size(), item));
+      calls_.back().awaits = std::move(awaits[lane]);
+      calls_.back().forks = forks;
+      awaits[lane].clear();
+      issued[lane].push_back(calls_.size() - 1);
+      awaited.push_back(false);
+    };
+    const auto items_of = [&](std::size_t lane) -> const auto& { return lanes[lane]; };
+    if (const auto stuck = VisitInOrder(lanes.size(), items_of, add)) {
+      throw Misfit("lane " + std::to_string(*stuck) +
+                   " would wait for ever: the waits form a cycle");
     }
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-      if (position[lane] < lanes[lane].size()) {
-        throw Misfit("lane " + std::to_string(lane) +
-                     " would wait for ever: the waits form a cycle");
-      }
       launches_.push_back(issued[lane].size());
       // Whatever ends a lane is waited for by a launch of another one, or by the origin.
       if (lane != origin_ && !issued[lane].empty() && !awaited[issued[lane].back()]) {

@@ -113,6 +113,28 @@ auto Preference(const Entry& entry, bool same_machine) {
   return std::make_tuple(same_machine ? latency : lanes, same_machine ? lanes : latency, entry.id);
 }
 
+Shapes ShapesOf(const Entry& entry) {
+  Shapes shapes;
+  for (const TensorType& input : entry.inputs) shapes.emplace_back(input.name, input.type.shape);
+  return shapes;
+}
+
+// Why a machine cannot take an entry for these shapes; empty if it can.
+std::string AnyMisfit(const Entry& entry, const Machine& machine, const Shapes& shapes) {
+  const std::string misfit = MachineMisfit(entry, machine);
+  return misfit.empty() ? ShapeMisfit(entry, shapes) : misfit;
+}
+
+// Why another entry is taken before one that fits, too.
+std::string WhyBefore(const Entry& taken, const Entry& entry) {
+  const bool faster = taken.latency_ms.value_or(kUnknown) < entry.latency_ms.value_or(kUnknown);
+  if (entry.batch != taken.batch) return "has a smaller batch";
+  if (Level(entry.arch) != Level(taken.arch)) return "is for a higher level";
+  if (faster && entry.machine == taken.machine) return "was faster on the same machine";
+  if (entry.lanes != taken.lanes) return "has more lanes";
+  return faster ? "is faster" : "comes first";
+}
+
 // The shapes that entries serve, in words, each once.
 std::vector<std::string> ServedShapes(std::vector<const Entry*> entries) {
   const auto shapes_of = [](const Entry& entry) {
@@ -221,9 +243,7 @@ std::size_t ChooseEntry(const std::vector<Entry>& entries, const Machine& machin
   // The numbers of those that fit, of the first class only.
   std::vector<std::size_t> rivals;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (!MachineMisfit(entries[i], machine).empty() || !ShapeMisfit(entries[i], shapes).empty()) {
-      continue;
-    }
+    if (!AnyMisfit(entries[i], machine, shapes).empty()) continue;
     if (!rivals.empty() && Class(entries[i]) < Class(entries[rivals[0]])) rivals.clear();
     if (rivals.empty() || Class(entries[i]) == Class(entries[rivals[0]])) rivals.push_back(i);
   }
@@ -236,6 +256,43 @@ std::size_t ChooseEntry(const std::vector<Entry>& entries, const Machine& machin
   return *std::min_element(rivals.begin(), rivals.end(), [&](std::size_t one, std::size_t other) {
     return Preference(entries[one], same_machine) < Preference(entries[other], same_machine);
   });
+}
+
+std::size_t ChooseSmallest(const std::vector<Entry>& entries, const Machine& machine) {
+  // Without an entry that runs here, the refusal is that of any shapes.
+  const auto order = [&](const Entry& entry) {
+    return std::make_pair(!MachineMisfit(entry, machine).empty(), entry.batch.value_or(0));
+  };
+  const auto smallest = std::min_element(
+      entries.begin(), entries.end(),
+      [&](const Entry& one, const Entry& other) { return order(one) < order(other); });
+  return ChooseEntry(entries, machine, entries.empty() ? Shapes() : ShapesOf(*smallest));
+}
+
+std::vector<Verdict> JudgeEntries(const std::vector<Entry>& entries, const Machine& machine,
+                                  const std::optional<Shapes>& shapes) {
+  std::vector<Verdict> verdicts;
+  for (const Entry& entry : entries) {
+    const Shapes asked = shapes ? *shapes : ShapesOf(entry);
+    const std::string misfit = AnyMisfit(entry, machine, asked);
+    if (!misfit.empty()) {
+      verdicts.push_back({false, false, misfit});
+      continue;
+    }
+    const Entry& taken = entries[ChooseEntry(entries, machine, asked)];
+    if (&taken != &entry) {
+      verdicts.push_back({true, false, "fits, but " + taken.id + " " + WhyBefore(taken, entry)});
+      continue;
+    }
+    const bool whole = std::all_of(entry.inputs.begin(), entry.inputs.end(), [&](const auto& input) {
+      return *Find(asked, input.name) == input.type.shape;
+    });
+    verdicts.push_back({true, true,
+                        whole ? "taken"
+                              : "taken, " + std::to_string(asked[0].second[0]) +
+                                    " rows padded to " + std::to_string(*entry.batch)});
+  }
+  return verdicts;
 }
 
 }  // namespace tvm_ios

@@ -1,5 +1,4 @@
-// Which program of a deployment a machine takes for given shapes: tvm_ios/deployment/choice.py
-// has the same rule and the same sentences.
+// Which program of a deployment a machine takes for given shapes, and why not another.
 #ifndef TVM_IOS_NATIVE_ENTRY_CHOICE_H_
 #define TVM_IOS_NATIVE_ENTRY_CHOICE_H_
 
@@ -41,8 +40,25 @@ using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 std::size_t ChooseEntry(const std::vector<Entry>& entries, const Machine& machine,
                         const Shapes& shapes);
 
+// The number of the entry that a machine takes for the shapes of the one of the smallest batch that
+// it can run. Throws as ChooseEntry.
+std::size_t ChooseSmallest(const std::vector<Entry>& entries, const Machine& machine);
+
 // Why a machine cannot take an entry; empty if it can.
 std::string MachineMisfit(const Entry& entry, const Machine& machine);
+
+struct Verdict {
+  // Whether the machine can run the entry, and whether it does.
+  bool fits;
+  bool taken;
+  // "taken", how it is padded, or why it is not taken.
+  std::string reason;
+};
+
+// What becomes of each entry if a machine is given these shapes; without shapes, if it is given
+// those of that entry.
+std::vector<Verdict> JudgeEntries(const std::vector<Entry>& entries, const Machine& machine,
+                                  const std::optional<Shapes>& shapes);
 
 }  // namespace tvm_ios
 

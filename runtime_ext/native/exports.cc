@@ -20,7 +20,7 @@
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 9;
+constexpr std::int64_t kInterface = 10;
 
 class ExecutorObj : public ffi::Object {
  public:
@@ -163,6 +163,82 @@ ffi::Array<ffi::String> Missing(ffi::Array<ffi::String> features) {
 
 ffi::Array<ffi::String> Known() { return Strings(KnownFeatures()); }
 
+// What is asked of a deployment's entries, read from JSON.
+struct Question {
+  std::vector<Entry> entries;
+  Machine machine;
+  std::optional<Shapes> shapes;
+};
+
+Machine ReadMachine(const JsonObject& about) {
+  const auto set = [&](const char* key) {
+    const std::vector<std::string> texts = tvm_ios::Texts(Field(about, key));
+    return std::set<std::string>(texts.begin(), texts.end());
+  };
+  const ffi::Any streams = Field(about, "streams");
+  return {set("features"), Natural(Field(about, "lanes")), set("gpu_archs"),
+          streams == nullptr ? std::nullopt : std::optional(Natural(streams))};
+}
+
+// Calls a function that reads entries, and makes what it throws one sentence.
+template <typename Read>
+auto OfDeployment(Read read) -> decltype(read()) {
+  try {
+    return read();
+  } catch (const Misfit& misfit) {
+    RefuseDeployment(std::string("the deployment misstates something: ") + misfit.what() +
+                     "; make it again");
+  }
+}
+
+Question ReadQuestion(const ffi::Bytes& json) {
+  return OfDeployment([&]() -> Question {
+    const JsonObject asked = ParseObject({json.data(), json.size()});
+    Question question{ReadEntries(List(Field(asked, "entries"))),
+                      ReadMachine(Object(Field(asked, "machine"))), std::nullopt};
+    if (const ffi::Any shapes = Field(asked, "shapes"); shapes != nullptr) {
+      question.shapes.emplace();
+      for (const ffi::Any& item : List(shapes)) {
+        const JsonArray pair = List(item);
+        question.shapes->emplace_back(Text(pair[0]), Naturals(pair[1]));
+      }
+    }
+    return question;
+  });
+}
+
+// What this machine has of what entries need, and its lanes.
+ffi::Map<ffi::String, ffi::Any> ThisMachineFor(ffi::Bytes json, std::int64_t lanes) {
+  const std::vector<Entry> entries = OfDeployment([&] {
+    return ReadEntries(List(Field(ParseObject({json.data(), json.size()}), "entries")));
+  });
+  const Machine machine = ThisMachine(entries, lanes);
+  const auto strings = [](const std::set<std::string>& texts) {
+    return Strings({texts.begin(), texts.end()});
+  };
+  return {{"features", strings(machine.features)},
+          {"lanes", machine.lanes},
+          {"gpu_archs", strings(machine.gpu_archs)}};
+}
+
+// The number of the entry that a machine takes; without shapes, for the smallest batch.
+std::int64_t Choose(ffi::Bytes json) {
+  const auto [entries, machine, shapes] = ReadQuestion(json);
+  return static_cast<std::int64_t>(shapes ? ChooseEntry(entries, machine, *shapes)
+                                          : ChooseSmallest(entries, machine));
+}
+
+// Of each entry whether it fits, whether it is taken, and why.
+ffi::Array<ffi::Tuple<bool, bool, ffi::String>> Judge(ffi::Bytes json) {
+  const auto [entries, machine, shapes] = ReadQuestion(json);
+  ffi::Array<ffi::Tuple<bool, bool, ffi::String>> verdicts;
+  for (const Verdict& verdict : JudgeEntries(entries, machine, shapes)) {
+    verdicts.push_back(
+        ffi::Tuple<bool, bool, ffi::String>(verdict.fits, verdict.taken, verdict.reason));
+  }
+  return verdicts;
+}
+
 // What TVM's RPC calls on the machine that measures.
 ffi::String Opened(ffi::String text) { return OpenTrial(text); }
 ffi::String Timed(std::int64_t trial, std::int64_t samples, double sample_seconds,
@@ -190,29 +266,12 @@ ffi::Tuple<ffi::Array<double>, bool> SampledUndisturbed(std::int64_t samples, st
 ffi::String Digest(ffi::Bytes bytes, bool portably) {
   return Sha256({bytes.data(), bytes.size()}, portably);
 }
-// The entry that a machine takes; all of it as JSON.
-ffi::String Choose(ffi::Bytes json) {
-  const JsonObject asked = ParseObject({json.data(), json.size()});
-  const JsonObject about = Object(Field(asked, "machine"));
-  const auto set = [&](const char* key) {
-    const std::vector<std::string> texts = tvm_ios::Texts(Field(about, key));
-    return std::set<std::string>(texts.begin(), texts.end());
-  };
-  const ffi::Any streams = Field(about, "streams");
-  const Machine machine{set("features"), Natural(Field(about, "lanes")), set("gpu_archs"),
-                        streams == nullptr ? std::nullopt : std::optional(Natural(streams))};
-  Shapes shapes;
-  for (const ffi::Any& item : List(Field(asked, "shapes"))) {
-    const JsonArray pair = List(item);
-    shapes.emplace_back(Text(pair[0]), Naturals(pair[1]));
-  }
-  const std::vector<Entry> entries = ReadEntries(List(Field(asked, "entries")));
-  return entries[ChooseEntry(entries, machine, shapes)].id;
-}
 void Parse(ffi::Bytes json) { ParseObject({json.data(), json.size()}); }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(sha256, Digest);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(choose_entry, Choose);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(judge_entries, Judge);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(this_machine, ThisMachineFor);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(parse_json, Parse);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(open_executable, Open);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(load_kernels, Kernels);

@@ -52,7 +52,7 @@ void Executor::RunLane(std::uint64_t run, std::size_t lane) {
   const Lane& mine = plan_->lanes()[lane];
   std::uint64_t launch = 0;
   for (const Step& step : mine.steps) {
-    if (step.function == nullptr) {
+    if (step.IsWait()) {
       if (!AwaitLaunches(run, step.lane, step.launches, lane)) return;
       continue;
     }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "lane_order.h"
+
 namespace tvm_ios {
 
 namespace {
@@ -42,25 +44,13 @@ std::vector<std::int64_t> Encode(const std::vector<Item>& launches) {
 Program OnOneLane(const Program& program) {
   if (program.lanes.size() == 1) return program;
   const std::vector<std::vector<Item>> lanes = DecodeLanes(program);
-  std::vector<std::size_t> position(lanes.size()), launched(lanes.size());
   std::vector<Item> launches;
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-      for (; position[lane] < lanes[lane].size(); ++position[lane], moved = true) {
-        const Item& item = lanes[lane][position[lane]];
-        if (item.kernel >= 0) {
-          Add(&launches, item);
-          ++launched[lane];
-        } else if (launched[item.lane] < item.launches) {
-          break;
-        }
-      }
-    }
-  }
-  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-    if (position[lane] != lanes[lane].size()) throw Misfit("lanes wait for one another for ever");
-  }
+  const auto stuck = VisitInOrder(
+      lanes.size(), [&](std::size_t lane) -> const auto& { return lanes[lane]; },
+      [&](std::size_t, const Item& item) {
+        if (!item.IsWait()) Add(&launches, item);
+      });
+  if (stuck) throw Misfit("lanes wait for one another for ever");
   Program one = program;
   one.lanes = {Encode(launches)};
   return one;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lane_order.h"
 #include "mark.h"
 
 namespace tvm_ios {
@@ -60,25 +61,10 @@ Plan::Plan(ffi::Array<ffi::Function> functions, std::vector<std::string> symbols
 
 // Runs the lanes with instantaneous kernels; what stays behind waits for ever.
 void Plan::RejectDeadlock() const {
-  std::vector<std::uint64_t> done(lanes_.size(), 0);
-  std::vector<std::size_t> at(lanes_.size(), 0);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t i = 0; i < lanes_.size(); ++i) {
-      for (; at[i] < lanes_[i].steps.size(); ++at[i], moved = true) {
-        const Step& step = lanes_[i].steps[at[i]];
-        if (step.function != nullptr) {
-          ++done[i];
-        } else if (done[step.lane] < step.launches) {
-          break;
-        }
-      }
-    }
-  }
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (at[i] < lanes_[i].steps.size()) {
-      TVM_FFI_THROW(ValueError) << "lane " << i << " of the program would wait for ever";
-    }
+  const auto steps_of = [&](std::size_t lane) -> const auto& { return lanes_[lane].steps; };
+  const auto nothing = [](std::size_t, const Step&) {};
+  if (const auto lane = VisitInOrder(lanes_.size(), steps_of, nothing)) {
+    TVM_FFI_THROW(ValueError) << "lane " << *lane << " of the program would wait for ever";
   }
 }
 

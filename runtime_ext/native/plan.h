@@ -24,6 +24,8 @@ struct Step {
   // The tiles of a launch, which are its last two arguments.
   std::int64_t begin = 0;
   std::int64_t end = 0;
+
+  bool IsWait() const { return function == nullptr; }
 };
 
 struct Lane {

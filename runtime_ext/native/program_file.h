@@ -41,6 +41,8 @@ struct Item {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::size_t unit = 0;
+
+  bool IsWait() const { return kernel < 0; }
 };
 
 // The lanes of a program that was read. Throws a Misfit if they name a lane or unit that does not

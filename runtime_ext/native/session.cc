@@ -33,7 +33,7 @@ std::vector<std::vector<Session::LaunchName>> Session::Launches(const Program& p
   for (const std::vector<Item>& lane : DecodeLanes(program)) {
     std::vector<LaunchName>& names = launches.emplace_back();
     for (const Item& item : lane) {
-      if (item.kernel >= 0) names.push_back({program.units[item.unit], program.kernels[item.kernel]});
+      if (!item.IsWait()) names.push_back({program.units[item.unit], program.kernels[item.kernel]});
     }
   }
   return launches;

@@ -14,7 +14,7 @@ from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.cpu import device as cpu_device
-from runtime_ext.execution.session import random_values
+from runtime_ext.execution.model_session import random_values
 from tests.onnx_sketch import Sketch
 from tvm_ios.api import exactness
 from tvm_ios.api.candidates import Candidates, build_candidates

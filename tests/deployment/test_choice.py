@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.deployment.choice import Machine, Shapes, choose, misfit, reason, served_shapes
+from runtime_ext.deployment.choice import Shapes, choose, verdicts
+from runtime_ext.deployment.machine import Machine
 from tvm_ios.deployment.entry import Entry, TensorType, batch_of
 from tvm_ios.deployment.registry import DeploymentError
 
@@ -51,10 +53,11 @@ devices = st.sampled_from([f"Xeon, x86-64-v3, {lanes} lanes" for lanes in (1, 2,
     | st.none()
 )
 extents = st.integers(1, 3)
-shapes = st.one_of(
-    st.tuples(st.tuples(extents, extents)),
-    st.tuples(st.tuples(extents, extents), st.tuples(extents, extents)),
-)
+#: The shapes of one or of two inputs.
+shapes_of = {
+    1: st.tuples(st.tuples(extents, extents)),
+    2: st.tuples(st.tuples(extents, extents), st.tuples(extents, extents)),
+}
 machines = st.builds(
     Machine,
     features=st.frozensets(st.sampled_from(("ssse3", "avx2"))),
@@ -62,34 +65,24 @@ machines = st.builds(
     gpu_archs=st.frozensets(st.sampled_from(("sm_80", "sm_90"))),
     streams=st.none() | st.integers(1, 3),
 )
-entries = st.lists(
-    st.builds(
-        lambda which, arch, lanes, padding, latency, device: entry(
-            "", *which, arch=arch, lanes=lanes, padding=padding, latency=latency, device=device
-        ),
-        shapes,
-        st.sampled_from(LEVELS),
-        extents,
-        st.booleans(),
-        st.none() | st.sampled_from((1.0, 2.0)),
-        devices,
-    ),
-    max_size=8,
-).map(lambda found: [replace(e, id=f"e{n}") for n, e in enumerate(found)])
 
-#: Entries that differ in lanes, latencies and machines alone.
-rivals = st.lists(
-    st.builds(
-        lambda lanes, latency, device: entry(
-            "", (1, 3), lanes=lanes, latency=latency, device=device
+
+def entries_of(inputs: int) -> st.SearchStrategy[list[Entry]]:
+    """Entries with this many inputs."""
+    return st.lists(
+        st.builds(
+            lambda which, arch, lanes, padding, latency, device: entry(
+                "", *which, arch=arch, lanes=lanes, padding=padding, latency=latency, device=device
+            ),
+            shapes_of[inputs],
+            st.sampled_from(LEVELS),
+            extents,
+            st.booleans(),
+            st.none() | st.sampled_from((1.0, 2.0)),
+            devices,
         ),
-        extents,
-        st.sampled_from((1.0, 2.0, 2.5)),
-        devices,
-    ),
-    min_size=2,
-    max_size=3,
-).map(lambda found: [replace(e, id=f"e{n}") for n, e in enumerate(found)])
+        max_size=8,
+    ).map(lambda found: [replace(e, id=f"e{n}") for n, e in enumerate(found)])
 
 
 def with_rivals(draw: st.DrawFn, entries: list[Entry]) -> list[Entry]:
@@ -109,10 +102,27 @@ def with_rivals(draw: st.DrawFn, entries: list[Entry]) -> list[Entry]:
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[Entry], Shapes]:
     """Entries, and shapes that often one of them has."""
-    there = with_rivals(draw, draw(entries))
+    inputs = draw(st.sampled_from((1, 2)))
+    there = with_rivals(draw, draw(entries_of(inputs)))
+    # A padded entry has a batch.
+    there = [replace(e, padding=e.padding and e.batch is not None) for e in there]
     if there and draw(st.booleans()):
         return there, draw(st.sampled_from(there)).shapes
-    return there, dict(zip("xy", draw(shapes), strict=False))
+    given = draw(shapes_of[draw(st.sampled_from((inputs, inputs, 1, 2)))])
+    return there, dict(zip("xy", given, strict=False))
+
+
+def misfit(entry: Entry, machine: Machine, shapes: Shapes) -> str | None:
+    """Why an entry alone does not run; None if it does."""
+    (verdict,) = verdicts([entry], machine, shapes)
+    return None if verdict.fits else verdict.reason
+
+
+def reason(entries: list[Entry], name: str, shapes: Shapes, machine: Machine = MACHINE) -> str:
+    """What is said of the entry of this name."""
+    return dict(zip([e.id for e in entries], verdicts(entries, machine, shapes), strict=True))[
+        name
+    ].reason
 
 
 def runs(entry: Entry, machine: Machine) -> bool:
@@ -159,19 +169,26 @@ def test_the_taken_one_is_the_best_of_those_that_can(
         for e in entries
         if runs(e, machine) and (rows := rows_to_run(e, given_shapes)) is not None
     }
-    assert {e.id for e in entries if misfit(e, machine, given_shapes) is None} == able.keys()
+    judged = verdicts(entries, machine, given_shapes)
+    whys = {e.id: verdict for e, verdict in zip(entries, judged, strict=True)}
+    assert {name for name, verdict in whys.items() if verdict.fits} == able.keys()
     if not able:
         with pytest.raises(DeploymentError):
             choose(entries, machine, given_shapes)
         return
     taken = choose(entries, machine, given_shapes)
+    assert [name for name, verdict in whys.items() if verdict.taken] == [taken.id]
+    more = able[taken.id] > next(iter(given_shapes.values()))[0]
+    assert whys[taken.id].reason.startswith("taken, " if more else "taken")
+    assert ("padded" in whys[taken.id].reason) == more
+    assert all(f"fits, but {taken.id} " in whys[name].reason for name in able.keys() - {taken.id})
     others = [e for e in entries if e.id in able and e.id != taken.id]
     # Where two inputs differ in rows there is one shape only.
     assert all(able[taken.id] <= able[e.id] for e in others)
     others = [e for e in others if able[e.id] == able[taken.id]]
     assert all(LEVELS.index(taken.arch) >= LEVELS.index(e.arch) for e in others)
     others = [e for e in others if e.arch == taken.arch]
-    reasons = [reason(e, taken) for e in others]
+    reasons = [whys[e.id].reason for e in others]
     kinds = {measured_on(e) for e in (taken, *others)}
     if len(kinds) == 1 and kinds != {None}:
         assert all((taken.latency_ms or 9) <= (e.latency_ms or 9) for e in others)
@@ -215,8 +232,11 @@ def test_a_refusal_of_the_machine_says_what_it_lacks() -> None:
 def test_an_exact_batch_goes_before_a_higher_level() -> None:
     small, padded = entry("a", (1, 3)), entry("b", (8, 3), arch="x86-64-v3", lanes=2)
     assert choose([small, padded], MACHINE, {"x": (1, 3)}) == small
-    assert reason(padded, small) == "fits, but a has a smaller batch"
+    assert reason([small, padded], "b", {"x": (1, 3)}) == "fits, but a has a smaller batch"
     assert choose([small, padded], MACHINE, {"x": (2, 3)}) == padded
+    assert reason([small, padded], "b", {"x": (2, 3)}) == "taken, 2 rows padded to 8"
+    assert [v.reason for v in verdicts([small, padded], MACHINE)] == ["taken", "taken"]
+    assert choose([padded, small], MACHINE) == small
 
 
 def test_more_lanes_that_were_slower_on_the_same_machine_are_not_taken() -> None:
@@ -224,24 +244,56 @@ def test_more_lanes_that_were_slower_on_the_same_machine_are_not_taken() -> None
     two = entry("two", (1, 3), lanes=2, latency=2.0, device="EPYC, x86-64-v2, 2 lanes")
     asked = {"x": (1, 3)}
     assert choose([one, two], MACHINE, asked) == one
-    assert reason(two, one) == "fits, but one was faster on the same machine"
+    assert reason([one, two], "two", asked) == "fits, but one was faster on the same machine"
     for other in (
         replace(two, latency_ms=None, device=None),
         replace(two, device="Xeon, x86-64-v2, 2 lanes"),
     ):
         assert choose([one, other], MACHINE, asked) == other
-        assert reason(one, other) == "fits, but two has more lanes"
+        assert reason([one, other], "one", asked) == "fits, but two has more lanes"
         assert choose([one, other], replace(MACHINE, lanes=1), asked) == one
     # Where one was not measured nobody knows: lanes decide, also between the others.
     three = entry("three", (1, 3), lanes=3)
     assert choose([one, two, three], replace(MACHINE, lanes=3), asked) == three
     assert choose([one, two, three], MACHINE, asked) == one
     quick = replace(two, latency_ms=0.5)
-    assert reason(one, quick) == "fits, but two was faster on the same machine"
+    assert reason([one, quick], "one", asked) == "fits, but two was faster on the same machine"
 
 
 def test_inputs_that_differ_in_rows_are_not_padded() -> None:
-    there = [entry("a", (8, 3), (1, 3))]
+    there = [entry("a", (8, 3), (1, 3), padding=False)]
     assert there[0].batch is None
     assert misfit(there[0], MACHINE, {"x": (4, 3), "y": (1, 3)}) == "x:8x3 is given as 4x3"
-    assert served_shapes(there) == ["x:8x3, y:1x3"]
+    with pytest.raises(DeploymentError, match=r"there are those for x:8x3, y:1x3$"):
+        choose(there, MACHINE, {"x": (4, 3), "y": (1, 3)})
+
+
+def test_levels_are_in_the_order_of_their_numbers() -> None:
+    archs = ("aarch64", "x86-64-v3", "x86-64-v10", "sm_80", "sm_90a", "sm_103f")
+    there = [replace(entry(arch, (1, 3)), arch=arch, features=()) for arch in archs]
+    machine = replace(MACHINE, gpu_archs=frozenset(archs))
+    for lower, higher in pairwise(there):
+        for pair in ([lower, higher], [higher, lower]):
+            assert choose(pair, machine, {"x": (1, 3)}) == higher
+            why = f"fits, but {higher.id} is for a higher level"
+            assert reason(pair, lower.id, {"x": (1, 3)}, machine) == why
+    for unknown in ("x86-64-v", "sm_", "x3"):
+        pair = [replace(there[0], arch=unknown), there[0]]
+        assert "level" not in reason(pair[::-1], pair[0].id, {"x": (1, 3)}, machine)
+
+
+def test_a_scalar_has_no_rows() -> None:
+    there = [entry("a", (), padding=False)]
+    assert choose(there, MACHINE, {"x": ()}) == there[0]
+    assert misfit(there[0], MACHINE, {"x": (2,)}) == "x: is given as 2"
+    with pytest.raises(DeploymentError, match=r"no program takes x:a scalar; there are .* x:2"):
+        choose([entry("b", (2,))], MACHINE, {"x": ()})
+    assert misfit(entry("b", (2,)), MACHINE, {"x": (0,)}) == "x:2 is given as 0"
+
+
+def test_what_entries_misstate_is_one_sentence() -> None:
+    unlike = [entry("a", (1, 3)), entry("b", (1, 3), (1, 3))]
+    with pytest.raises(DeploymentError, match="the inputs of b are not those of other entries"):
+        choose(unlike, MACHINE, {"x": (1, 3)})
+    with pytest.raises(DeploymentError, match="no entries"):
+        choose([], MACHINE)

@@ -20,6 +20,7 @@ import pytest
 from runtime_ext.deployment import adding, writer
 from runtime_ext.deployment.adding import NewEntry, add_entry
 from runtime_ext.deployment.deployment import Deployment, load_deployment, load_program
+from runtime_ext.deployment.machine import Machine
 from runtime_ext.deployment.pruning import prune
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.native_errors import ExecutableError, RequestsError, SessionError
@@ -33,7 +34,6 @@ from tests.deployment.rows_model import (
     rows_executable,
 )
 from tests.refusals import refused
-from tvm_ios.deployment.choice import Machine
 from tvm_ios.deployment.registry import DeploymentError, read_registry
 from tvm_ios.errors import UserError
 

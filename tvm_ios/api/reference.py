@@ -21,7 +21,7 @@ def reference_for(
     ``on_cpu`` says whether they run on a CPU, and ``beside_tvm`` whether TVM's own build is
     compared too; without ``runs`` only inputs are made.
     """
-    from runtime_ext.execution.session import random_values
+    from runtime_ext.execution.model_session import random_values
     from runtime_ext.verification.reference import ComparedModel, reference_of
 
     loaded = job.loaded

@@ -22,7 +22,7 @@ def require_same_tail(loaded: LoadedModel, verify: Verify) -> None:
     verified elsewhere. Raise VerificationError if outputs differ, UserError if no runtime takes the
     tail.
     """
-    from runtime_ext.execution.session import random_values
+    from runtime_ext.execution.model_session import random_values
     from runtime_ext.execution.tailed_session import onnx_port, open_tail
     from runtime_ext.verification.not_computed import NotComputed
     from runtime_ext.verification.onnx_outputs import evaluated_outputs, runtime_outputs

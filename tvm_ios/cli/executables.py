@@ -39,11 +39,11 @@ def program_at(path: Path) -> Path:
     refuse_models(path)
     if not is_deployment(path):
         return path
+    from runtime_ext.deployment.choice import choose
     from runtime_ext.deployment.deployment import load_deployment
     from runtime_ext.deployment.files import entry_folder
-    from tvm_ios.deployment.choice import choose_smallest
 
     deployment = load_deployment(path)
-    taken = choose_smallest(deployment.registry.entries, deployment.machine)
+    taken = choose(deployment.registry.entries, deployment.machine)
     print(f"tvm-ios: of {path} entry {taken.id} is taken", file=sys.stderr)
     return entry_folder(path, taken.id)

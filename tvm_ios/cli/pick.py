@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,10 +13,6 @@ from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors
 from tvm_ios.cli.options.model import Shapes, input_shapes
 from tvm_ios.cli.tables.deployed import entry_table
-
-if TYPE_CHECKING:
-    from tvm_ios.deployment.choice import Machine
-    from tvm_ios.deployment.entry import Entry
 
 PAGE = HelpPage(
     (
@@ -48,8 +44,8 @@ def pick(
     instruction-set level, then the fastest, if one machine measured these, or else the one of the
     most lanes.
     """
+    from runtime_ext.deployment.choice import choose, verdicts
     from runtime_ext.deployment.machine import machine_of, this_machine
-    from tvm_ios.deployment.choice import choose, misfit
     from tvm_ios.deployment.registry import read_registry
 
     registry = read_registry(deployment)
@@ -59,37 +55,12 @@ def pick(
     if shapes is not None:
         # If no entry fits, raise the reason: there is nothing else to show.
         choose(entries, machine, shapes)
-    remarks, taken = _remarks(entries, machine, shapes)
+    judged = list(zip(entries, verdicts(entries, machine, shapes), strict=True))
+    taken = [entry.id for entry, verdict in judged if verdict.taken]
     if reporting.as_json:
-        rows = [
-            {
-                **asdict(entry),
-                "fits": misfit(entry, machine, shapes) is None,
-                "taken": entry.id in taken,
-                "reason": remarks[entry.id],
-            }
-            for entry in entries
-        ]
+        rows = [{**asdict(entry), **asdict(verdict)} for entry, verdict in judged]
         print_json({"model": registry.model, "taken": taken, "entries": rows})
         return
     asked = "" if shapes is None else f" for {', '.join(shape or ())}"
-    console().print(entry_table(f"{registry.model}{asked}", entries, remarks, taken))
-
-
-def _remarks(
-    entries: tuple[Entry, ...], machine: Machine, shapes: Any
-) -> tuple[dict[str, str], list[str]]:
-    """Return a remark on each entry, by its name, and the names of those that are taken."""
-    from tvm_ios.deployment.choice import choose, is_padded, misfit, reason
-
-    remarks: dict[str, str] = {}
-    for entry in entries:
-        if (why := misfit(entry, machine, shapes)) is not None:
-            remarks[entry.id] = why
-            continue
-        asked = shapes or entry.shapes
-        taken = choose(entries, machine, asked)
-        rows = next(iter(asked.values()))[0] if is_padded(taken, asked) else None
-        padded = "" if rows is None else f", {rows} rows padded to {taken.batch}"
-        remarks[entry.id] = f"taken{padded}" if taken == entry else reason(entry, taken)
-    return remarks, [name for name, why in remarks.items() if why.startswith("taken")]
+    reasons = {entry.id: verdict.reason for entry, verdict in judged}
+    console().print(entry_table(f"{registry.model}{asked}", entries, reasons, taken))

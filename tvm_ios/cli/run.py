@@ -25,7 +25,7 @@ from tvm_ios.files.array_files import Array, read_arrays, read_named_arrays, wri
 from tvm_ios.files.atomic import require_writable
 
 if TYPE_CHECKING:
-    from runtime_ext.execution.session import Session
+    from runtime_ext.execution.model_session import ModelSession
     from runtime_ext.execution.session_pool import SessionPool
     from runtime_ext.execution.tailed_session import TailedSession
 
@@ -129,7 +129,7 @@ def run(
     shapes = input_shapes(given.shape)
     loaded = load_program(executable, lanes=lanes)
     build, tail = None, None
-    stepping: Session | TailedSession | None = None
+    stepping: ModelSession | TailedSession | None = None
     if isinstance(loaded, Deployment):
         refuse("a deployment keeps no states: run one of its entries", {"--state": states})
         session = loaded.session()
@@ -189,7 +189,7 @@ def run(
         print_run(ran)
 
 
-def _steps(session: Session | TailedSession, count: int) -> list[float]:
+def _steps(session: ModelSession | TailedSession, count: int) -> list[float]:
     """Return the seconds of each of ``count`` runs, each with the states of the one before."""
     seconds: list[float] = []
     for _ in range(count):
