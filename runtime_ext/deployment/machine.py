@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime_ext.cuda.nvidia.driver import open_device, runs_on
+from runtime_ext.isa.x86 import LEVELS
 from runtime_ext.machine.cpu_features import missing_features
-from runtime_ext.machine.this_machine import LEVELS, available_lanes
+from runtime_ext.machine.this_machine import available_lanes
 from runtime_ext.native_errors import CudaError
 from tvm_ios.deployment.choice import Machine
 from tvm_ios.deployment.entry import Entry
