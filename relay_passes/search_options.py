@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from runtime_ext.machine.this_machine import BYTES, available_lanes, cache_folder, host_target
+from runtime_ext.isa.isa import BYTES
+from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
 from tvm_ios.contest.tolerance import rounds
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import require_writable

@@ -11,7 +11,7 @@ from typing import Any
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.foreign_build import ForeignBuild
 from runtime_ext.execution.kernel_files import TVM
-from runtime_ext.machine.this_machine import BYTES
+from runtime_ext.isa.isa import BYTES
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.profiling import profile_here, profile_there
 from tvm_ios.explain.advice import advise

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime_ext.machine.this_machine import AARCH64, LEVELS, host_target
+from runtime_ext.isa.arm import AARCH64
+from runtime_ext.isa.x86 import LEVELS
+from runtime_ext.machine.this_machine import host_target
 from tvm_ios.errors import UserError
 
 
@@ -20,7 +22,7 @@ def target_of(kind: str, arch: str | None, lanes: int, dialect: str = "relax") -
         return {"kind": "cuda", "arch": arch or "sm_90"}
     if arch is None:
         return None
-    if arch == AARCH64:
+    if arch == AARCH64.name:
         raise UserError(
             f"for {arch} programs are measured there alone: start `tvm-ios server` on such a "
             "machine, and use `tvm-ios schedule --tracker HOST:PORT --key KEY`"

@@ -41,8 +41,8 @@ def promising_bfloat16_plans(source: UnitSource, space: VectorSpace) -> Mapping[
 
 def _plan(source: UnitSource, space: VectorSpace) -> tuple[UnitPlan, float] | None:
     """Return the bfloat16 plan and its contractions' cycles as a share of the default plan's."""
-    multiplies = space.unit.bfloat16
-    matrices = MatrixCutter() if FORM in space.unit.matrices else None
+    multiplies = FORM in space.isa.products
+    matrices = MatrixCutter() if FORM in space.isa.matrices else None
     usual = form = 0.0
 
     def instead(
@@ -71,10 +71,10 @@ def _rounded_cycles(spec: Contraction, space: VectorSpace) -> float:
     """Estimate the cycles with bfloat16 weights: half the memory traffic, other products."""
     whole = merge_rows(spec)
     pixels = _pixels(whole)
-    if FORM in space.unit.matrices and in_matrices(whole):
+    if FORM in space.isa.matrices and in_matrices(whole):
         # A product of matrices takes a cycle a row, which has as many packs of two.
         arithmetic = pixels / (2 * PACKS)
-    elif space.unit.bfloat16:
+    elif FORM in space.isa.products:
         arithmetic = pixels / 4
     else:
         columns = whole.window.output[1]
@@ -85,7 +85,7 @@ def _rounded_cycles(spec: Contraction, space: VectorSpace) -> float:
 
 def _vectors(spec: Contraction, space: VectorSpace) -> int:
     """Return how many vector registers' worth of weights a contraction has."""
-    vectors = sum(ceil(part / space.unit.lanes) for part in all_parts(spec))
+    vectors = sum(ceil(part / space.isa.lanes) for part in all_parts(spec))
     return vectors * prod(spec.window.kernel) * spec.channels
 
 
@@ -96,4 +96,4 @@ def _pixels(spec: Contraction) -> int:
 
 def _memory(space: VectorSpace) -> float:
     """Return the cycles that reading one vector of float32 weights from memory takes."""
-    return MEMORY_CYCLES * space.unit.lanes * 4
+    return MEMORY_CYCLES * space.isa.lanes * 4

@@ -7,17 +7,17 @@ from math import ceil, log2, prod
 
 from runtime_ext.cpu.kernels.blocking import spare_registers
 from runtime_ext.cpu.kernels.contraction import plan_tiles
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.cut import Blocking
 from runtime_ext.kernels.spec import Contraction
 
 
-def blocking_features(spec: Contraction, unit: VectorUnit, blocking: Blocking) -> list[float]:
+def blocking_features(spec: Contraction, isa: Isa, blocking: Blocking) -> list[float]:
     """Return sizes of the contraction and of its tiles, and how these fit registers and caches."""
-    plan = plan_tiles(replace(spec, blocking=blocking), unit)
+    plan = plan_tiles(replace(spec, blocking=blocking), isa)
     window, width = spec.window, spec.window.output[1]
     pixels, vectors = blocking.pixels, blocking.vectors
-    block = vectors * unit.lanes
+    block = vectors * isa.lanes
     last = width % pixels
     depth = spec.channels * prod(window.kernel)
     stride = abs(spec.data.strides[2]) * window.strides[1] * 4
@@ -36,7 +36,7 @@ def blocking_features(spec: Contraction, unit: VectorUnit, blocking: Blocking) -
         float(vectors),
         float(pixels * vectors),
         (pixels + vectors) / (pixels * vectors),
-        float(spare_registers(blocking, unit)),
+        float(spare_registers(blocking, isa)),
         float(unroll),
         float(unroll * pixels * vectors * window.kernel[1]),
         float(plan.blocks_outer),

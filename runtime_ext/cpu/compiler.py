@@ -11,12 +11,12 @@ from typing import Any
 import tvm
 
 from runtime_ext.cpu.kernels.build import build_kernel
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.linker import link
 from runtime_ext.cpu.machine_code import object_code
 from runtime_ext.cpu.named_forms import named_plans, promising_plans
 from runtime_ext.cpu.tilings import other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache
 from runtime_ext.kernels.chain import Chained
 from runtime_ext.tuning_log.log import TuningLog
@@ -72,11 +72,10 @@ class KernelCompiler(UnitCompiler):
         self._opened = opened or self._loaded_here
         self.target = target if isinstance(target, tvm.target.Target) else tvm.target.Target(target)
         self.lanes = lanes
-        self._unit = VectorUnit.of(self.target)
-        self.space = VectorSpace(self._unit)
+        self.space = VectorSpace(isa_of(self.target))
         # Without an instruction that multiplies bfloat16 they would be converted to floats again.
-        rounds = precision == FORM and FORM in self._unit.matrices
-        encodings = {"uint8": self._unit.pairs, FORM: rounds}
+        rounds = precision == FORM and FORM in self.space.isa.matrices
+        encodings = {"uint8": "int16" in self.space.isa.products, FORM: rounds}
         self.encodings = frozenset(numbers for numbers, used in encodings.items() if used)
         self._cache = ArtefactCache(cache_dir)
         self._functions: dict[str, Any] = {}
@@ -132,7 +131,7 @@ class KernelCompiler(UnitCompiler):
         return self._cache.find(key)
 
     def _build(self, key: str, workload: Workload) -> Artefact:
-        artefact, module = build_kernel(workload, key, self._code_target, self._unit)
+        artefact, module = build_kernel(workload, key, self._code_target, self.space.isa)
         self._cache.add(artefact, object_code(module))
         return artefact
 

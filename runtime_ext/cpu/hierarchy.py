@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from runtime_ext.machine.hardware import Cache, caches, megahertz
-from runtime_ext.machine.this_machine import instruction_level
+from runtime_ext.machine.this_machine import host_level
 from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 
 #: Bytes a cycle that a core reads from its caches if nothing is known: a vector, and a quarter of
@@ -13,8 +13,8 @@ from tvm_ios.devices.memory_hierarchy import MemoryHierarchy
 _L2_BYTES, _L3_BYTES = 64, 16
 _L2, _L3 = 1 << 20, 8 << 20
 #: The most bytes of memory that a core moves in a cycle (assumed if this TVM has no kernels to
-#: measure it), and FLOPs a cycle of two multiply-add units, by instruction-set level.
-_MEMORY_BYTES, _FLOPS, _SCALAR_FLOPS = 4, {"x86-64-v4": 64, "x86-64-v3": 32}, 16
+#: measure it).
+_MEMORY_BYTES = 4
 
 
 def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
@@ -25,7 +25,7 @@ def cpu_hierarchy(lanes: int) -> MemoryHierarchy:
     """
     cache_by_level = {cache.level: cache for cache in caches()}
     hertz = (megahertz() or 2000.0) * 1e6
-    flops_a_cycle = _FLOPS.get(instruction_level(), _SCALAR_FLOPS)
+    flops_a_cycle = host_level().flops
     if importlib.util.find_spec("tvm.tirx"):
         from runtime_ext.cpu.peak import measured_peak
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 from runtime_ext.cpu.kernels.matrix_contraction import MatrixCutter
 from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.isa import BYTES
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.machine.this_machine import BYTES
 from runtime_ext.units.by_integers import Placed, by_integers
 from runtime_ext.units.plans import form_plan
 from runtime_ext.units.unit import UnitPlan, UnitSource
@@ -38,11 +38,10 @@ def _plans(source: UnitSource, space: VectorSpace) -> Iterator[tuple[str, UnitPl
 def _plan(
     source: UnitSource, space: VectorSpace, name: str, bits: Literal[8, 16]
 ) -> UnitPlan | None:
-    has_instruction = space.unit.fours if bits == 8 else space.unit.pairs
-    if not has_instruction or not source.integers:
+    if name not in space.isa.products or not source.integers:
         return None
 
-    matrices = MatrixCutter() if BYTES in space.unit.matrices else None
+    matrices = MatrixCutter() if BYTES in space.isa.matrices else None
 
     def instead(
         spec: Contraction, order: Sequence[int], storages: list[Storage]

@@ -16,10 +16,10 @@ import tvm
 
 from runtime_ext.cpu.device import random_buffers
 from runtime_ext.cpu.kernels.build import build_kernel
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.linker import link
 from runtime_ext.cpu.machine_code import object_code
 from runtime_ext.execution.native_executor import NativeExecutor
+from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.spec import Contraction
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
@@ -71,10 +71,10 @@ def compiled_programs(
     specs: Sequence[Contraction], target: Any, lanes: int, folder: Path
 ) -> tuple[list[Program], list[Path]]:
     """Compile each contraction; return a one-kernel program for each, and the object files."""
-    unit = VectorUnit.of(target)
+    isa = isa_of(target)
 
     def make(number: int) -> tuple[Program, Path]:
-        artefact, library = build_kernel(specs[number], str(number), target, unit)
+        artefact, library = build_kernel(specs[number], str(number), target, isa)
         path = folder / f"{number}.o"
         path.write_bytes(object_code(library))
         (phase,) = artefact.phases

@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import Any
 
 from runtime_ext.machine.hardware import caches, megahertz, total_memory
-from runtime_ext.machine.this_machine import instruction_level, processor
+from runtime_ext.machine.this_machine import host_level, processor
 
 #: Packages on which measurements depend on any machine.
 _PACKAGES = ("tvm-ios", "apache-tvm", "apache-tvm-ffi", "numpy", "onnx")
@@ -27,7 +27,7 @@ def describe_machine(lanes: int, packages: Sequence[str] = ()) -> dict[str, Any]
     """
     return {
         "processor": processor(),
-        "instruction_level": instruction_level(),
+        "instruction_level": host_level().name,
         "cpus": len(os.sched_getaffinity(0)),
         "lanes": lanes,
         "mhz": megahertz(),

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from runtime_ext.cpu.kernels.blocking import row_cycles
 from runtime_ext.cpu.kernels.contraction import plan_tiles
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.cut import USUAL_TILES, Blocking
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.tile_work import finer
@@ -20,7 +20,7 @@ from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource
 
 #: Returns a contraction's blocking in a tiling; None for its own.
-Tiling = Callable[[Contraction, VectorUnit], Blocking | None]
+Tiling = Callable[[Contraction, Isa], Blocking | None]
 
 #: The estimate's error: up to this factor worse, another shape is the better trial.
 _ANOTHER_SHAPE = 1.1
@@ -39,33 +39,33 @@ def other_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
     """Return plans of a unit named "coarse" and "fine": all kernels in larger or smaller tiles."""
 
     def plan(tiling: Tiling) -> UnitPlan:
-        return plan_unit(source, space, lambda spec: tiling(spec, space.unit))
+        return plan_unit(source, space, lambda spec: tiling(spec, space.isa))
 
     narrow = plan(fine)
     kernels = (replace(k, spec=finer(k.spec)) for k in narrow.kernels)
     return {"coarse": plan(coarse), "fine": replace(narrow, kernels=tuple(kernels))}
 
 
-def coarse(spec: Contraction, unit: VectorUnit) -> Blocking | None:
+def coarse(spec: Contraction, isa: Isa) -> Blocking | None:
     """Return the blocking of least work with clearly fewer tiles than the spec's own, or None."""
-    tiles = plan_tiles(spec, unit).tiles
+    tiles = plan_tiles(spec, isa).tiles
     aim = max(_FEWEST, int(_FEWER * tiles))
-    for blocking in _by_work(spec, unit, aim):
-        if _FEWEST <= _tiles(spec, blocking, unit) <= _AT_MOST * tiles:
+    for blocking in _by_work(spec, isa, aim):
+        if _FEWEST <= _tiles(spec, blocking, isa) <= _AT_MOST * tiles:
             return blocking
     return None
 
 
-def fine(spec: Contraction, unit: VectorUnit) -> Blocking | None:
+def fine(spec: Contraction, isa: Isa) -> Blocking | None:
     """Return the blocking of least work with clearly more tiles than the spec's own, or None."""
-    tiles = plan_tiles(spec, unit).tiles
-    for blocking in _by_work(spec, unit, max(_MANY, _MORE * tiles)):
-        if _tiles(spec, blocking, unit) >= _AT_LEAST * tiles:
+    tiles = plan_tiles(spec, isa).tiles
+    for blocking in _by_work(spec, isa, max(_MANY, _MORE * tiles)):
+        if _tiles(spec, blocking, isa) >= _AT_LEAST * tiles:
             return blocking
     return None
 
 
-def _by_work(spec: Contraction, unit: VectorUnit, aim: int) -> Iterator[Blocking]:
+def _by_work(spec: Contraction, isa: Isa, aim: int) -> Iterator[Blocking]:
     """Yield register tiles from least to most estimated work, the larger of equals first."""
     blocking, width = spec.blocking, spec.window.output[1]
 
@@ -73,11 +73,11 @@ def _by_work(spec: Contraction, unit: VectorUnit, aim: int) -> Iterator[Blocking
         factor = _ANOTHER_SHAPE if tile.vectors == blocking.vectors else 1.0
         return factor * cycles[tile], -tile.pixels * tile.vectors
 
-    cycles = row_cycles(spec, unit)
+    cycles = row_cycles(spec, isa)
     for tile in sorted(cycles, key=work):
         if tile.pixels <= width and cycles[tile] <= _MOST_WORK * min(cycles.values()):
             yield replace(tile, tiles=aim)
 
 
-def _tiles(spec: Contraction, blocking: Blocking, unit: VectorUnit) -> int:
-    return plan_tiles(replace(spec, blocking=blocking), unit).tiles
+def _tiles(spec: Contraction, blocking: Blocking, isa: Isa) -> int:
+    return plan_tiles(replace(spec, blocking=blocking), isa).tiles

@@ -14,7 +14,7 @@ from tvm import s_tir
 from runtime_ext.cpu.blocking_features import blocking_features
 from runtime_ext.cpu.kernels.blocking import UNROLLED, choose_blocking, most_pixels
 from runtime_ext.cpu.kernels.contraction import plan_tiles
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.cut import Blocking
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.space import Notes, note
@@ -47,15 +47,15 @@ class BlockingChoices:
 class VectorSpace:
     """A search space of blockings; see :class:`runtime_ext.tuning_log.space.Space`."""
 
-    unit: VectorUnit
+    isa: Isa
 
     def blocking(self, spec: Contraction) -> Blocking:
         """Choose the blocking of a contraction by rules of thumb."""
-        return choose_blocking(spec, self.unit)
+        return choose_blocking(spec, self.isa)
 
     def width(self, blocking: Blocking) -> int:
         """Return the output channels of a block of packed weights: those of its vectors."""
-        return blocking.vectors * self.unit.lanes
+        return blocking.vectors * self.isa.lanes
 
     def workload(self, spec: Contraction) -> Any:
         """Return the contraction in float32 as a TIR workload."""
@@ -66,7 +66,7 @@ class VectorSpace:
         blocking = self.explicit(spec)
         channels, width = spec.channels, spec.window.output[1]
         widest = max(
-            blocking.vectors, min(8 if width == 1 else 6, ceil(max(spec.parts) / self.unit.lanes))
+            blocking.vectors, min(8 if width == 1 else 6, ceil(max(spec.parts) / self.isa.lanes))
         )
         unroll = {0}
         if channels > UNROLLED:
@@ -75,11 +75,11 @@ class VectorSpace:
         tiles = tuple(sorted({*_TILES, blocking.tiles})) if one_row else (blocking.tiles,)
         choices: list[BlockingChoices] = []
         for vectors in range(1, widest + 1):
-            most = min(width, most_pixels(vectors, self.unit))
+            most = min(width, most_pixels(vectors, self.isa))
             pixels = {p for p in range(1, most + 1) if p * vectors >= min(_IN_FLIGHT, width)}
             if vectors == blocking.vectors:
                 pixels.add(blocking.pixels)
-            blocks = sum(ceil(part / (vectors * self.unit.lanes)) for part in spec.parts)
+            blocks = sum(ceil(part / (vectors * self.isa.lanes)) for part in spec.parts)
             for outer in (False, True) if blocks > 1 else (False,):
                 if pixels:
                     choices.append(
@@ -98,7 +98,7 @@ class VectorSpace:
             for pixels, unroll, tiles in product(choices.pixels, choices.unroll, choices.tiles)
         )
         for point in (self.explicit(spec), *every):
-            plan = plan_tiles(replace(spec, blocking=point), self.unit)
+            plan = plan_tiles(replace(spec, blocking=point), self.isa)
             cut = (point.pixels, point.vectors, point.unroll, plan.strip, plan.blocks_outer)
             point_by_cut.setdefault(cut, point)
         return tuple(point_by_cut.values())
@@ -115,7 +115,7 @@ class VectorSpace:
 
     def explicit(self, spec: Contraction) -> Blocking:
         """Return the contraction's blocking with its order of loops filled in."""
-        plan = plan_tiles(spec, self.unit)
+        plan = plan_tiles(spec, self.isa)
         assert isinstance(spec.blocking, Blocking)
         return replace(spec.blocking, blocks_outer=plan.blocks_outer and plan.blocks > 1)
 
@@ -131,11 +131,11 @@ class VectorSpace:
             for c in self.choices(spec)
             if (c.vectors, c.blocks_outer) == (point.vectors, point.blocks_outer)
         )
-        return sampled(s_tir.Schedule(workload), choices, self.unit.lanes, point)
+        return sampled(s_tir.Schedule(workload), choices, self.isa.lanes, point)
 
     def features(self, spec: Contraction, points: Sequence[Blocking]) -> Array:
         """Return the features of each blocking for a cost model: float32, a row for each."""
-        rows = [blocking_features(spec, self.unit, blocking) for blocking in points]
+        rows = [blocking_features(spec, self.isa, blocking) for blocking in points]
         return np.array(rows, np.float32)
 
 

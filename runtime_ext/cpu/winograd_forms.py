@@ -11,8 +11,8 @@ from math import ceil, prod
 
 from runtime_ext.cpu.kernels.blocking import most_pixels
 from runtime_ext.cpu.kernels.linear_map import operations
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.winograd_convolution import WinogradTiles
 from runtime_ext.units.by_winograd import Placed, WinogradCut, by_winograd, fits
@@ -51,8 +51,8 @@ def promising_winograd_plans(source: UnitSource, space: VectorSpace) -> dict[str
     """
     plans = _plans(source, space)
     promising: set[int] = set()
-    for rate in _rates(space.unit):
-        shares = {o: _share(cuts, space.unit, rate) for o, (_, cuts) in plans.items()}
+    for rate in space.isa.multiply_adds:
+        shares = {o: _share(cuts, space.isa, rate) for o, (_, cuts) in plans.items()}
         shares = {outputs: share for outputs, share in shares.items() if share < 1}
         least = min(shares.values(), default=0.0)
         small = min((share for outputs, share in shares.items() if outputs < 6), default=0.0)
@@ -64,18 +64,10 @@ def _name(outputs: int) -> str:
     return f"{FORM}{outputs}"
 
 
-def _rates(unit: VectorUnit) -> tuple[float, ...]:
-    """Return the vector multiply-adds a cycle that processors may reach.
-
-    Some compute vectors of 512 bits in halves.
-    """
-    return (2.0, 1.0) if unit.lanes == 16 else (2.0,)
-
-
-def _share(cuts: Sequence[Cut], unit: VectorUnit, rate: float) -> float:
+def _share(cuts: Sequence[Cut], isa: Isa, rate: float) -> float:
     """Return the estimated cycles by Winograd's filtering, divided by those of the default."""
-    filtered = sum(winograd_cycles(spec, cut, unit, rate) for spec, cut in cuts)
-    return filtered / sum(direct_cycles(spec, unit, rate) for spec, _ in cuts)
+    filtered = sum(winograd_cycles(spec, cut, isa, rate) for spec, cut in cuts)
+    return filtered / sum(direct_cycles(spec, isa, rate) for spec, _ in cuts)
 
 
 def _plans(source: UnitSource, space: VectorSpace) -> dict[int, tuple[UnitPlan, list[Cut]]]:
@@ -94,7 +86,7 @@ def _plan(
     ) -> Sequence[Placed] | None:
         if not fits(spec, outputs):
             return None
-        cut = winograd_cut(spec, outputs, space.unit)
+        cut = winograd_cut(spec, outputs, space.isa)
         cuts.append((spec, cut))
         return by_winograd(spec, order, storages, cut)
 
@@ -102,15 +94,15 @@ def _plan(
     return None if plan is None else (plan, cuts)
 
 
-def winograd_cut(spec: Contraction, outputs: int, unit: VectorUnit) -> WinogradCut:
+def winograd_cut(spec: Contraction, outputs: int, isa: Isa) -> WinogradCut:
     """Return a convolution's cut: the register tile that wastes least, blocks of equal height."""
     tiles = WinogradTiles(spec.batch, spec.window, spec.channels, outputs, 1).tiles
     blocks = ceil(tiles / _BLOCK)
     block = ceil(tiles / blocks)
 
     def cycles(vectors: int) -> float:
-        rows = most_pixels(vectors, unit)
-        width = vectors * unit.lanes
+        rows = most_pixels(vectors, isa)
+        width = vectors * isa.lanes
         columns = sum(ceil(part / width) for part in spec.parts)
         number = ceil(block / rows)
         height = block / number
@@ -118,27 +110,27 @@ def winograd_cut(spec: Contraction, outputs: int, unit: VectorUnit) -> WinogradC
         return columns * number * max(height * vectors / 2, loads, 4.0) + 0.1 * columns
 
     vectors = min(range(1, 5), key=lambda v: (cycles(v), v))
-    rows = most_pixels(vectors, unit)
+    rows = most_pixels(vectors, isa)
     if blocks > 1:
         block = ceil(block / rows) * rows
-    return WinogradCut(outputs, block, rows, vectors, vectors * unit.lanes)
+    return WinogradCut(outputs, block, rows, vectors, vectors * isa.lanes)
 
 
-def direct_cycles(spec: Contraction, unit: VectorUnit, rate: float) -> float:
+def direct_cycles(spec: Contraction, isa: Isa, rate: float) -> float:
     """Estimate the cycles of a convolution by the default direct kernel."""
     taps = spec.window.kernel[0] * spec.window.kernel[1]
     height, width = spec.window.output
-    lanes = unit.lanes
+    lanes = isa.lanes
     columns = sum(ceil(part / lanes) for part in spec.parts)
     multiply_adds = spec.batch * height * width * taps * spec.channels * columns
     weights = columns * lanes * spec.channels * taps * 4
     return multiply_adds / rate + MEMORY_CYCLES * weights
 
 
-def winograd_cycles(spec: Contraction, cut: WinogradCut, unit: VectorUnit, rate: float) -> float:
+def winograd_cycles(spec: Contraction, cut: WinogradCut, isa: Isa, rate: float) -> float:
     """Estimate the cycles of a convolution by Winograd's filtering."""
     tiles = WinogradTiles(spec.batch, spec.window, spec.channels, cut.outputs, cut.block)
-    lanes = unit.lanes
+    lanes = isa.lanes
     columns = sum(ceil(part / cut.width) for part in spec.parts) * cut.vectors
     number = ceil(cut.block / cut.rows)
     height = cut.block / number

@@ -36,7 +36,7 @@ from runtime_ext.execution.executable import Executable
 from runtime_ext.execution.kernel_files import TVM, kernel_file
 from runtime_ext.execution.package import VERSION_OF_PARTS, seal
 from runtime_ext.execution.ports import Port
-from runtime_ext.machine.this_machine import level_of
+from runtime_ext.isa.levels import level_of
 from tvm_ios.deployment.entry import Entry, TensorType, batch_of
 from tvm_ios.deployment.registry import DeploymentError, Registry, write_registry
 from tvm_ios.files.atomic import temporary_folder

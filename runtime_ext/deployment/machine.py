@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from runtime_ext.cuda.nvidia.driver import runs_on
-from runtime_ext.machine.this_machine import LEVELS
+from runtime_ext.isa.x86 import LEVELS
 from runtime_ext.native_library import load_native_library
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.deployment.registry import DeploymentError

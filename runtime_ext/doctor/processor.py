@@ -7,32 +7,26 @@ import os
 from collections.abc import Iterator
 
 from runtime_ext.doctor.check import Check, Status
-from runtime_ext.machine.cpu_features import host_flags
-from runtime_ext.machine.this_machine import (
-    LEVELS,
-    available_lanes,
-    cpu_quota,
-    instruction_level,
-    processor,
-)
+from runtime_ext.isa.x86 import V2, V4
+from runtime_ext.machine.cpu_features import host_features
+from runtime_ext.machine.this_machine import available_lanes, cpu_quota, host_level, processor
 from tvm_ios.errors import UserError
 
 
 def check_processor() -> Iterator[Check]:
     """Check that kernels can be compiled for the processor, and name its instruction-set level."""
     try:
-        level = instruction_level()
+        level = host_level()
     except UserError as error:
         remedy = "use a machine with x86-64 and SSE 4.2, better AVX2 or AVX-512"
         yield Check("processor", Status.PROBLEM, f"{processor()}: {error}", remedy)
         return
-    detail = f"{processor()}: kernels are made for {level}"
-    best, *_ = LEVELS
-    if level == best:
+    detail = f"{processor()}: kernels are made for {level.name}"
+    if level is V4:
         yield Check("processor", Status.OK, detail)
         return
-    lacking = ", ".join(sorted(LEVELS[best] - host_flags()))
-    if level == "x86-64-v2":
+    lacking = ", ".join(sorted(V4.features - host_features()))
+    if level is V2:
         remedy = "expect slow kernels: without AVX2 vectors have four numbers"
         yield Check("processor", Status.WARNING, f"{detail}; it lacks AVX2 and FMA", remedy)
     else:

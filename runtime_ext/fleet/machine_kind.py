@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runtime_ext.machine.cpu_features import flags_of
-from runtime_ext.machine.this_machine import best_level, processor_of
+from runtime_ext.isa.levels import best_level
+from runtime_ext.machine.this_machine import processor_of
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import JsonError, json_object, natural
 
@@ -45,12 +45,13 @@ class MachineKind:
         try:
             data: Mapping[str, Any] = json_object(facts)
             cpuinfo = str(data["cpuinfo"])
-            machine, flags = str(data["machine"]), flags_of(cpuinfo)
+            machine = str(data["machine"])
+            features = frozenset(map(str, data["features"]))
             return MachineKind(
                 machine,
                 processor_of(cpuinfo),
-                best_level(machine, flags),
-                frozenset(map(str, data["features"])),
+                best_level(machine, features).name,
+                features,
                 natural(data["lanes"]),
             )
         except UserError:

@@ -22,7 +22,8 @@ from runtime_ext.fleet.machine import Machine, Trial
 from runtime_ext.fleet.machine_kind import MachineKind
 from runtime_ext.fleet.pool import Gone, MachinePool, connect, told
 from runtime_ext.fleet.tracker import Tracker
-from runtime_ext.machine.this_machine import LEVELS, host_target, name_of
+from runtime_ext.isa.x86 import LEVELS
+from runtime_ext.machine.this_machine import host_target, name_of
 from tvm_ios.errors import UserError
 
 

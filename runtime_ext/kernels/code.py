@@ -13,6 +13,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from runtime_ext.isa.isa import Estimate
 from runtime_ext.kernels.spec import Encoding
 from runtime_ext.kernels.transcendental import ROUNDING, Arithmetic, dividing
 from tvm_ios.program.program import LINE
@@ -21,13 +22,6 @@ from tvm_ios.program.program import LINE
 Index = Any
 #: The least float32, with which a maximum begins.
 LOWEST = -3.4028234663852886e38
-#: LLVM's intrinsics that estimate reciprocals to 11 bits or more, by lanes. AVX-512's has two more
-#: operands: the values of masked lanes, and the mask.
-_RECIPROCALS: Mapping[int, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
-    4: ("llvm.x86.sse.rcp.ps", lambda _: ()),
-    8: ("llvm.x86.avx.rcp.ps.256", lambda _: ()),
-    16: ("llvm.x86.avx512.rcp14.ps.512", lambda x: (x, tirx.IntImm("uint16", 0xFFFF))),
-}
 #: TIR has vectors of bfloat16 only in memory, so this function returns their bits.
 _ROUND = """
 define {bits} @{name}({floats} %value) {{
@@ -51,15 +45,19 @@ class Code:
 
     Statements are appended to one flat list; :meth:`loop` and :meth:`branch` open inner ones. The
     options tell which instructions exist: ``rounds`` one that rounds float32 to bfloat16,
-    ``fuses`` a fused multiply-add, ``estimates`` one that estimates reciprocals of 4, 8 or 16
-    float32.
+    ``fuses`` a fused multiply-add, ``reciprocals`` those that estimate reciprocals of float32, by
+    how many at once.
     """
 
     def __init__(
-        self, *, rounds: bool = False, fuses: bool = False, estimates: bool = False
+        self,
+        *,
+        rounds: bool = False,
+        fuses: bool = False,
+        reciprocals: Mapping[int, Estimate] | None = None,
     ) -> None:
         self.fuses = fuses
-        self._estimates = estimates
+        self._reciprocals = reciprocals or {}
         self._rounds = rounds
         self._statements: list[Any] = []
         self._open: list[list[Any]] = []
@@ -91,16 +89,15 @@ class Code:
     def arithmetic(self, lanes: int) -> Arithmetic:
         """Return the operations on float32 vectors of ``lanes`` lanes."""
         number, keep = partial(constant, lanes=lanes), partial(self.keep, lanes=lanes)
-        if not self._estimates or lanes not in _RECIPROCALS:
+        if lanes not in self._reciprocals:
             return dividing(number, keep)
         return Arithmetic(number, keep, partial(self._reciprocal, lanes=lanes))
 
     def _reciprocal(self, value: Any, lanes: int) -> Any:
         """Return reciprocals of normal numbers, to a unit in the last place, without a division."""
-        name, arguments = _RECIPROCALS[lanes]
-        estimate = self.keep(
-            tirx.call_llvm_pure_intrin(value.ty, name, value, *arguments(value)), lanes
-        )
+        name, is_masked = self._reciprocals[lanes]
+        operands = (value, tirx.IntImm("uint16", 0xFFFF)) if is_masked else ()
+        estimate = self.keep(tirx.call_llvm_pure_intrin(value.ty, name, value, *operands), lanes)
         rest = self.keep(constant(1.0, lanes) - value * estimate, lanes)
         return estimate * rest + estimate
 

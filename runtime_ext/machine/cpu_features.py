@@ -7,10 +7,7 @@ them too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-from tvm_ios.errors import UserError
 
 
 def required_features(target: Any) -> tuple[str, ...]:
@@ -37,27 +34,10 @@ def missing_features(required: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(str, load_native_library()["missing_features"](list(required))))
 
 
-def host_flags() -> frozenset[str]:
-    """Return the flags in ``/proc/cpuinfo``, without those of AMX if Linux does not permit it.
+def host_features() -> frozenset[str]:
+    """Return the features, in LLVM's names, that this machine is known to have."""
+    from runtime_ext.native_library import load_native_library
 
-    Raise UserError if there are none.
-    """
-    try:
-        flags = flags_of(Path("/proc/cpuinfo").read_text())
-    except OSError as error:
-        raise UserError(f"the features of this CPU cannot be read: {error}") from error
-    if "amx_tile" in flags and missing_features(["amx-tile"]):
-        return frozenset(flag for flag in flags if not flag.startswith("amx_"))
-    return flags
-
-
-def flags_of(cpuinfo: str) -> frozenset[str]:
-    """Return the flags (Arm: features) in the text of ``/proc/cpuinfo``.
-
-    Raise UserError if there are none.
-    """
-    for line in cpuinfo.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in ("flags", "Features"):
-            return frozenset(value.split())
-    raise UserError("the features of this CPU cannot be read: /proc/cpuinfo names none")
+    library = load_native_library()
+    known = library["known_features"]()
+    return frozenset(map(str, known)).difference(map(str, library["missing_features"](known)))

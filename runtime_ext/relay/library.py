@@ -14,7 +14,8 @@ import tvm
 import tvm_ffi
 import tvm_ffi.libinfo
 
-from runtime_ext.machine.this_machine import PROCESSORS, instruction_level
+from runtime_ext.isa.levels import level_named
+from runtime_ext.machine.this_machine import host_level
 from runtime_ext.relay.cuda_library import CudaLibrary, build_cuda_library
 from runtime_ext.relay.factory import RelayBuildError, make_factory
 from runtime_ext.relay.loops import KernelLoops, loops_of
@@ -105,9 +106,9 @@ class RelayLibrary:
 
 def host_target(lanes: int, level: str | None = None) -> tvm.target.Target:
     """Return a target for this machine, or for an instruction-set level."""
-    level = level or instruction_level()
-    mcpu = PROCESSORS.get(level, level)
-    return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": lanes})
+    chosen = host_level() if level is None else level_named(level)
+    data = {"kind": "llvm", "mcpu": chosen.processor, "num-cores": lanes}
+    return tvm.target.Target(data)
 
 
 def build_library(

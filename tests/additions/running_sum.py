@@ -7,10 +7,10 @@ from math import ceil, prod
 from typing import Any
 
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cuda.kernels.statements import fetch, pixel_at
 from runtime_ext.cuda.kernels.statements import store_statement as store_in_thread
 from runtime_ext.cuda.kernels.threads import THREADS, ThreadCode
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import constant, load
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import PhysicalShape, Statement
@@ -47,9 +47,9 @@ def running_sum(unit: UnitDraft, var: Any, call: Any) -> bool:
     return True
 
 
-def write_tiles(spec: RunningSum, unit: VectorUnit) -> tuple[Any, int]:
+def write_tiles(spec: RunningSum, isa: Isa) -> tuple[Any, int]:
     """The PrimFunc for a CPU and its number of tiles, of up to four rows each."""
-    code = TileCode(spec.buffers, unit)
+    code = TileCode(spec.buffers, isa)
     source = code.buffers[spec.data.buffer]
     with code.pixels(spec.grid, 4) as pixel:
         (total,) = code.accumulators(1, 1)

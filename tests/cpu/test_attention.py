@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tvm import relax
 
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.x86 import AVX512
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource
 from tests.fast_run import examples
@@ -24,7 +24,7 @@ TARGETS = ("host", "avx2", "sse")
 
 
 def kernels_of(function: Any, layouts: tuple[str, ...]) -> list[str]:
-    plan = plan_unit(UnitSource(function, layouts), VectorSpace(VectorUnit(16, 32)))
+    plan = plan_unit(UnitSource(function, layouts), VectorSpace(AVX512))
     return [type(kernel.spec).__name__ for kernel in plan.kernels]
 
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tvm import relax
 
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.ir_form import CHAIN
+from runtime_ext.isa.x86 import AVX
 from runtime_ext.kernels.chain import Attention
 from runtime_ext.units import plans
 from runtime_ext.units.chains import chained
@@ -180,7 +180,7 @@ def test_what_others_read_is_in_memory(read: str, kernels_folder: Path) -> None:
 def test_scores_of_too_many_keys_are_no_tile() -> None:
     def rows_of(queries: int, keys: int) -> int | None:
         function = Shape(1, 1, queries, keys, 4, 4).function()
-        source, space = plans.UnitSource(function, ("",) * 4), VectorSpace(VectorUnit(8, 16))
+        source, space = plans.UnitSource(function, ("",) * 4), VectorSpace(AVX)
         spec = plans.plan_unit(source, space).kernels[0].spec
         return spec.rows if isinstance(spec, Attention) else None
 

@@ -18,7 +18,8 @@ from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernels.build import build_kernel
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.levels import isa_of
+from runtime_ext.isa.x86 import V4
 from runtime_ext.kernels.packed_contraction import Bfloat16Contraction, MatrixContraction
 from runtime_ext.units.unit import UnitSource
 from tests.fast_run import examples
@@ -282,7 +283,7 @@ def assembly(target: dict[str, Any], case: Any, layouts: tuple[str, str], folder
     unit = kernels.compile_rkernels({"u": source}, only={"u": FORM})["u"][FORM]
     specs = [kernels.workload(call.symbol) for call in unit.code.calls]
     assert isinstance(specs[-1], Bfloat16Contraction | MatrixContraction)
-    of = VectorUnit.of(kernels.target)
+    of = kernels.space.isa
     modules = [build_kernel(spec, "k", kernels.target, of)[1] for spec in specs]
     return "\n".join(module.inspect_source("asm") for module in modules)
 
@@ -370,15 +371,15 @@ def test_this_machines_target_has_the_instructions_if_asked(
 ) -> None:
     from runtime_ext.machine import this_machine
 
-    flags = this_machine.LEVELS["x86-64-v4"] | this_machine.LEVELS["x86-64-v3"]
-    monkeypatch.setattr(this_machine, "host_flags", lambda: flags | {"avx512_bf16"})
+    monkeypatch.setattr(this_machine, "host_features", lambda: V4.features | {"avx512bf16"})
     with_products = this_machine.host_target(2, forms=[FORM])
-    assert VectorUnit.of(with_products).bfloat16
-    assert not VectorUnit.of(this_machine.host_target(2)).bfloat16
+    assert FORM in isa_of(with_products).products
+    assert FORM not in isa_of(this_machine.host_target(2)).products
     # An architecture that is named is no more than that.
-    assert not VectorUnit.of(this_machine.host_target(2, "x86-64-v4", forms=[FORM])).bfloat16
-    monkeypatch.setattr(this_machine, "host_flags", lambda: flags)
-    assert not VectorUnit.of(this_machine.host_target(2, forms=[FORM])).bfloat16
-    assert replace(VectorUnit.of(with_products), bfloat16=False, rounds=False) == VectorUnit.of(
-        tvm.target.Target(AVX512)
-    )
+    named = this_machine.host_target(2, V4.name, forms=[FORM])
+    assert FORM not in isa_of(named).products
+    monkeypatch.setattr(this_machine, "host_features", lambda: V4.features)
+    assert FORM not in isa_of(this_machine.host_target(2, forms=[FORM])).products
+    without = isa_of(tvm.target.Target(AVX512))
+    rounding = replace(without, rounds=True, products=isa_of(with_products).products)
+    assert isa_of(with_products) == rounding

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime_ext.cpu.kernels.blocking import choose_blocking
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
+from runtime_ext.isa.x86 import AVX, AVX512
 from runtime_ext.kernels.cut import UNCUT
 from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.spec import Contraction, Statement, Window
 
-AVX2 = VectorUnit(8, registers=16, fuses=True)
-AVX512 = VectorUnit(16, registers=32, fuses=True)
+AVX2 = replace(AVX, fuses=True)
 
 
 @pytest.mark.parametrize(
@@ -42,11 +44,9 @@ def test_fast_tiles(channels: int, outputs: int, pixels: int, tiles: list[str]) 
     st.integers(2, 4096),
     st.sampled_from([AVX2, AVX512]),
 )
-def test_tiles_fit_the_registers(
-    channels: int, outputs: int, pixels: int, unit: VectorUnit
-) -> None:
-    blocking = choose_blocking(_product(channels, outputs, pixels), unit)
-    assert blocking.vectors * (blocking.pixels + 1) + 1 <= unit.registers
+def test_tiles_fit_the_registers(channels: int, outputs: int, pixels: int, isa: Isa) -> None:
+    blocking = choose_blocking(_product(channels, outputs, pixels), isa)
+    assert blocking.vectors * (blocking.pixels + 1) + 1 <= isa.registers
 
 
 def _product(channels: int, outputs: int, pixels: int) -> Contraction:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernels.build import build_kernel
 from runtime_ext.cpu.kernels.contraction import contraction
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.unit import UnitSource
@@ -75,7 +74,7 @@ def test_what_is_activated_on_the_way_has_no_branches(operator: Any, tmp_path: P
     spec = kernels.workload(call.symbol)
     assert isinstance(spec, Contraction)
     assert spec.prologue != ACC
-    _, module = build_kernel(spec, "k", kernels.target, VectorUnit.of(kernels.target))
+    _, module = build_kernel(spec, "k", kernels.target, kernels.space.isa)
     assert "ucomiss" not in module.inspect_source("asm")
 
 
@@ -111,5 +110,5 @@ def test_channels_of_a_loop_step(
     unit = kernels.compile({"u": UnitSource(function, ("NHWC", "NHWC"))})["u"]
     spec = kernels.workload(unit.code.calls[0].symbol)
     assert isinstance(spec, Contraction)
-    code, _ = contraction(spec, VectorUnit.of(kernels.target))
+    code, _ = contraction(spec, kernels.space.isa)
     assert f"in range({channels // step})" in code.script()

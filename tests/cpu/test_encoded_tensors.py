@@ -14,9 +14,9 @@ from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.ir_form import CHAIN
+from runtime_ext.isa.isa import BYTES
 from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.kernels.spec import BFLOAT16, Encoding
-from runtime_ext.machine.this_machine import BYTES
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import Layout, SliceLayout
 from tests.fast_run import crossed

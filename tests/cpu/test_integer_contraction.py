@@ -12,9 +12,11 @@ from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernels.build import build_kernel
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import BYTES
+from runtime_ext.isa.levels import isa_of
+from runtime_ext.isa.x86 import V3, V4
 from runtime_ext.kernels.packed_contraction import IntegerContraction, MatrixContraction
-from runtime_ext.machine.this_machine import BYTES, host_target
+from runtime_ext.machine.this_machine import host_target
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.unit import UnitSource
 from tests.kernels.kernel_harness import (
@@ -277,7 +279,7 @@ def test_instructions(tmp_path: Path, options: Any, name: str, instruction: str)
     unit = kernels.compile_rkernels({"u": source}, only={"u": name})["u"][name]
     spec = kernels.workload(unit.code.calls[1].symbol)
     assert isinstance(spec, IntegerContraction | MatrixContraction)
-    _, module = build_kernel(spec, "k", kernels.target, VectorUnit.of(kernels.target))
+    _, module = build_kernel(spec, "k", kernels.target, kernels.space.isa)
     code = module.inspect_source("asm")
     assert instruction in code
     assert not re.search(r"call\w* +(multiply|load_|store_|clear_|configure|release)", code), (
@@ -290,15 +292,13 @@ def test_this_machines_target_has_the_instructions_if_asked(
 ) -> None:
     from runtime_ext.machine import this_machine
 
-    levels = this_machine.LEVELS
-    for level, flag in (("x86-64-v3", "avx_vnni"), ("x86-64-v4", "avx512_vnni")):
-        flags = levels["x86-64-v3"] | levels[level]
-        monkeypatch.setattr(
-            this_machine, "host_flags", lambda flags=flags, flag=flag: flags | {flag}
-        )
-        assert VectorUnit.of(host_target(2, forms=[BYTES])).fours
-        assert not VectorUnit.of(host_target(2)).fours
+    for level, feature in ((V3, "avxvnni"), (V4, "avx512vnni")):
+        features = level.features
+        with_it = features | {feature}
+        monkeypatch.setattr(this_machine, "host_features", lambda with_it=with_it: with_it)
+        assert BYTES in isa_of(host_target(2, forms=[BYTES])).products
+        assert BYTES not in isa_of(host_target(2)).products
         # An architecture that is named is no more than that.
-        assert not VectorUnit.of(host_target(2, level, forms=[BYTES])).fours
-        monkeypatch.setattr(this_machine, "host_flags", lambda flags=flags: flags)
-        assert not VectorUnit.of(host_target(2, forms=[BYTES])).fours
+        assert BYTES not in isa_of(host_target(2, level.name, forms=[BYTES])).products
+        monkeypatch.setattr(this_machine, "host_features", lambda features=features: features)
+        assert BYTES not in isa_of(host_target(2, forms=[BYTES])).products

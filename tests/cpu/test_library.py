@@ -17,8 +17,8 @@ from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernels.build import tir_of
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.levels import isa_of
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource
 from tests.fast_run import one_in
@@ -194,7 +194,7 @@ np.save({str(tmp_path / "out.npy")!r}, tensors[-1].numpy())
 
 
 def test_a_plan_refuses_buffers_that_are_not_its_kernels() -> None:
-    space = VectorSpace(VectorUnit.of(tvm.target.Target(host_target())))
+    space = VectorSpace(isa_of(tvm.target.Target(host_target())))
     plan = plan_unit(UnitSource(convolution(), NHWC2), space)
     with pytest.raises(ValueError, match=r"^Contraction takes buffers of .*\(1, 2, 3\)"):
         replace(plan, inputs=(BufferType((1, 2, 3)),))
@@ -205,7 +205,7 @@ def test_inner_loops_are_fused_multiply_adds_in_registers(
     target: dict[str, Any], register: str
 ) -> None:
     machine = tvm.target.Target(target)
-    unit = VectorUnit.of(machine)
+    unit = isa_of(machine)
     (kernel,) = plan_unit(UnitSource(convolution(64, 64), NHWC2), VectorSpace(unit)).kernels
     (phase,) = tir_of(kernel.spec, machine, unit).phases
     function = phase.function.with_attr("global_symbol", "k")

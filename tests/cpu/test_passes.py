@@ -14,7 +14,6 @@ from tvm import tirx
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernels.build import build_kernel
 from runtime_ext.cpu.kernels.passes import Passes
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.kernels.code import Code
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.winograd_convolution import WinogradInput, WinogradOutput
@@ -98,5 +97,5 @@ def _source(image: Any, weight: Any) -> UnitSource:
 def _fetches(kernels: KernelCompiler, symbol: str) -> bool:
     spec = kernels.workload(symbol)
     assert isinstance(spec, Contraction | WinogradInput | WinogradOutput)
-    _, module = build_kernel(spec, "k", kernels.target, VectorUnit.of(kernels.target))
+    _, module = build_kernel(spec, "k", kernels.target, kernels.space.isa)
     return "prefetcht1" in module.inspect_source("asm")

@@ -13,12 +13,13 @@ from tvm import tirx
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernels.contraction import plan_tiles
 from runtime_ext.cpu.kernels.tile_code import TileCode, regions
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.x86 import AVX512
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.unit import UnitSource
 from tests.cpu.test_winograd import check_forms, conv
 from tests.fast_run import examples
-from tests.kernels.kernel_harness import AVX512, check
+from tests.kernels.kernel_harness import AVX512 as AVX512_TARGET
+from tests.kernels.kernel_harness import check
 from tests.units.unit_convolutions import convolution
 
 
@@ -26,7 +27,7 @@ class _Numbers(TileCode):
     """Of a tile that is a number, so that all that depends on it is."""
 
     def __init__(self) -> None:
-        super().__init__([], VectorUnit(lanes=16, registers=32))
+        super().__init__([], AVX512)
 
     def bind(self, name: str, value: Any) -> Any:
         return int(value)
@@ -68,11 +69,11 @@ def test_there_are_as_many_as_are_worth_it(worth: float, groups: int, count: int
 def test_convolutions(image: Any, weight: Any, count: int, tmp_path: Path) -> None:
     function = convolution(image, weight)
     check(str(tmp_path), function, ("NHWC", "NHWC"))
-    kernels = KernelCompiler(AVX512, 2, tmp_path)
+    kernels = KernelCompiler(AVX512_TARGET, 2, tmp_path)
     unit = kernels.compile({"u": UnitSource(function, ("NHWC", "NHWC"))})["u"]
     spec = kernels.workload(unit.code.calls[0].symbol)
     assert isinstance(spec, Contraction)
-    assert plan_tiles(spec, VectorUnit.of(kernels.target)).regions == count
+    assert plan_tiles(spec, kernels.space.isa).regions == count
 
 
 def test_winograd(tmp_path: Path) -> None:

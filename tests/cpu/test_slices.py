@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tvm import relax
 
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.x86 import AVX512
 from runtime_ext.kernels.cut import Blocking
 from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.kernels.spec import Contraction
@@ -22,7 +22,7 @@ from tests.kernels.kernel_harness import check, make_unit, sliced
 from tests.units.unit_images import CASES, OTHERS
 
 op = relax.op
-SPACE = VectorSpace(VectorUnit(16, 32))
+SPACE = VectorSpace(AVX512)
 
 IMAGES = ("max 3x3/2", "average", "exit", "merged", "whole and part", "separable", "cropped")
 IMAGES += ("padded output", "lrn", "mean", "sum and activation", "split", "slices", "gated")

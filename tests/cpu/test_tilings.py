@@ -12,9 +12,9 @@ from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernels.contraction import plan_tiles
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.tilings import coarse, fine, other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.x86 import AVX, AVX512
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.plans import plan_unit
 from runtime_ext.units.unit import UnitSource
@@ -155,7 +155,7 @@ def test_a_small_unit_has_the_default_only(kernels_folder: Path) -> None:
 @pytest.mark.parametrize("name", ["padded", "one block", "strided", "one row", "groups"])
 def test_tiles_are_fewer_and_more(name: str, lanes: int) -> None:
     """On every vector unit; strips of rows with borders cover each row once."""
-    unit = VectorUnit(lanes, 32 if lanes == 16 else 16)
+    unit = AVX512 if lanes == 16 else AVX
     function, _ = UNITS[name]
     (kernel, *_) = plan_unit(UnitSource(function, layouts_of(function)), VectorSpace(unit)).kernels
     spec = kernel.spec
@@ -175,6 +175,6 @@ def test_tiles_are_fewer_and_more(name: str, lanes: int) -> None:
 def test_how_many_forms_there_are(name: str) -> None:
     function, forms = UNITS[name]
     source = UnitSource(function, layouts_of(function))
-    space = VectorSpace(VectorUnit(16, 32))
+    space = VectorSpace(AVX512)
     plans = [plan_unit(source, space), *other_plans(source, space).values()]
     assert len(set(map(repr, plans))) == forms

@@ -19,6 +19,7 @@ from runtime_ext.doctor.compiler import check_compiler
 from runtime_ext.doctor.examine import examine
 from runtime_ext.doctor.processor import check_gpu, check_lanes, check_processor
 from runtime_ext.doctor.surroundings import check_cache, check_environment
+from runtime_ext.isa.x86 import LEVELS
 from runtime_ext.machine import this_machine as machine
 from tvm_ios.errors import UserError
 
@@ -92,11 +93,11 @@ def test_a_compiler_that_is_named_but_is_not_there(monkeypatch: Patch) -> None:
     ],
 )
 def test_processors(level: str | None, status: Status, monkeypatch: Patch) -> None:
-    levels = list(machine.LEVELS)
+    levels = list(LEVELS)
     supported = levels[levels.index(level) :] if level else []
-    flags = frozenset[str]().union(*(machine.LEVELS[name] for name in supported))
-    monkeypatch.setattr(machine, "host_flags", lambda: flags)
-    monkeypatch.setattr(processor, "host_flags", lambda: flags)
+    features = frozenset[str]().union(*(LEVELS[name].features for name in supported))
+    monkeypatch.setattr(machine, "host_features", lambda: features)
+    monkeypatch.setattr(processor, "host_features", lambda: features)
     (check,) = check_processor()
     assert check.status is status
     assert level is None or level in check.detail

@@ -13,7 +13,7 @@ import pytest
 
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.runtime_module import load_module
-from runtime_ext.machine.cpu_features import host_flags
+from runtime_ext.machine.cpu_features import missing_features
 from runtime_ext.native_errors import ExecutableError
 from tests.execution.small_executable import FILES, OUTSIDE, change, plan
 from tests.refusals import refused
@@ -139,10 +139,9 @@ def test_an_output_in_the_arena_is_refused(saved: Path) -> None:
 
 def test_a_lesser_cpu_is_refused(saved: Path) -> None:
     """By what this machine lacks, and by what the loader has never heard of."""
-    linux = {"avx512fp16": "avx512_fp16", "amx-tile": "amx_tile", "avx512bf16": "avx512_bf16"}
-    flags = host_flags()
-    missing = [name for name in linux if linux[name] not in flags]
-    names = [*linux, "sse4.2", "avx1024f"]
+    some = ["avx512fp16", "amx-tile", "avx512bf16"]
+    missing = missing_features(some)
+    names = [*some, "sse4.2", "avx1024f"]
     change(saved, "meta.json", lambda m: m | {"features": names})
     refuses(saved, "CPU", "avx1024f", *missing)
 

@@ -16,9 +16,11 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from runtime_ext.cpu import compiler as cpu_compiler
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.kernels import bfloat16_contraction, integer_contraction, matrix_registers
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.cpu.kernels import matrix_registers
+from runtime_ext.isa.isa import Isa
+from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.machine import this_machine
 from runtime_ext.units.unit import UnitSource
@@ -136,30 +138,24 @@ def compiler_with(
     ``on`` is one of :data:`MULTIPLYING`.
     """
     level = {"opt-level": 0} if is_fast() else {}
-    usual = VectorUnit.of
     with_matrices = on.endswith("matrices")
     if on.startswith("host"):
         target = this_machine.host_target(2, forms=[form])
-        unit = usual(target)
-        if not (form in unit.matrices if with_matrices else _multiplies(unit, form)):
+        isa = isa_of(target)
+        if form not in (isa.matrices if with_matrices else isa.products):
             pytest.skip(f"this machine has no such instruction for {form}")
         if not with_matrices:
-            unit = replace(unit, matrices=frozenset())
+            isa = replace(isa, matrices={})
         given = {**target.export(), **level}
     else:
-        lanes, matrices = (16, {form}) if with_matrices else (8, set())
-        monkeypatch.setitem(bfloat16_contraction.MULTIPLY_PAIRS, lanes, multiply_pairs(lanes))
-        monkeypatch.setitem(integer_contraction.MULTIPLY_FOURS, lanes, multiply_fours(lanes))
+        lanes, matrices = (16, {form: form}) if with_matrices else (8, {})
+        emulated = {"int8": multiply_fours, "bfloat16": multiply_pairs}[form](lanes)
         monkeypatch.setattr(matrix_registers, "functions", matrix_functions)
-        unit = VectorUnit(lanes, 16, pairs=True, matrices=frozenset(matrices))
-        unit = replace(unit, fours=form == "int8", bfloat16=form == "bfloat16")
+        products = {**isa_of(tvm.target.Target(AVX2)).products, form: emulated}
+        isa = Isa(lanes, 16, products=products, matrices=matrices)
         given = {**AVX2, **level}
-    monkeypatch.setattr(VectorUnit, "of", staticmethod(lambda _: unit))
+    monkeypatch.setattr(cpu_compiler, "isa_of", lambda _: isa)
     return KernelCompiler(given, 2, folder)
-
-
-def _multiplies(unit: VectorUnit, form: str) -> bool:
-    return unit.fours if form == "int8" else unit.bfloat16
 
 
 def multiplies_matrices(kernels: KernelCompiler, form: str, data: Array, weight: Array) -> bool:
@@ -167,7 +163,7 @@ def multiplies_matrices(kernels: KernelCompiler, form: str, data: Array, weight:
     channels = data.shape[1 if weight.ndim == 4 else -1]
     grouped = weight.ndim == 4 and channels != weight.shape[1]
     pixels = data.size // channels
-    return form in VectorUnit.of(kernels.target).matrices and not grouped and pixels > 2
+    return form in kernels.space.isa.matrices and not grouped and pixels > 2
 
 
 def run_unit(

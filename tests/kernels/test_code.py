@@ -9,12 +9,12 @@ from tvm import tirx
 
 from runtime_ext.cpu.kernels.pooling import pooling
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.x86 import AVX512
 from runtime_ext.kernels.code import Code, load
 from runtime_ext.kernels.expression import ACC, Access, Expr
 from runtime_ext.kernels.spec import Encoded, Encoding, Pooling, Statement, Window
 
-UNIT = VectorUnit(16, 32, fuses=True)
+UNIT = AVX512
 BYTES = Encoding("uint8", 128)
 
 

@@ -18,8 +18,8 @@ from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
 from runtime_ext.cpu import device as cpu_device
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.levels import isa_of
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.model_tasks import tuning_tasks
@@ -40,7 +40,7 @@ def prepared() -> Prepared:
 def write_log(folder: Path, tasks: list[ContractionTask]) -> None:
     """A record each: the last point of the space, which is not the default."""
     target = host_target(2)
-    space = VectorSpace(VectorUnit.of(target))
+    space = VectorSpace(isa_of(target))
     with open_log(folder, target) as log:
         for task in tasks:
             point = space.points(task.spec)[-1]

@@ -14,9 +14,10 @@ from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.build import build
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import BYTES
+from runtime_ext.isa.levels import isa_of
+from runtime_ext.isa.x86 import V4
 from runtime_ext.machine import this_machine
-from runtime_ext.machine.this_machine import BYTES
 from tests.fast_run import only
 from tests.onnx_sketch import kinds, run_on
 from tvm_ios.onnx.graph import graph_from_onnx
@@ -107,9 +108,9 @@ def test_bytes_are_multiplied_where_the_processor_can(tmp_path: Path) -> None:
     prepared = prepare(import_onnx(simplify(original)), "quantised")
     units = RelaxUnits(prepared, options)
     compiler = units.backend.compiler
-    if not VectorUnit.of(compiler.target).fours:
+    if BYTES not in isa_of(compiler.target).products:
         pytest.skip("this machine has no VNNI")
-    assert not VectorUnit.of(options.resolved_target).fours
+    assert BYTES not in isa_of(options.resolved_target).products
     count = len(prepared.units)
     named = [u for u in range(count) if BYTES in compiler.rkernels(units.source((u,)))]
     assert len(named) > 3
@@ -127,11 +128,11 @@ def test_bytes_are_multiplied_where_the_processor_can(tmp_path: Path) -> None:
 
 
 def test_only_models_that_round_need_more_than_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = this_machine.LEVELS["x86-64-v4"] | this_machine.LEVELS["x86-64-v3"]
-    monkeypatch.setattr(this_machine, "host_flags", lambda: flags | {"avx512_vnni"})
+    monkeypatch.setattr(this_machine, "host_features", lambda: V4.features | {"avx512vnni"})
     options = SearchOptions(lanes=2)
-    assert VectorUnit.of(options.target_for(["conv2d+bias_add+round+clip"])).fours
-    assert not VectorUnit.of(options.target_for(["conv2d+bias_add+relu"])).fours
+    target = options.target_for(["conv2d+bias_add+round+clip"])
+    assert BYTES in isa_of(target).products
+    assert BYTES not in isa_of(options.target_for(["conv2d+bias_add+relu"])).products
     # What is given is taken.
     given = SearchOptions(lanes=2, target=this_machine.host_target(2, "x86-64-v4"))
-    assert not VectorUnit.of(given.target_for(["conv2d+round"])).fours
+    assert BYTES not in isa_of(given.target_for(["conv2d+round"])).products

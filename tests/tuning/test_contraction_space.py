@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from runtime_ext.cpu.kernels.build import build_kernel
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace, sampled
+from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.folder import workload_name
 from runtime_ext.tuning_log.space import noted, recut
@@ -29,7 +29,7 @@ from tvm_ios.program.constant_transform import packing
 
 op = relax.op
 TARGET = tvm.target.Target(host_target())
-UNIT = VectorUnit.of(TARGET)
+UNIT = isa_of(TARGET)
 SPACE = VectorSpace(UNIT)
 
 #: Input, weights, and attributes of a convolution.

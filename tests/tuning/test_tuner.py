@@ -13,8 +13,8 @@ import tvm
 from tvm import relax
 
 from runtime_ext.cpu.kernel_timer import KernelTimer
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.cut import Blocking
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning.contraction_task import ContractionTask
@@ -32,7 +32,7 @@ from tvm_ios.measuring.tuning import TunedKernel, TuningLimits
 
 pytest.importorskip("xgboost")
 TARGET = tvm.target.Target(host_target())
-UNIT = VectorUnit.of(TARGET)
+UNIT = isa_of(TARGET)
 SPACE = VectorSpace(UNIT)
 
 

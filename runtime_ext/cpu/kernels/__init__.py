@@ -39,8 +39,6 @@
     Cut a row of output pixels into register tiles with known handling of borders.
 ``tile_code.py``
     The code of a kernel, as a loop over a range of its tiles.
-``vector_unit.py``
-    The vector registers and instructions of a CPU target.
 ``winograd_input.py``, ``winograd_output.py``
     The two kernels of Winograd's filtering: tiles of the input, transformed; products, and the
     tiles of outputs they become.

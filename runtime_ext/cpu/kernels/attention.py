@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from runtime_ext.cpu.kernels.normalisation import RowWriter
 from runtime_ext.cpu.kernels.product import ProductWriter
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.chain import Attention
 from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.expression import Access
@@ -18,20 +18,20 @@ from runtime_ext.kernels.statements import divide
 _Spec = TypeVar("_Spec", Normalisation, Product)
 
 
-def attention(spec: Attention, unit: VectorUnit) -> tuple[Any, int]:
+def attention(spec: Attention, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of an attention and its number of tiles (runs of rows of queries)."""
-    code = TileCode(spec.buffers, unit)
+    code = TileCode(spec.buffers, isa)
     images, heights, rows = spec.softmax.grid
     blocks = -(-rows // spec.rows)
     # Align rows of scores to whole vectors.
-    row = -(-spec.softmax.count // unit.lanes) * unit.lanes
+    row = -(-spec.softmax.count // isa.lanes) * isa.lanes
     with code.tiles(images * heights * blocks) as tile:
         # The softmax replaces the scores in place.
         memory = code.on_stack(spec.rows * row)
         code.buffers += [memory] * (1 if spec.scores is None else 2)
         matrix, part = divide(code, "matrix", tile, blocks, images * heights)
         place = divide(code, "image", matrix, heights, images)
-        writer = _Writer(spec, unit, code, place, row)
+        writer = _Writer(spec, isa, code, place, row)
         code.blocks(part, rows, spec.rows, writer.rows)
         del code.buffers[len(spec.buffers) :]
     return code.kernel()
@@ -43,12 +43,12 @@ class _Writer:
     def __init__(
         self,
         spec: Attention,
-        unit: VectorUnit,
+        isa: Isa,
         code: TileCode,
         matrix: tuple[Index, Index],
         row: int,
     ) -> None:
-        self.unit, self.code, self.matrix, self.row = unit, code, matrix, row
+        self.isa, self.code, self.matrix, self.row = isa, code, matrix, row
         self.scores, self.softmax, self.values = spec.scores, spec.softmax, spec.values
         handed = len(spec.buffers)
         if self.scores is not None:
@@ -64,13 +64,13 @@ class _Writer:
         first = code.bind("query", first)
         shift = code.bind("shift", first * -self.row)
         if self.scores is not None:
-            scores = ProductWriter(self.scores, self.unit, code, self.matrix, 0, shift)
+            scores = ProductWriter(self.scores, self.isa, code, self.matrix, 0, shift)
             scores.rows(first, count)
         read_shift = 0 if self.scores is None else shift
         with code.loop("row", 0, count) as row:
             grid = (*self.matrix, code.bind("at", first + row))
-            RowWriter(self.softmax, self.unit, code, grid, read_shift, shift).write()
-        ProductWriter(self.values, self.unit, code, self.matrix, shift).rows(first, count)
+            RowWriter(self.softmax, self.isa, code, grid, read_shift, shift).write()
+        ProductWriter(self.values, self.isa, code, self.matrix, shift).rows(first, count)
 
     def _of_tile(self, buffer: int) -> Access:
         return Access(buffer, 0, (0, 0, self.row, 1))

@@ -15,38 +15,24 @@ from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
 from runtime_ext.cpu.kernels.passes import Fetch
 from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, broadcast, load
 from runtime_ext.kernels.packed_contraction import Bfloat16Contraction
-
-#: LLVM functions that add the products of pairs to sums, by the number of sums. TIR has vectors of
-#: bfloat16 only in memory, so the functions take their bits.
-MULTIPLY_PAIRS = {
-    16: """
-declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloat>, <32 x bfloat>)
-define <16 x float> @multiply_pairs(<16 x float> %sum, <32 x i16> %a, <32 x i16> %b) {
-  %x = bitcast <32 x i16> %a to <32 x bfloat>
-  %y = bitcast <32 x i16> %b to <32 x bfloat>
-  %r = call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float> %sum, <32 x bfloat> %x,
-                                                           <32 x bfloat> %y)
-  ret <16 x float> %r
-}
-"""
-}
+from tvm_ios.program.bfloat16 import FORM
 
 
-def bfloat16_contraction(spec: Bfloat16Contraction, unit: VectorUnit) -> tuple[Any, int]:
+def bfloat16_contraction(spec: Bfloat16Contraction, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of a contraction with bfloat16 weights, and its number of tiles."""
     contraction = spec.contraction
-    plan = plan_tiles(contraction, unit)
+    plan = plan_tiles(contraction, isa)
     halves = {contraction.weight, *([contraction.data.buffer] if spec.rounded else [])}
     dtypes = ["uint16" if i in halves else "float32" for i in range(len(spec.buffers))]
-    code = TileCode(spec.buffers, unit, dtypes)
+    code = TileCode(spec.buffers, isa, dtypes)
     if spec.rounded:
-        code.import_llvm(MULTIPLY_PAIRS[unit.lanes])
+        code.import_llvm(isa.products[FORM])
     writer = _PairsWriter if spec.rounded else _WideningWriter
     with code.tiles(plan.tiles) as tile:
-        writer(contraction, plan, unit, code).tile(tile)
+        writer(contraction, plan, isa, code).tile(tile)
     return code.kernel()
 
 
@@ -56,7 +42,7 @@ class _PairsWriter(ContractionWriter):
     def _multiply_add(
         self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
     ) -> None:
-        spec, code, lanes = self.spec, self.code, self.unit.lanes
+        spec, code, lanes = self.spec, self.code, self.isa.lanes
         vectors = spec.blocking.vectors
         _, _, sw, sc = spec.data.strides
         row = _vectors_of_pairs(self, weights + ci * (vectors * lanes))
@@ -112,7 +98,7 @@ class _WideningWriter(ContractionWriter):
         accumulators: list[Any],
     ) -> None:
         """Multiply one or both channels of a pair: weight vectors times each pixel's value."""
-        spec, code, lanes = self.spec, self.code, self.unit.lanes
+        spec, code, lanes = self.spec, self.code, self.isa.lanes
         vectors = spec.blocking.vectors
         _, _, sw, sc = spec.data.strides
         both = _vectors_of_pairs(self, weights + pair * (vectors * lanes))
@@ -129,7 +115,7 @@ class _WideningWriter(ContractionWriter):
 
 def _vectors_of_pairs(writer: ContractionWriter, first: Index) -> list[Any]:
     """Load the pairs of weights of a block's output channels, from pair ``first`` of the buffer."""
-    lanes, weight = writer.unit.lanes, writer.buffers[writer.spec.weight]
+    lanes, weight = writer.isa.lanes, writer.buffers[writer.spec.weight]
     return [
         load(weight, (first + v * lanes) * 2, 2 * lanes)
         for v in range(writer.spec.blocking.vectors)

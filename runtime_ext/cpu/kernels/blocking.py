@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, gcd
 
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.cut import Blocking
 from runtime_ext.kernels.spec import Contraction
 
@@ -14,11 +14,8 @@ _IN_FLIGHT = 8
 _BLOCK_BYTES = 640 * 1024
 #: Bytes of a block's packed weights that stay in a first-level cache of 48 KiB beside the input.
 _NEAR_BYTES = 40 * 1024
-#: Cycles to read a vector of weights from the second level, by its lanes.
-_FAR_CYCLES = {4: 2.0, 8: 2.0, 16: 2.5}
-#: A tile of at least this many vectors of 16 lanes that leaves fewer than this many of 32 registers
-#: takes this factor longer: LLVM loads weights of the next channel early where it can.
-_MANY, _SPARE, _CROWDED = 3, 3, 1.05
+#: A tile of at least this many vectors is crowded if it leaves fewer than this many registers.
+_MANY, _SPARE = 3, 3
 #: Up to this many input channels (a first layer's) are unrolled together with the kernel's columns.
 #: Tiles then have at most this many sums: the code of more would no longer fit the cache of decoded
 #: instructions.
@@ -29,18 +26,18 @@ _VECTOR_BLOCKS = range(1, 9)
 _SETS, _WAYS = 64, 8
 
 
-def choose_blocking(spec: Contraction, unit: VectorUnit) -> Blocking:
+def choose_blocking(spec: Contraction, isa: Isa) -> Blocking:
     """Return the register tile with the fewest estimated cycles for a row of pixels."""
     width = spec.window.output[1]
     if width == 1:
         # A matrix-vector product waits for memory: make blocks long, and reads sequential.
-        narrowest, whole = (ceil(n / unit.lanes) for n in (min(spec.parts), sum(spec.parts)))
+        narrowest, whole = (ceil(n / isa.lanes) for n in (min(spec.parts), sum(spec.parts)))
         return Blocking(1, min(_VECTOR_BLOCKS[-1], narrowest, ceil(whole / 8)))
-    cycles = row_cycles(spec, unit)
+    cycles = row_cycles(spec, isa)
     return min(cycles, key=lambda t: (cycles[t], -t.pixels * t.vectors, t.vectors))
 
 
-def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
+def row_cycles(spec: Contraction, isa: Isa) -> dict[Blocking, float]:
     """Estimate the cycles of a row of pixels for each register tile that fits the registers.
 
     Registers hold the tile's sums, a row of weights and one input. For a single pixel, cycles are
@@ -48,25 +45,25 @@ def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
     """
     width = spec.window.output[1]
     if width == 1:
-        blocks = {v: sum(ceil(n / (v * unit.lanes)) for n in spec.parts) for v in _VECTOR_BLOCKS}
+        blocks = {v: sum(ceil(n / (v * isa.lanes)) for n in spec.parts) for v in _VECTOR_BLOCKS}
         return {
-            Blocking(1, v): float(v * n) for v, n in blocks.items() if 2 * v + 1 <= unit.registers
+            Blocking(1, v): float(v * n) for v, n in blocks.items() if 2 * v + 1 <= isa.registers
         }
     depth = spec.channels * spec.window.kernel[0] * spec.window.kernel[1]
     pixel_bytes = abs(spec.data.strides[2]) * spec.window.strides[1] * 4
 
     def cycles(tile: Blocking) -> float:
-        blocks = sum(ceil(part / (tile.vectors * unit.lanes)) for part in spec.parts)
+        blocks = sum(ceil(part / (tile.vectors * isa.lanes)) for part in spec.parts)
         whole_tiles, remainder = divmod(width, tile.pixels)
-        weights = depth * tile.vectors * unit.lanes * 4
-        waiting = _FAR_CYCLES[unit.lanes] * tile.vectors if weights > _NEAR_BYTES else 0.0
+        weights = depth * tile.vectors * isa.lanes * 4
+        waiting = isa.weight_cycles * tile.vectors if weights > _NEAR_BYTES else 0.0
         row = whole_tiles * max(waiting, _tile_cycles(tile.pixels, tile.vectors))
         row += max(waiting, _tile_cycles(remainder, tile.vectors)) if remainder else 0.0
         if weights > _BLOCK_BYTES:
             row *= 1.4
-        spare = spare_registers(tile, unit)
-        if unit.lanes == 16 and tile.vectors >= _MANY and spare < _SPARE:
-            row *= _CROWDED
+        spare = spare_registers(tile, isa)
+        if tile.vectors >= _MANY and spare < _SPARE:
+            row *= isa.crowding
         if _lines_a_set(min(width, tile.pixels), pixel_bytes) > _WAYS:
             row *= 1.2
         return round(row * blocks, 3)
@@ -74,20 +71,20 @@ def row_cycles(spec: Contraction, unit: VectorUnit) -> dict[Blocking, float]:
     tiles = [
         Blocking(pixels, vectors)
         for vectors in range(1, 7)
-        for pixels in range(1, min(28, most_pixels(vectors, unit)) + 1)
+        for pixels in range(1, min(28, most_pixels(vectors, isa)) + 1)
         if (spec.channels > UNROLLED or vectors * pixels <= _SHORT)
     ]
     return {tile: cycles(tile) for tile in tiles}
 
 
-def spare_registers(tile: Blocking, unit: VectorUnit) -> int:
+def spare_registers(tile: Blocking, isa: Isa) -> int:
     """Return the registers that a tile leaves unused; negative if it needs too many."""
-    return unit.registers - tile.pixels * tile.vectors - tile.vectors - 1
+    return isa.registers - tile.pixels * tile.vectors - tile.vectors - 1
 
 
-def most_pixels(vectors: int, unit: VectorUnit) -> int:
+def most_pixels(vectors: int, isa: Isa) -> int:
     """Return the most pixels of a tile of so many vectors that fits the registers."""
-    return spare_registers(Blocking(0, vectors), unit) // vectors
+    return spare_registers(Blocking(0, vectors), isa) // vectors
 
 
 def _tile_cycles(pixels: int, vectors: int) -> float:

@@ -21,9 +21,9 @@ from runtime_ext.cpu.kernels.normalisation import normalisation
 from runtime_ext.cpu.kernels.pointwise import pointwise
 from runtime_ext.cpu.kernels.pooling import pooling
 from runtime_ext.cpu.kernels.product import product
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
 from runtime_ext.cpu.kernels.winograd_input import winograd_input
 from runtime_ext.cpu.kernels.winograd_output import winograd_output
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.chain import Attention, Chain, Chained
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
@@ -90,9 +90,9 @@ _OF_TILES = "tvm_ios.tiles"
 tirx.register_tir_pipeline(_OF_TILES, lambda: (_lower, *_OF_TVM[1:]))
 
 
-def build_kernel(spec: _Kernel, key: str, target: Any, unit: VectorUnit) -> tuple[Artefact, Any]:
+def build_kernel(spec: _Kernel, key: str, target: Any, isa: Isa) -> tuple[Artefact, Any]:
     """Compile a kernel; return its description and the ``tvm.runtime.Module``."""
-    phases = tir_of(spec, target, unit)
+    phases = tir_of(spec, target, isa)
     names = [f"k{key}_{i}" for i in range(len(phases.phases))]
     module = tvm.IRModule(
         {
@@ -113,12 +113,12 @@ def build_kernel(spec: _Kernel, key: str, target: Any, unit: VectorUnit) -> tupl
     return artefact, compiled
 
 
-def tir_of(spec: _Kernel, target: Any, unit: VectorUnit) -> Phases:
+def tir_of(spec: _Kernel, target: Any, isa: Isa) -> Phases:
     """Return the TIR of a kernel."""
     if isinstance(spec, (Generic, Scheduled)):
         return lower_generic(spec, target)
     if isinstance(spec, Finer):
-        function, tiles = _WRITERS[type(spec.kernel)](spec.kernel, unit, finer=True)
+        function, tiles = _WRITERS[type(spec.kernel)](spec.kernel, isa, finer=True)
     else:
-        function, tiles = _WRITERS[type(spec)](spec, unit)
+        function, tiles = _WRITERS[type(spec)](spec, isa)
     return Phases((Phase(function, tiles, tuple(range(len(spec.buffers)))),), ())

@@ -12,7 +12,7 @@ from runtime_ext.cpu.kernels.blocking import row_cycles
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, Place, plan_tiles
 from runtime_ext.cpu.kernels.pooling import PoolingWriter
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.chain import Chain
 from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.expression import Access
@@ -21,22 +21,22 @@ from runtime_ext.kernels.statements import divide
 from runtime_ext.kernels.tile_work import channels_a_tile
 
 
-def chain(spec: Chain, unit: VectorUnit) -> tuple[Any, int]:
+def chain(spec: Chain, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of a chain and its number of tiles."""
     if isinstance(spec.first, Pooling):
         assert isinstance(spec.second, Contraction)
-        return _WindowThenProduct(spec, spec.first, spec.second, unit).kernel()
+        return _WindowThenProduct(spec, spec.first, spec.second, isa).kernel()
     assert isinstance(spec.second, Pooling)
-    return _ProductThenWindow(spec, spec.first, spec.second, unit).kernel()
+    return _ProductThenWindow(spec, spec.first, spec.second, isa).kernel()
 
 
 class _WindowThenProduct:
     """A writer of a pool followed by a product; a tile is all channels of some rows of pixels."""
 
-    def __init__(self, spec: Chain, first: Pooling, second: Contraction, unit: VectorUnit) -> None:
-        self.first, self.second, self.unit = first, second, unit
+    def __init__(self, spec: Chain, first: Pooling, second: Contraction, isa: Isa) -> None:
+        self.first, self.second, self.isa = first, second, isa
         self.rows, self.handed = spec.rows, len(spec.buffers)
-        self.code = TileCode(spec.buffers, unit)
+        self.code = TileCode(spec.buffers, isa)
         self.columns, self.channels = first.window.output[1], first.channels
 
     def kernel(self) -> tuple[Any, int]:
@@ -60,14 +60,14 @@ class _WindowThenProduct:
         target = Access(self.handed, 0, (height * row, row, self.channels, 1))
         (statement,) = self.first.statements
         first = replace(self.first, statements=(replace(statement, target=target),))
-        lanes = self.unit.lanes
+        lanes = self.isa.lanes
         vectors, rest = divmod(self.channels, lanes)
         chunk = max(1, channels_a_tile(first, finer=False) // lanes)
 
         def of_rows(write: Callable[[PoolingWriter], None]) -> None:
             with code.loop("y", 0, rows) as y:
                 image, at = divide(code, "image", line + y, height, first.batch)
-                write(PoolingWriter(first, self.unit, code, image, at, 0, -line * row))
+                write(PoolingWriter(first, self.isa, code, image, at, 0, -line * row))
 
         # Share code between the vectors of all chunks: these kernels are large and slow to compile.
         with code.loop("chunk", 0, -(-vectors // chunk)) as number:
@@ -81,8 +81,8 @@ class _WindowThenProduct:
         """Write code that multiplies a tile's rows, merged into one row of the tile's number."""
         second = _in_rows(self.second, self.rows * self.columns, rows * self.columns)
         second = replace(second, data=Access(self.handed, 0, (0, 0, self.channels, 1)))
-        plan = plan_tiles(second, self.unit)
-        writer = ContractionWriter(second, plan, self.unit, self.code)
+        plan = plan_tiles(second, self.isa)
+        writer = ContractionWriter(second, plan, self.isa, self.code)
         with self.code.loop("block", 0, plan.blocks) as block:
             for run in plan.runs:
                 writer.run(Place(block if plan.blocks > 1 else 0, 0, tile), run)
@@ -94,12 +94,12 @@ class _ProductThenWindow:
     Rows that two tiles read are computed for each of them.
     """
 
-    def __init__(self, spec: Chain, first: Contraction, second: Pooling, unit: VectorUnit) -> None:
-        self.first, self.second, self.unit = first, second, unit
+    def __init__(self, spec: Chain, first: Contraction, second: Pooling, isa: Isa) -> None:
+        self.first, self.second, self.isa = first, second, isa
         self.rows, self.handed = spec.rows, len(spec.buffers)
-        self.code = TileCode(spec.buffers, unit)
+        self.code = TileCode(spec.buffers, isa)
         self.height, self.width = second.window.input
-        self.block = first.blocking.vectors * unit.lanes
+        self.block = first.blocking.vectors * isa.lanes
 
     def kernel(self) -> tuple[Any, int]:
         code, window = self.code, self.second.window
@@ -132,11 +132,11 @@ class _ProductThenWindow:
         (statement,) = first.statements
         target = Access(self.handed, 0, (0, pixels * self.block, self.block, 1))
         first = replace(first, statements=(replace(statement, target=target),))
-        plan = plan_tiles(first, self.unit)
+        plan = plan_tiles(first, self.isa)
         shift = code.bind("shift", -block * self.block)
         if whole:
             shift = shift - image * (pixels * self.block)
-            writer = ContractionWriter(first, plan, self.unit, code, shift)
+            writer = ContractionWriter(first, plan, self.isa, code, shift)
             for run in plan.runs:
                 writer.run(Place(block, 0, image), run)
             return 0
@@ -144,7 +144,7 @@ class _ProductThenWindow:
         begin = code.bind("top", tirx.max(0, top))
         end = code.bind("bottom", tirx.min(self.height, top + self._reach(rows)))
         shift = shift - (image * self.height + begin) * (pixels * self.block)
-        writer = ContractionWriter(first, plan, self.unit, code, shift)
+        writer = ContractionWriter(first, plan, self.isa, code, shift)
         with code.loop("y", begin, end) as y:
             at = code.bind("line", image * self.height + y)
             for run in plan.runs:
@@ -155,7 +155,7 @@ class _ProductThenWindow:
         """Return the best pixels of a register tile, given the vectors of packed weights."""
         cycles = {
             tile.pixels: c
-            for tile, c in row_cycles(spec, self.unit).items()
+            for tile, c in row_cycles(spec, self.isa).items()
             if tile.vectors == spec.blocking.vectors
         }
         return min(cycles, key=lambda pixels: (cycles[pixels], -pixels))
@@ -167,7 +167,7 @@ class _ProductThenWindow:
         shift = code.bind("read_shift", -begin * row - block * self.block)
         with code.loop("row", 0, rows) as y:
             at = code.bind("at", line + y)
-            writer = PoolingWriter(second, self.unit, code, image, at, shift)
+            writer = PoolingWriter(second, self.isa, code, image, at, shift)
             code.blocks(block, second.channels, self.block, writer.channels)
 
 

@@ -14,7 +14,7 @@ from runtime_ext.cpu.kernels.blocking import UNROLLED
 from runtime_ext.cpu.kernels.passes import Fetch, Passes
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode, regions
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import (
     Index,
     broadcast,
@@ -63,18 +63,18 @@ class TilePlan:
         return self.blocks * self.rows * self.strips
 
 
-def contraction(spec: Contraction, unit: VectorUnit) -> tuple[Any, int]:
+def contraction(spec: Contraction, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of a contraction and its number of tiles."""
-    plan = plan_tiles(spec, unit)
-    code = TileCode(spec.buffers, unit)
+    plan = plan_tiles(spec, isa)
+    code = TileCode(spec.buffers, isa)
     with code.tiles(plan.tiles) as tile:
-        ContractionWriter(spec, plan, unit, code).tile(tile)
+        ContractionWriter(spec, plan, isa, code).tile(tile)
     return code.kernel()
 
 
-def plan_tiles(spec: Contraction, unit: VectorUnit) -> TilePlan:
+def plan_tiles(spec: Contraction, isa: Isa) -> TilePlan:
     """Return the tiles of a contraction, by its blocking or by rules of thumb."""
-    width = spec.blocking.vectors * unit.lanes
+    width = spec.blocking.vectors * isa.lanes
     parts = channel_parts(spec.parts, width)
     blocks = sum(part.blocks for part in parts)
     runs = row_runs(spec.window, spec.blocking.pixels)
@@ -133,11 +133,11 @@ class ContractionWriter:
         self,
         spec: Contraction,
         plan: TilePlan,
-        unit: VectorUnit,
+        isa: Isa,
         code: TileCode,
         stored_shift: Index = 0,
     ) -> None:
-        self.spec, self.plan, self.unit, self.code = spec, plan, unit, code
+        self.spec, self.plan, self.isa, self.code = spec, plan, isa, code
         self._shift = stored_shift
         self.buffers = code.buffers
         self._tiles_of_row = ceil(spec.window.output[1] / spec.blocking.pixels)
@@ -159,7 +159,7 @@ class ContractionWriter:
 
     def _width(self) -> int:
         """Return the output channels of a block."""
-        return self.spec.blocking.vectors * self.unit.lanes
+        return self.spec.blocking.vectors * self.isa.lanes
 
     def tile(self, tile: Any) -> None:
         """Write one block of channels for a row of pixels, or for a strip of it."""
@@ -218,7 +218,7 @@ class ContractionWriter:
         self, _block: Index, run: TileRun, accumulate: Callable[[list[Any]], None]
     ) -> list[Any]:
         """Return the sums of a register tile in float32; ``accumulate`` adds to zeroed buffers."""
-        code, lanes = self.code, self.unit.lanes
+        code, lanes = self.code, self.isa.lanes
         sums = code.accumulators(run.pixels * self.spec.blocking.vectors, lanes)
         for total in sums:
             code.store(total, 0, constant(0.0, lanes), lanes)
@@ -311,7 +311,7 @@ class ContractionWriter:
         self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
     ) -> None:
         """Write one input channel: each weight vector times each pixel's broadcast value."""
-        spec, code, lanes = self.spec, self.code, self.unit.lanes
+        spec, code, lanes = self.spec, self.code, self.isa.lanes
         vectors = spec.blocking.vectors
         _, _, sw, sc = spec.data.strides
         # With one channel a step goes to the next column, if there is one.
@@ -329,7 +329,7 @@ class ContractionWriter:
 
     def repeated(self, at: Index) -> Any:
         """Return an element of the data, after the prologue, in all lanes of a vector."""
-        code, data, lanes = self.code, self.buffers[self.spec.data.buffer], self.unit.lanes
+        code, data, lanes = self.code, self.buffers[self.spec.data.buffer], self.isa.lanes
         if self.spec.prologue == ACC:
             value = load(data, at, lanes, 0)
         else:
@@ -354,7 +354,7 @@ class ContractionWriter:
 
     def _store(self, place: Place, x0: Index, run: TileRun, accumulators: list[Any]) -> None:
         """Apply the epilogue to the accumulators, part by part; the last block may be shorter."""
-        vectors, lanes = self.spec.blocking.vectors, self.unit.lanes
+        vectors, lanes = self.spec.blocking.vectors, self.isa.lanes
 
         def write(channels: Channels) -> None:
             pixels = [(place.image, place.row, x0 + p) for p in range(run.pixels)]
@@ -399,7 +399,7 @@ class ContractionWriter:
         channels: Channels,
     ) -> None:
         """Apply the statements to the sums: for each pixel, one vector for each of the block's."""
-        lanes, part = self.unit.lanes, channels.part
+        lanes, part = self.isa.lanes, channels.part
         stores: list[Store] = []
         for grid, of_pixel in zip(pixels, sums, strict=True):
             for v, count in enumerate(widths(channels.count, lanes)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
@@ -10,7 +10,7 @@ from tvm import tirx
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, TilePlan, plan_tiles
 from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import BYTES, Isa
 from runtime_ext.kernels.code import Index, broadcast, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.packed_contraction import IntegerContraction, Narrowing
@@ -19,33 +19,13 @@ from runtime_ext.kernels.statements import activate, element_offset
 
 #: Elements of a tile of narrowed images.
 _ELEMENTS = 4096
-#: The instruction that multiplies pairs of int16 and adds the products of each pair, by the lanes
-#: of its result.
-_MULTIPLY_ADD: Mapping[int, str] = {
-    4: "llvm.x86.sse2.pmadd.wd",
-    8: "llvm.x86.avx2.pmadd.wd",
-    16: "llvm.x86.avx512.pmaddw.d.512",
-}
-#: LLVM functions that add four products of unsigned and signed bytes to sums, by the number of
-#: sums. The instruction's types differ between versions of LLVM, which reads the older ones as
-#: well.
-MULTIPLY_FOURS: dict[int, str] = {
-    lanes: """
-declare VECTOR @llvm.x86.avx512.vpdpbusd.BITS(VECTOR, VECTOR, VECTOR)
-define VECTOR @multiply_fours(VECTOR %sum, VECTOR %a, VECTOR %b) {
-  %r = call VECTOR @llvm.x86.avx512.vpdpbusd.BITS(VECTOR %sum, VECTOR %a, VECTOR %b)
-  ret VECTOR %r
-}
-""".replace("VECTOR", f"<{lanes} x i32>").replace("BITS", str(32 * lanes))
-    for lanes in (8, 16)
-}
 
 
-def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
+def narrowing(spec: Narrowing, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc that writes images in 8 or 16 bits, and its number of tiles."""
     rows, columns = spec.pixels
     (top, left), filled = spec.pads, extents(spec.buffers[1])[-1]
-    code = TileCode(spec.buffers, unit)
+    code = TileCode(spec.buffers, isa)
     source, result = code.buffers
     encoding = spec.buffers[1].encoding
     as_it_is = spec.prologue == ACC and encoding == getattr(spec.buffers[0], "encoding", None)
@@ -71,12 +51,12 @@ def narrowing(spec: Narrowing, unit: VectorUnit) -> tuple[Any, int]:
 
         inside = _inside(spec, place[1:])
         with code.branch(inside):
-            code.vectors(spec.channels, unit.lanes, write)
+            code.vectors(spec.channels, isa.lanes, write)
             for channel in range(spec.channels, filled):
                 write_zeros(channel, 1)
         if inside is not None:
             with code.branch(tirx.Not(inside)):
-                code.vectors(filled, unit.lanes, write_zeros)
+                code.vectors(filled, isa.lanes, write_zeros)
     return code.kernel()
 
 
@@ -92,21 +72,21 @@ def _inside(spec: Narrowing, place: tuple[Index, Index]) -> Any:
     return tirx.all(*conditions) if conditions else None
 
 
-def integer_contraction(spec: IntegerContraction, unit: VectorUnit) -> tuple[Any, int]:
+def integer_contraction(spec: IntegerContraction, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of a contraction of integers, and its number of tiles."""
     contraction = spec.contraction
-    plan = plan_tiles(contraction, unit)
+    plan = plan_tiles(contraction, isa)
     dtypes = ["float32"] * len(spec.buffers)
     if spec.starts is None:
         dtypes[contraction.data.buffer] = dtypes[contraction.weight] = "int16"
     else:
         dtypes[contraction.data.buffer] = "uint8"
         dtypes[contraction.weight], dtypes[spec.starts] = "int8", "int32"
-    code = TileCode(spec.buffers, unit, dtypes)
+    code = TileCode(spec.buffers, isa, dtypes)
     if spec.starts is not None:
-        code.import_llvm(MULTIPLY_FOURS[unit.lanes])
+        code.import_llvm(isa.products[BYTES])
     with code.tiles(plan.tiles) as tile:
-        _Writer(contraction, plan, unit, code, spec.starts).tile(tile)
+        _Writer(contraction, plan, isa, code, spec.starts).tile(tile)
     return code.kernel()
 
 
@@ -117,17 +97,17 @@ class _Writer(ContractionWriter):
         self,
         spec: Contraction,
         plan: TilePlan,
-        unit: VectorUnit,
+        isa: Isa,
         code: TileCode,
         starts: int | None,
     ) -> None:
-        super().__init__(spec, plan, unit, code)
+        super().__init__(spec, plan, isa, code)
         self._starts = None if starts is None else code.buffers[starts]
 
     def accumulated(
         self, block: Index, run: TileRun, accumulate: Callable[[list[Any]], None]
     ) -> list[Any]:
-        code, lanes, vectors = self.code, self.unit.lanes, self.spec.blocking.vectors
+        code, lanes, vectors = self.code, self.isa.lanes, self.spec.blocking.vectors
         count = run.pixels * vectors
         sums = [tirx.decl_buffer((lanes,), "int32", f"sum{i}") for i in range(count)]
         for number, total in enumerate(sums):
@@ -146,7 +126,7 @@ class _Writer(ContractionWriter):
         self, ci: Index, pixels: list[int], source: Index, weights: Index, accumulators: list[Any]
     ) -> None:
         """Write one pack of input channels: packs of weights times each pixel's broadcast pack."""
-        spec, code, lanes = self.spec, self.code, self.unit.lanes
+        spec, code, lanes = self.spec, self.code, self.isa.lanes
         vectors = spec.blocking.vectors
         _, _, sw, pack = spec.data.strides
         weight, data = self.buffers[spec.weight], self.buffers[spec.data.buffer]
@@ -161,13 +141,13 @@ class _Writer(ContractionWriter):
 
     def _added(self, total: Any, data: Any, weights: Any) -> Any:
         """Return the sums plus products of packs: 32-bit words of data, vectors of weights."""
-        lanes = self.unit.lanes
+        lanes = self.isa.lanes
         sums = _type("int32", lanes)
         if self._starts is not None:
             fours = tirx.reinterpret(sums, weights)
             return tirx.call_pure_extern(sums, "multiply_fours", total, data, fours)
         pairs = tirx.reinterpret(_type("int16", 2 * lanes), data)
-        return total + tirx.call_llvm_pure_intrin(sums, _MULTIPLY_ADD[lanes], weights, pairs)
+        return total + tirx.call_llvm_pure_intrin(sums, self.isa.products["int16"], weights, pairs)
 
 
 def _type(scalar: str, lanes: int) -> str:

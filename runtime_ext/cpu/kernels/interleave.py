@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, shuffle
 from runtime_ext.kernels.spec import Interleave
 from runtime_ext.kernels.statements import element_offset, evaluate
@@ -15,12 +15,12 @@ from runtime_ext.kernels.statements import element_offset, evaluate
 _ELEMENTS = 4096
 
 
-def interleave(spec: Interleave, unit: VectorUnit) -> tuple[Any, int]:
+def interleave(spec: Interleave, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc and its number of tiles, some consecutive pixels of a row each."""
-    code = TileCode(spec.buffers, unit)
+    code = TileCode(spec.buffers, isa)
     strip = max(1, min(spec.grid[2], _ELEMENTS // (spec.count * len(spec.values))))
     with code.pixels(spec.grid, strip) as grid:
-        code.vectors(spec.count, unit.lanes, partial(_vectors, spec, code, grid))
+        code.vectors(spec.count, isa.lanes, partial(_vectors, spec, code, grid))
     return code.kernel()
 
 

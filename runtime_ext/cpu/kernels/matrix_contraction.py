@@ -18,7 +18,7 @@ from runtime_ext.cpu.kernels.contraction import (
 )
 from runtime_ext.cpu.kernels.matrix_registers import Register
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, element, integer, load
 from runtime_ext.kernels.cut import Blocking, channel_parts
 from runtime_ext.kernels.packed_contraction import COLUMNS, MatrixContraction, depth, rows_of
@@ -56,7 +56,7 @@ class MatrixCutter:
         return blocking.vectors * COLUMNS
 
 
-def matrix_contraction(spec: MatrixContraction, unit: VectorUnit) -> tuple[Any, int]:
+def matrix_contraction(spec: MatrixContraction, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of a contraction by products of matrices, and its number of tiles."""
     contraction = spec.contraction
     numbers = ("uint16", "uint16") if spec.starts is None else ("uint8", "int8")
@@ -64,8 +64,8 @@ def matrix_contraction(spec: MatrixContraction, unit: VectorUnit) -> tuple[Any, 
     dtypes[contraction.data.buffer], dtypes[contraction.weight] = numbers
     if spec.starts is not None:
         dtypes[spec.starts] = "int32"
-    code = TileCode(spec.buffers, unit, dtypes)
-    writer = _Writer(spec, unit, code)
+    code = TileCode(spec.buffers, isa, dtypes)
+    writer = _Writer(spec, isa, code)
     writer.begin()
     with code.tiles(writer.plan.tiles) as tile:
         writer.tile(tile)
@@ -101,8 +101,8 @@ def _plan(spec: Contraction) -> TilePlan:
 class _Writer(ContractionWriter):
     """A writer of products of matrices; strips are of groups of matrices of data."""
 
-    def __init__(self, spec: MatrixContraction, unit: VectorUnit, code: TileCode) -> None:
-        super().__init__(spec.contraction, _plan(spec.contraction), unit, code)
+    def __init__(self, spec: MatrixContraction, isa: Isa, code: TileCode) -> None:
+        super().__init__(spec.contraction, _plan(spec.contraction), isa, code)
         self._of = spec
         self._rows = spec.contraction.blocking.pixels
         self._depth = depth(spec.run)
@@ -116,7 +116,7 @@ class _Writer(ContractionWriter):
             **{_WEIGHTS + v: Register(self._depth, COLUMNS) for v in range(vectors)},
         }
         numbers = "bfloat16" if spec.starts is None else "int8"
-        code.import_llvm(matrix_registers.functions(registers, numbers))
+        code.import_llvm(matrix_registers.functions(registers, isa.matrices[numbers]))
 
     def _number_of_passes(self) -> int:
         # A pass is a group of matrices of data in a tile.

@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: LLVM's intrinsics that multiply two registers and add the product to a third, by number type.
-_MULTIPLY = {"bfloat16": "x86.tdpbf16ps", "int8": "x86.tdpbusd"}
-
 
 @dataclass(frozen=True, slots=True)
 class Register:
@@ -22,15 +19,14 @@ class Register:
     packs: int
 
 
-def functions(registers: Mapping[int, Register], numbers: str) -> str:
+def functions(registers: Mapping[int, Register], multiply: str) -> str:
     """Return functions for ``tirx.call_extern``, as LLVM IR, for the given registers.
 
     They are ``configure()``, ``release()``, and, of a register by number ``clear_I()``,
     ``load_I(pointer, stride)``, ``store_I(pointer, stride)`` with strides in bytes, and
-    ``multiply_I_J_K()``, which adds the product of J and K to I. ``numbers`` is ``"bfloat16"``, or
-    ``"int8"`` for unsigned by signed bytes.
+    ``multiply_I_J_K()``, which adds the product of J and K to I by LLVM's intrinsic ``multiply``.
     """
-    memory, multiply = "ptr %pointer, i64 %stride", _MULTIPLY[numbers]
+    memory = "ptr %pointer, i64 %stride"
     text = [
         f"@configuration = private constant [64 x i8] [{configuration(registers)}]",
         "declare void @llvm.x86.ldtilecfg(ptr)",

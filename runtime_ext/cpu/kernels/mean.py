@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, constant, load, widths
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Mean
@@ -16,23 +16,21 @@ from runtime_ext.kernels.statements import activate, divide, store_statement
 _VECTORS = 4
 
 
-def mean(spec: Mean, unit: VectorUnit) -> tuple[Any, int]:
+def mean(spec: Mean, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of a mean over pixels and its number of tiles (blocks of channels)."""
-    block = _VECTORS * unit.lanes
+    block = _VECTORS * isa.lanes
     blocks = -(-spec.channels // block)
-    code = TileCode(spec.buffers, unit)
+    code = TileCode(spec.buffers, isa)
     with code.tiles(spec.batch * blocks) as tile:
         image, part = divide(code, "image", tile, blocks, spec.batch)
-        code.blocks(part, spec.channels, block, partial(_sum, spec, unit, code, image))
+        code.blocks(part, spec.channels, block, partial(_sum, spec, isa, code, image))
     return code.kernel()
 
 
-def _sum(
-    spec: Mean, unit: VectorUnit, code: TileCode, image: Index, channel: Index, count: int
-) -> None:
+def _sum(spec: Mean, isa: Isa, code: TileCode, image: Index, channel: Index, count: int) -> None:
     """Write the means of ``count`` channels."""
     sn, sh, sw, sc = spec.data.strides
-    starts, widths_of_vectors = range(0, count, unit.lanes), widths(count, unit.lanes)
+    starts, widths_of_vectors = range(0, count, isa.lanes), widths(count, isa.lanes)
     accumulators = [code.accumulators(1, lanes)[0] for lanes in widths_of_vectors]
     for acc, lanes in zip(accumulators, widths_of_vectors, strict=True):
         code.store(acc, 0, constant(0.0, lanes), lanes)

@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import LOWEST, EncodedBuffer, Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Normalisation
@@ -25,12 +25,12 @@ _VECTORS = 4
 Value = Callable[[Index, int], Any]
 
 
-def normalisation(spec: Normalisation, unit: VectorUnit) -> tuple[Any, int]:
+def normalisation(spec: Normalisation, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of a normalisation and its number of tiles (runs of rows)."""
-    code = TileCode(spec.buffers, unit)
+    code = TileCode(spec.buffers, isa)
     strip = max(1, min(spec.grid[2], _ELEMENTS // spec.count))
     with code.pixels(spec.grid, strip) as grid:
-        RowWriter(spec, unit, code, grid).write()
+        RowWriter(spec, isa, code, grid).write()
     return code.kernel()
 
 
@@ -44,13 +44,13 @@ class RowWriter:
     def __init__(
         self,
         spec: Normalisation,
-        unit: VectorUnit,
+        isa: Isa,
         code: TileCode,
         grid: tuple[Index, Index, Index],
         read_shift: Index = 0,
         stored_shift: Index = 0,
     ) -> None:
-        self.spec, self.lanes, self.code, self.grid = spec, unit.lanes, code, grid
+        self.spec, self.lanes, self.code, self.grid = spec, isa.lanes, code, grid
         self.buffers, self._shift = code.buffers, stored_shift
         origin = element_offset(spec.data, grid, 0) + read_shift
         self.origin = code.bind("origin", origin)

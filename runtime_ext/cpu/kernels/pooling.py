@@ -10,7 +10,7 @@ from tvm import tirx
 
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, broadcast, constant, is_in_bytes, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Pooling
@@ -18,7 +18,7 @@ from runtime_ext.kernels.statements import activate, divide, store_vectors
 from runtime_ext.kernels.tile_work import channels_a_tile
 
 
-def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, int]:
+def pooling(spec: Pooling, isa: Isa, finer: bool = False) -> tuple[Any, int]:
     """Return the PrimFunc of a pooling or depthwise convolution and its number of tiles.
 
     A tile is a row of output pixels for a chunk of channels; the rows of a chunk follow one
@@ -27,11 +27,11 @@ def pooling(spec: Pooling, unit: VectorUnit, finer: bool = False) -> tuple[Any, 
     rows = spec.batch * spec.window.output[0]
     chunk = channels_a_tile(spec, finer)
     chunks = -(-spec.channels // chunk)
-    code = TileCode(spec.buffers, unit)
+    code = TileCode(spec.buffers, isa)
     with code.tiles(rows * chunks) as tile:
         part, line = divide(code, "part", tile, rows, chunks)
         image, row = divide(code, "image", line, spec.window.output[0], spec.batch)
-        writer = PoolingWriter(spec, unit, code, image, row)
+        writer = PoolingWriter(spec, isa, code, image, row)
         code.blocks(part, spec.channels, chunk, writer.channels)
     return code.kernel()
 
@@ -46,23 +46,23 @@ class PoolingWriter:
     def __init__(
         self,
         spec: Pooling,
-        unit: VectorUnit,
+        isa: Isa,
         code: TileCode,
         image: Index,
         row: Index,
         read_shift: Index = 0,
         stored_shift: Index = 0,
     ) -> None:
-        self.spec, self.unit, self.buffers, self.code = spec, unit, code.buffers, code
+        self.spec, self.isa, self.buffers, self.code = spec, isa, code.buffers, code
         self.image, self.row = image, row
         self._read_shift, self._stored_shift = read_shift, stored_shift
         width = spec.window.kernel[1] if spec.kind == "depthwise" else 0
-        self.pixels = max(1, min(8 if unit.registers < 32 else 12, unit.registers - 4 - width))
-        self._lanes, self._dtype = unit.lanes, "float32"
+        self.pixels = max(1, min(8 if isa.registers < 32 else 12, isa.registers - 4 - width))
+        self._lanes, self._dtype = isa.lanes, "float32"
         self._least = tirx.FloatImm("float32", -math.inf if spec.kind == "max" else 0.0)
         if _is_of_bytes(spec, code.buffers):
             self.buffers = [getattr(buffer, "buffer", buffer) for buffer in code.buffers]
-            self._lanes, self._dtype = 4 * unit.lanes, "uint8"
+            self._lanes, self._dtype = 4 * isa.lanes, "uint8"
             self._least = tirx.IntImm("uint8", 0)
 
     def channels(self, begin: Index, count: int) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, broadcast, constant, load, widths
 from runtime_ext.kernels.spec import Product
 from runtime_ext.kernels.statements import divide, store_vectors
@@ -18,39 +18,39 @@ _VECTORS = 4
 ROWS = 24
 
 
-def product(spec: Product, unit: VectorUnit) -> tuple[Any, int]:
+def product(spec: Product, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of a batch of products and its number of tiles (runs of rows)."""
-    code = TileCode(spec.buffers, unit)
+    code = TileCode(spec.buffers, isa)
     images, heights, rows = spec.grid
-    block = tile_rows(spec, unit)
+    block = tile_rows(spec, isa)
     blocks = -(-rows // block)
     with code.tiles(images * heights * blocks) as tile:
         matrix, part = divide(code, "matrix", tile, blocks, images * heights)
         image, height = divide(code, "image", matrix, heights, images)
-        writer = ProductWriter(spec, unit, code, (image, height))
+        writer = ProductWriter(spec, isa, code, (image, height))
         code.blocks(part, rows, block, writer.rows)
     return code.kernel()
 
 
-def tile_rows(spec: Product, unit: VectorUnit) -> int:
+def tile_rows(spec: Product, isa: Isa) -> int:
     """Return the rows of a tile: whole register tiles, equally many in all tiles if possible."""
-    rows, block = spec.grid[2], _rows(_vectors(spec, unit), unit)
+    rows, block = spec.grid[2], _rows(_vectors(spec, isa), isa)
     tiles = max(1, -(-rows // ROWS))
     return min(rows, -(-rows // (tiles * block)) * block)
 
 
-def _vectors(spec: Product, unit: VectorUnit) -> int:
+def _vectors(spec: Product, isa: Isa) -> int:
     """Return the vectors of a register tile that holds most sums; the fewest of equals."""
-    most = min(_VECTORS, -(-spec.columns // unit.lanes))
-    return max(range(min(2, most), most + 1), key=lambda v: (v * _rows(v, unit), -v))
+    most = min(_VECTORS, -(-spec.columns // isa.lanes))
+    return max(range(min(2, most), most + 1), key=lambda v: (v * _rows(v, isa), -v))
 
 
-def _rows(vectors: int, unit: VectorUnit) -> int:
+def _rows(vectors: int, isa: Isa) -> int:
     """Return the rows of a register tile.
 
     One register is for each vector of the second matrix, and one for the first's element.
     """
-    return max(1, (unit.registers - vectors - 1) // vectors)
+    return max(1, (isa.registers - vectors - 1) // vectors)
 
 
 class ProductWriter:
@@ -62,25 +62,25 @@ class ProductWriter:
     def __init__(
         self,
         spec: Product,
-        unit: VectorUnit,
+        isa: Isa,
         code: TileCode,
         matrix: tuple[Index, Index],
         read_shift: Index = 0,
         stored_shift: Index = 0,
     ) -> None:
-        self.spec, self.unit, self.code, self.buffers = spec, unit, code, code.buffers
+        self.spec, self.isa, self.code, self.buffers = spec, isa, code, code.buffers
         self.image, self.height = matrix
         self._read_shift, self._stored_shift = read_shift, stored_shift
 
     def rows(self, row: Index, count: int) -> None:
         """Write all columns of some rows, a few columns at a time."""
         row = self.code.bind("row", row)
-        width = _vectors(self.spec, self.unit) * self.unit.lanes
+        width = _vectors(self.spec, self.isa) * self.isa.lanes
         self.code.vectors(self.spec.columns, width, partial(self._columns, row, count))
 
     def _columns(self, row: Index, count: int, column: Index, columns: int) -> None:
         column = self.code.bind("column", column)
-        block = _rows(-(-columns // self.unit.lanes), self.unit)
+        block = _rows(-(-columns // self.isa.lanes), self.isa)
         whole, rest = divmod(count, block)
         if whole > 1:
             with self.code.loop("block", 0, whole) as number:
@@ -91,7 +91,7 @@ class ProductWriter:
             self._tile(row + whole * block, rest, column, columns)
 
     def _tile(self, row: Index, count: int, column: Index, columns: int) -> None:
-        spec, code, lanes = self.spec, self.code, self.unit.lanes
+        spec, code, lanes = self.spec, self.code, self.isa.lanes
         wide = widths(columns, lanes)
         row = code.bind("first_row", row)
         tile = [[code.accumulators(1, width)[0] for width in wide] for _ in range(count)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Code, EncodedBuffer, Index
 from runtime_ext.kernels.spec import Encoded, PhysicalShape
 from runtime_ext.kernels.statements import divide
@@ -39,10 +39,10 @@ class TileCode(Code):
     def __init__(
         self,
         shapes: Sequence[PhysicalShape],
-        unit: VectorUnit,
+        isa: Isa,
         dtypes: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(rounds=unit.rounds, fuses=unit.fuses, estimates=unit.estimates)
+        super().__init__(rounds=isa.rounds, fuses=isa.fuses, reciprocals=isa.reciprocals)
         types = dtypes or ["float32"] * len(shapes)
         self._parameters: list[Any] = []
         self.buffers = [

@@ -9,7 +9,7 @@ from tvm import tirx
 from runtime_ext.cpu.kernels.linear_map import Value, paired_rows
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.statements import activate, divide
@@ -19,19 +19,19 @@ from runtime_ext.kernels.winograd_convolution import WinogradInput
 _VECTORS = 8
 
 
-def winograd_input(spec: WinogradInput, unit: VectorUnit) -> tuple[Any, int]:
+def winograd_input(spec: WinogradInput, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc that transforms the input, and its number of tiles.
 
     A tile is a chunk of channels of a row of the convolution's tiles.
     """
     rows, columns = spec.tiles.grid
-    chunk = min(spec.tiles.channels, _VECTORS * unit.lanes)
+    chunk = min(spec.tiles.channels, _VECTORS * isa.lanes)
     chunks = -(-spec.tiles.channels // chunk)
-    code = TileCode(spec.buffers, unit)
+    code = TileCode(spec.buffers, isa)
     with code.tiles(spec.tiles.batch * rows * chunks) as tile:
         line, part = divide(code, "line", tile, chunks, spec.tiles.batch * rows)
         image, row = divide(code, "image", line, rows, spec.tiles.batch)
-        writer = _Writer(spec, code, image, row, code.bind("first", line * columns), unit.lanes)
+        writer = _Writer(spec, code, image, row, code.bind("first", line * columns), isa.lanes)
         code.blocks(part, spec.tiles.channels, chunk, writer.chunk)
     return code.kernel()
 

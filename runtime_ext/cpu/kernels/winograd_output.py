@@ -12,7 +12,7 @@ from tvm import tirx
 from runtime_ext.cpu.kernels.linear_map import CoefficientTable, Value, paired_columns
 from runtime_ext.cpu.kernels.passes import Fetch, Passes
 from runtime_ext.cpu.kernels.tile_code import TileCode, regions
-from runtime_ext.cpu.kernels.vector_unit import VectorUnit
+from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.cut import ChannelPart, channel_parts, largest_divisor
 from runtime_ext.kernels.statements import Store, divide, store_vectors
@@ -26,21 +26,21 @@ _APART = 16
 _FAR = 4
 
 
-def winograd_output(spec: WinogradOutput, unit: VectorUnit) -> tuple[Any, int]:
+def winograd_output(spec: WinogradOutput, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of the products and outputs, and its number of tiles.
 
     A tile is a block of output channels of a block of the convolution's tiles: its products stay
     in the caches until they are transformed.
     """
-    width = spec.vectors * unit.lanes
+    width = spec.vectors * isa.lanes
     parts = channel_parts(spec.parts, width)
     blocks = sum(part.blocks for part in parts)
-    code = TileCode(spec.buffers, unit)
+    code = TileCode(spec.buffers, isa)
     with code.tiles(blocks * spec.tiles.blocks) as tile:
         block, group = code.block_and_group(
             tile, blocks, spec.tiles.blocks, _regions(spec, blocks, width)
         )
-        writer = _Writer(spec, parts, unit, code, _Place(group, block))
+        writer = _Writer(spec, parts, isa, code, _Place(group, block))
         writer.tile()
     return code.kernel()
 
@@ -67,21 +67,21 @@ class _Writer:
         self,
         spec: WinogradOutput,
         parts: tuple[ChannelPart, ...],
-        unit: VectorUnit,
+        isa: Isa,
         code: TileCode,
         place: _Place,
     ) -> None:
         self.spec, self.parts, self.code, self.place = spec, parts, code, place
-        self.buffers, self.lanes = code.buffers, unit.lanes
-        self.width = spec.vectors * unit.lanes
+        self.buffers, self.lanes = code.buffers, isa.lanes
+        self.width = spec.vectors * isa.lanes
         #: Elements from the products of one position to those of the next.
         self.pitch = spec.tiles.block * self.width + _APART
         self.products = code.on_stack(spec.tiles.positions * self.pitch)
         # Memory before the coefficients holds a tile after the transform of its columns.
         by_row, by_column = spec.tiles.filterings
-        halfway = by_row.outputs * by_column.size * unit.lanes
+        halfway = by_row.outputs * by_column.size * isa.lanes
         inverses = (by_row.inverse, by_column.inverse)
-        self.table = CoefficientTable(code, inverses, halfway, unit.lanes)
+        self.table = CoefficientTable(code, inverses, halfway, isa.lanes)
 
     def tile(self) -> None:
         """Write all products, then all outputs."""

@@ -140,13 +140,15 @@ def _place_and_options(
 
 def runs_here(options: SearchOptions) -> bool:
     """Return whether kernels compiled for a target run on this machine."""
-    from runtime_ext.machine.this_machine import LEVELS, host_flags, level_of
+    from runtime_ext.isa.levels import level_named, level_of
+    from runtime_ext.machine.cpu_features import host_features
     from runtime_ext.target_architecture import cuda_arch
 
     target = options.resolved_target
     if (arch := cuda_arch(target)) is not None:
         return _gpu_runs(arch)
-    return LEVELS[level_of(str(target.attrs["mcpu"]))] <= host_flags()
+    level = level_named(level_of(str(target.attrs["mcpu"])))
+    return level.features <= host_features()
 
 
 def _gpu_runs(arch: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,6 @@ from tvm_ios.files.json_text import json_object, natural
 
 _RESULTS = "results.json"
 _DATABASE = "database_tuning_record.json"
-#: The level or architecture that code is for, as targets and device names have it.
-_LEVEL = re.compile(r"x86-64-v\d|sm_\d+[af]?|skylake-avx512|haswell|nehalem")
 _LANES = re.compile(r'(\d+) lanes|"?num-cores"?[=:] ?(\d+)')
 
 
@@ -74,11 +73,20 @@ def _recipe(path: Path) -> Recipe:
     return Recipe(path, device, arch, lanes, path, policy=str(data["policy"]), batch=batch)
 
 
+@cache
+def _levels() -> re.Pattern[str]:
+    """Return the pattern of what code is for, as targets and machines name it."""
+    from runtime_ext.isa.x86 import LEVELS
+
+    names = [name for level in LEVELS.values() for name in (level.name, level.processor)]
+    return re.compile("|".join((*names, r"sm_\d+[af]?")))
+
+
 def _machine(path: Path, target: str, device: str) -> tuple[str, int]:
     """Return the instruction-set level or GPU architecture, and the lanes, that a file is for."""
-    from runtime_ext.machine.this_machine import level_of
+    from runtime_ext.isa.levels import level_of
 
-    level, lanes = _LEVEL.search(target), _LANES.search(device) or _LANES.search(target)
+    level, lanes = _levels().search(target), _LANES.search(device) or _LANES.search(target)
     if level is None or lanes is None:
         raise UserError(f"{path} does not say for which level and lanes it is: {device or target}")
     return level_of(level[0]), int(lanes[1] or lanes[2])
@@ -89,6 +97,6 @@ def _database_of(recipe: Recipe, databases: Sequence[Path]) -> Path | None:
     for database in databases:
         text = (database / _DATABASE).read_text()
         lanes = {int(cores) for _, cores in _LANES.findall(text) if cores}
-        if set(_LEVEL.findall(text)) == {recipe.arch} and lanes <= {recipe.lanes}:
+        if set(_levels().findall(text)) == {recipe.arch} and lanes <= {recipe.lanes}:
             return database
     return None

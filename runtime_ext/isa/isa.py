@@ -1,0 +1,98 @@
+"""An instruction set as kernels see it, and a level of one, for which code is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+#: The form of units whose products are of bytes.
+BYTES = "int8"
+
+
+class Estimate(NamedTuple):
+    """An instruction that estimates reciprocals to 11 bits or more, by LLVM's name.
+
+    A masked one has two more operands: the lanes that masked ones become, and the mask.
+    """
+
+    name: str
+    is_masked: bool = False
+
+
+@dataclass(frozen=True)
+class Isa:
+    """The vectors and instructions that code for a CPU target may use, and what they cost.
+
+    Attributes
+    ----------
+    lanes
+        float32 values in one vector register.
+    registers
+        Vector registers that the instruction set names.
+    fuses
+        Has an instruction that adds a product to a number, and rounds the sum once (FMA).
+    rounds
+        Has an instruction that rounds float32 to bfloat16.
+    reciprocals
+        Instructions that estimate the reciprocals of float32, by how many at once.
+    products
+        Instructions that add up the products of packs of 32 bits, by the type in the packs. Of
+        ``int16`` LLVM's name of one that gives the sum of each pair. Of ``int8`` (four unsigned
+        by signed) and ``bfloat16`` LLVM IR of a function that adds these to sums:
+        ``multiply_fours`` and ``multiply_pairs``.
+    matrices
+        LLVM's names of instructions that multiply whole matrices, by the type in them:
+        ``bfloat16``, and ``int8``, unsigned by signed.
+    multiply_adds
+        Vector multiply-adds a cycle that processors may reach.
+    weight_cycles
+        Cycles in which a vector of weights comes from the second-level cache.
+    crowding
+        Factor of a register tile's time if it has weights in several vectors and leaves few
+        registers free: where it can, LLVM loads weights of the next channel into these.
+    """
+
+    lanes: int
+    registers: int
+    fuses: bool = False
+    rounds: bool = False
+    reciprocals: Mapping[int, Estimate] = field(default_factory=dict[int, Estimate])
+    products: Mapping[str, str] = field(default_factory=dict[str, str])
+    matrices: Mapping[str, str] = field(default_factory=dict[str, str])
+    multiply_adds: tuple[float, ...] = (2.0,)
+    weight_cycles: float = 2.0
+    crowding: float = 1.0
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of an architecture, which many processors have; features are named as in LLVM.
+
+    Attributes
+    ----------
+    name
+        As in ``--arch``, in targets and in files.
+    features
+        The features that tell this level from those below.
+    target
+        The data of a TVM target of this level, besides kind and cores.
+    processor
+        A processor of this level: LLVM of older TVMs does not know the levels by name.
+    flops
+        FLOPs a cycle and core of two units that multiply and add vectors.
+    beyond
+        Features that processors may have beyond the level, by the form of units that uses them.
+    """
+
+    name: str
+    features: frozenset[str]
+    target: Mapping[str, Any]
+    processor: str
+    flops: int
+    beyond: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    def attributes(self, forms: Collection[str], present: Collection[str]) -> list[str]:
+        """Return the attributes of a target with those ``present`` features that forms use."""
+        used = (name for form, names in self.beyond.items() if form in forms for name in names)
+        return [f"+{name}" for name in dict.fromkeys(used) if name in present]
