@@ -149,8 +149,8 @@ def bundle(tmp_path: Path) -> Path:
     rows = []
     for policy in ("sequential", "ios-both"):
         found = search(Problem.of(graph, 40), policy, costs).schedule
-        latencies = tuple(costs.stages.stage_latency(graph, s) for s in found.stages)
-        found = replace(found, latencies=latencies, unit_latencies={0: (2e-3, 1e-3)})
+        latencies = [costs.stages.stage_latency(graph, s) for s in found.stages]
+        found = replace(found, unit_latencies={0: (2e-3, 1e-3)}).with_latencies(latencies)
         found.save(folder / "results" / f"schedule-{policy}.json", graph)
         rows.append({"policy": policy, "latency_ms": found.latency * 1e3, "ratio": 1.0})
     results = {

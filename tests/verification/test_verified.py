@@ -56,10 +56,10 @@ def misread(monkeypatch: pytest.MonkeyPatch) -> None:
     """TVM's importer takes a sigmoid for a hyperbolic tangent."""
     right = dialect.DIALECT.import_onnx
 
-    def wrong(model: onnx.ModelProto) -> object:
+    def wrong(model: onnx.ModelProto, dump_ir: Path | None) -> object:
         for node in model.graph.node:
             node.op_type = {"Sigmoid": "Tanh"}.get(node.op_type, node.op_type)
-        return right(model)
+        return right(model, dump_ir)
 
     monkeypatch.setattr(dialect, "DIALECT", replace(dialect.DIALECT, import_onnx=wrong))
 
