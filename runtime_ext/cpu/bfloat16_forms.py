@@ -12,14 +12,14 @@ from math import ceil, prod
 from runtime_ext.cpu.kernels.matrix_contraction import MatrixCutter
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.cpu.winograd_forms import MEMORY_CYCLES
-from runtime_ext.kernels.packed_contraction import PACKS, in_matrices
+from runtime_ext.kernels.packed_contraction import PACKS, PackedKernel, in_matrices
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.units.by_bfloat16 import Placed, by_bfloat16
+from runtime_ext.units.by_bfloat16 import by_bfloat16
 from runtime_ext.units.in_packs import all_parts
 from runtime_ext.units.pixel_rows import merge_rows
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.plans import form_plan
 from runtime_ext.units.unit import UnitPlan, UnitSource
-from runtime_ext.units.values import Storage
 from tvm_ios.program.bfloat16 import FORM
 
 #: The form is measured if its estimated cycles are at most this multiple of the default's. A time
@@ -45,16 +45,12 @@ def _plan(source: UnitSource, space: VectorSpace) -> tuple[UnitPlan, float] | No
     matrices = MatrixCutter() if FORM in space.isa.matrices else None
     usual = form = 0.0
 
-    def instead(
-        spec: Contraction, order: Sequence[int], storages: list[Storage]
-    ) -> Sequence[Placed] | None:
+    def instead(kernel: Placed[Contraction]) -> Sequence[Placed[PackedKernel]] | None:
         nonlocal usual, form
-        kernels = by_bfloat16(
-            spec, order, storages, space, multiplies=multiplies, matrices=matrices
-        )
+        kernels = by_bfloat16(kernel, space, multiplies=multiplies, matrices=matrices)
         if kernels is not None:
-            usual += _cycles(spec, space)
-            form += _rounded_cycles(spec, space)
+            usual += _cycles(kernel.spec, space)
+            form += _rounded_cycles(kernel.spec, space)
         return kernels
 
     plan = form_plan(source, space, instead, FORM)

@@ -9,11 +9,12 @@ from typing import Literal
 from runtime_ext.cpu.kernels.matrix_contraction import MatrixCutter
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.isa import BYTES
+from runtime_ext.kernels.packed_contraction import PackedKernel
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.units.by_integers import Placed, by_integers
+from runtime_ext.units.by_integers import by_integers
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.plans import form_plan
 from runtime_ext.units.unit import UnitPlan, UnitSource
-from runtime_ext.units.values import Storage
 
 _BITS: Mapping[str, Literal[8, 16]] = {BYTES: 8, "int16": 16}
 
@@ -43,9 +44,7 @@ def _plan(
 
     matrices = MatrixCutter() if BYTES in space.isa.matrices else None
 
-    def instead(
-        spec: Contraction, order: Sequence[int], storages: list[Storage]
-    ) -> Sequence[Placed] | None:
-        return by_integers(spec, order, storages, source.integers, space, bits, matrices)
+    def instead(kernel: Placed[Contraction]) -> Sequence[Placed[PackedKernel]] | None:
+        return by_integers(kernel, source.integers, space, bits, matrices)
 
     return form_plan(source, space, instead, name)

@@ -14,11 +14,11 @@ from runtime_ext.cpu.kernels.linear_map import operations
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.kernels.winograd_convolution import WinogradTiles
-from runtime_ext.units.by_winograd import Placed, WinogradCut, by_winograd, fits
+from runtime_ext.kernels.winograd_convolution import WinogradKernel, WinogradTiles
+from runtime_ext.units.by_winograd import WinogradCut, by_winograd, fits
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.plans import form_plan
 from runtime_ext.units.unit import UnitPlan, UnitSource
-from runtime_ext.units.values import Storage
 from tvm_ios.program.winograd import FORM
 
 #: A convolution and its cut.
@@ -81,14 +81,12 @@ def _plan(
 ) -> tuple[UnitPlan, list[Cut]] | None:
     cuts: list[Cut] = []
 
-    def instead(
-        spec: Contraction, order: Sequence[int], storages: list[Storage]
-    ) -> Sequence[Placed] | None:
-        if not fits(spec, outputs):
+    def instead(kernel: Placed[Contraction]) -> Sequence[Placed[WinogradKernel]] | None:
+        if not fits(kernel.spec, outputs):
             return None
-        cut = winograd_cut(spec, outputs, space.isa)
-        cuts.append((spec, cut))
-        return by_winograd(spec, order, storages, cut)
+        cut = winograd_cut(kernel.spec, outputs, space.isa)
+        cuts.append((kernel.spec, cut))
+        return by_winograd(kernel, cut)
 
     plan = form_plan(source, space, instead, _name(outputs))
     return None if plan is None else (plan, cuts)

@@ -32,6 +32,8 @@
     Choose each tensor's layout: images between units have their channels innermost.
 ``pixel_rows.py``
     Merge the rows of images whose pixels are contiguous into one long row of pixels.
+``placed.py``
+    A kernel of a unit being planned, and where its buffers are.
 ``planner.py``
     Draft a unit's kernels: an anchor each, with element-wise operators before and after it.
 ``plans.py``

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from runtime_ext.kernels.cutter import Cutter
@@ -15,46 +14,39 @@ from runtime_ext.kernels.packed_contraction import (
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.in_packs import BFLOAT16, all_parts, in_packs, pack_weights
 from runtime_ext.units.pixel_rows import merge_rows
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
-
-#: A kernel, and the storages of its buffers.
-Placed = tuple[PackedKernel, tuple[int, ...]]
+from tvm_ios.program.program import Role
 
 
 def fits(spec: Contraction, weight: Storage) -> bool:
     """Return whether a contraction's weights may be rounded: constants in float32."""
-    return weight.role == "constant" and weight.dtype == "float32"
+    return weight.role is Role.CONSTANT and weight.dtype == "float32"
 
 
 def by_bfloat16(
-    spec: Contraction,
-    order: Sequence[int],
-    storages: list[Storage],
-    cutter: Cutter,
-    *,
-    multiplies: bool,
-    matrices: Cutter | None,
-) -> list[Placed] | None:
+    kernel: Placed[Contraction], cutter: Cutter, *, multiplies: bool, matrices: Cutter | None
+) -> list[Placed[PackedKernel]] | None:
     """Return the kernels of a contraction with bfloat16 weights; None if weights are no constants.
 
-    ``spec`` is not cut yet, ``order`` maps its buffers to ``storages``, the unit's, which may gain
-    one for bfloat16 data; that of the weights gets the transform. With ``multiplies`` the
+    ``kernel`` is not cut yet; the unit may gain a storage for bfloat16 data, and that of the
+    weights gets the transform. With ``multiplies`` the
     processor multiplies pairs of bfloat16, so that a kernel before rounds the data, unless pairs
     would span two groups. ``matrices`` cuts for a processor that multiplies matrices of bfloat16.
     """
-    weight = storages[order[spec.weight]]
+    spec, weight = kernel.spec, kernel.storage(kernel.spec.weight)
     if not fits(spec, weight):
         return None
     if matrices is not None and in_matrices(spec):
-        before, (pairs, places) = in_packs(spec, order, storages, matrices, BFLOAT16, matrices=True)
-        return [*before, (MatrixContraction(pairs, None), places)]
+        before, pairs = in_packs(kernel, matrices, BFLOAT16, matrices=True)
+        return [*before, pairs.beside(MatrixContraction(pairs.spec, None), pairs.places)]
     if multiplies and (spec.groups == 1 or spec.channels % 2 == 0):
-        before, (pairs, places) = in_packs(spec, order, storages, cutter, BFLOAT16)
-        return [*before, (Bfloat16Contraction(pairs, rounded=True), places)]
+        before, pairs = in_packs(kernel, cutter, BFLOAT16)
+        return [*before, pairs.beside(Bfloat16Contraction(pairs.spec, rounded=True), pairs.places)]
     whole = merge_rows(spec)
     whole = replace(whole, parts=all_parts(whole))
     whole = replace(whole, blocking=cutter.blocking(whole))
     filled = -(-whole.channels // BFLOAT16.channels) * BFLOAT16.channels
     pack_weights(weight, whole.parts, cutter.width(whole.blocking), BFLOAT16, filled)
-    whole = replace(whole, buffers=tuple(storages[place].physical for place in order))
-    return [(Bfloat16Contraction(whole, rounded=False), tuple(order))]
+    whole = replace(whole, buffers=kernel.shapes)
+    return [kernel.beside(Bfloat16Contraction(whole, rounded=False), kernel.places)]

@@ -19,11 +19,11 @@ from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.encodings import in_bytes
 from runtime_ext.units.in_packs import INT8, INT16, in_packs
 from runtime_ext.units.integers import RULES, Bounds
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import channel_sums
+from tvm_ios.program.program import Role
 
-#: A kernel, and the storages of its buffers.
-Placed = tuple[PackedKernel, tuple[int, ...]]
 #: The largest factor in 16 bits and the largest sum in 32 bits, both signed.
 _FACTOR, _SUM = 32767, 2**31 - 1
 #: The largest signed number in 8 bits.
@@ -31,31 +31,29 @@ _SIGNED = 127
 
 
 def by_integers(
-    spec: Contraction,
-    order: Sequence[int],
-    storages: list[Storage],
+    kernel: Placed[Contraction],
     bounds: Sequence[Bounds | None],
     cutter: Cutter,
     bits: Literal[8, 16],
     matrices: Cutter | None = None,
-) -> list[Placed] | None:
+) -> list[Placed[PackedKernel]] | None:
     """Return a kernel that narrows the data and one that multiplies integers of ``bits`` bits.
 
-    Return None if data or weights are not known to be small integers. ``spec`` is not cut yet,
-    ``order`` maps its buffers to ``storages``, the unit's, which gain the narrow data. ``bounds``
-    has the range of each parameter's integers. Data of 8 bits are shifted to be unsigned; to
-    correct ``(x + shift) * w``, sums begin with ``-shift * w``. ``matrices`` cuts for a processor
-    that multiplies matrices of bytes.
+    Return None if data or weights are not known to be small integers. ``kernel`` is not cut yet;
+    the unit's storages gain the narrow data. ``bounds`` has the range of each parameter's integers.
+    Data of 8 bits are shifted to be unsigned; to correct ``(x + shift) * w``, sums begin with
+    ``-shift * w``. ``matrices`` cuts for a processor that multiplies matrices of bytes.
     """
-    source, weight = storages[order[spec.data.buffer]], storages[order[spec.weight]]
+    spec = kernel.spec
+    source, weight = kernel.storage(spec.data.buffer), kernel.storage(spec.weight)
     factors = _factors(spec, source, weight, bounds)
     if factors is None:
         return None
     if bits == 16:
         if spec.groups > 1 and spec.channels % INT16.channels:
             return None
-        before, (pairs, places) = in_packs(spec, order, storages, cutter, INT16)
-        return [*before, (IntegerContraction(pairs), places)]
+        before, pairs = in_packs(kernel, cutter, INT16)
+        return [*before, pairs.beside(IntegerContraction(pairs.spec), pairs.places)]
     (low, high), (least, most) = factors
     # Zeros around an image are data, too.
     encoding = in_bytes(low, high)
@@ -67,22 +65,20 @@ def by_integers(
     of_matrices = matrices is not None and in_matrices(spec)
     if matrices is not None and of_matrices:
         cutter = matrices
-    before, (fours, places) = in_packs(
-        spec, order, storages, cutter, INT8, encoding.shift, matrices=of_matrices
-    )
+    before, packed = in_packs(kernel, cutter, INT8, encoding.shift, matrices=of_matrices)
+    fours, places = packed.spec, packed.places
     sums = channel_sums(shape, -encoding.shift, fours.parts, cutter.width(fours.blocking))
-    starts = Storage("constant", weight.number, sums.shape(shape), "int32", transform=sums)
-    storages.append(starts)
+    starts = Storage(Role.CONSTANT, weight.number, sums.shape(shape), "int32", transform=sums)
     fours = replace(fours, buffers=(*fours.buffers, starts.shape))
     kind = MatrixContraction if of_matrices else IntegerContraction
-    return [*before, (kind(fours, len(places)), (*places, len(storages) - 1))]
+    return [*before, kernel.beside(kind(fours, len(places)), (*places, kernel.add(starts)))]
 
 
 def _factors(
     spec: Contraction, source: Storage, weight: Storage, bounds: Sequence[Bounds | None]
 ) -> tuple[Bounds, Bounds] | None:
     """Return the ranges of integer data and weights; None if unknown or not small enough."""
-    if not bounds or source.role != "input" or weight.role != "constant":
+    if not bounds or source.role is not Role.INPUT or weight.role is not Role.CONSTANT:
         return None
     if weight.transform.steps:
         return None

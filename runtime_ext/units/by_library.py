@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -18,27 +17,28 @@ from runtime_ext.kernels.spec import (
     extents,
 )
 from runtime_ext.units.pixel_rows import merge_pixels
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform
+from tvm_ios.program.program import Role
 
 _ZERO: Expr = ("const", 0.0)
-#: A kernel, and the storages of its buffers.
-Placed = tuple[LibraryConvolution | Pointwise, tuple[int, ...]]
 
 
 def by_library(
-    spec: Contraction | Pooling, order: Sequence[int], storages: list[Storage], precision: str
-) -> list[Placed] | None:
+    kernel: Placed[Contraction | Pooling], precision: str
+) -> list[Placed[LibraryConvolution | Pointwise]] | None:
     """Return a library call of a convolution and, if needed, a kernel of the statements left over.
 
     Return None if the library cannot compute it: a pool, an activated input, padding that differs
-    at both ends, no image. ``spec`` is not cut yet, ``order`` maps its buffers to ``storages``, the
-    unit's: the weights' one gets the library's layout, an unfused result a new one. For
-    ``precision`` see :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
+    at both ends, no image. ``kernel`` is not cut yet; the weights' storage gets the library's
+    layout, an unfused result a new one. For ``precision`` see
+    :class:`runtime_ext.cuda.compiler.CudaKernelCompiler`.
     """
+    spec = kernel.spec
     if spec.weight is None:
         return None
-    weight = storages[order[spec.weight]]
+    weight = kernel.storage(spec.weight)
     call = _call(spec, spec.weight, _filter(spec, weight), precision)
     if call is None:
         return None
@@ -50,12 +50,12 @@ def by_library(
         weight.shape = tuple(weight.shape[axis] for axis in (0, 2, 3, 1))
     fused = _fused(call, spec)
     if fused is not None:
-        return [_placed(fused, order)]
+        return [_renumbered(fused, kernel)]
     n, c, h, w = call.result.extents
     shape = (n, h, w, c) if call.channels_last else call.result.extents
-    storages.append(Storage("scratch", 0, shape))
-    order = (*order, len(storages) - 1)
-    return [_placed(call, order), _epilogue(spec, call.result, shape, order)]
+    result = kernel.add(Storage(Role.SCRATCH, 0, shape))
+    kernel = kernel.beside(spec, (*kernel.places, result))
+    return [_renumbered(call, kernel), _epilogue(kernel, call.result, shape)]
 
 
 def _filter(spec: Contraction | Pooling, weight: Storage) -> Four:
@@ -174,8 +174,10 @@ def _terms(value: Expr) -> list[Expr]:
     return [*_terms(value[1]), *_terms(value[2])] if value[0] == "add" else [value]
 
 
-def _placed(call: LibraryConvolution, order: Sequence[int]) -> Placed:
-    """Return the call with its buffers renumbered, and the storages that these are."""
+def _renumbered(
+    call: LibraryConvolution, kernel: Placed[Contraction | Pooling]
+) -> Placed[LibraryConvolution]:
+    """Return the call, numbered as the kernel, with the buffers alone that it uses."""
     arguments = (call.data.argument, call.weight, call.result.argument, call.bias)
     residual = None if call.residual is None else call.residual.argument
     used = [n for n in dict.fromkeys((*arguments, residual)) if n is not None]
@@ -191,13 +193,14 @@ def _placed(call: LibraryConvolution, order: Sequence[int]) -> Placed:
         bias=None if call.bias is None else used.index(call.bias),
         residual=None if call.residual is None else moved(call.residual),
     )
-    return placed, tuple(order[n] for n in used)
+    return kernel.beside(placed, (kernel.places[n] for n in used))
 
 
 def _epilogue(
-    spec: Contraction | Pooling, result: Image, shape: tuple[int, ...], order: Sequence[int]
-) -> Placed:
+    kernel: Placed[Contraction | Pooling], result: Image, shape: tuple[int, ...]
+) -> Placed[Pointwise]:
     """Return a kernel of the statements, which reads the library's result."""
+    spec = kernel.spec
     n, c, h, w = result.strides
 
     def of_result(statement: Statement) -> Statement:
@@ -217,4 +220,4 @@ def _epilogue(
         (spec.batch, *spec.window.output),
         tuple(statement.mapped(renumbered) for statement in statements),
     )
-    return merge_pixels(pointwise), tuple(order[n] for n in buffers)
+    return kernel.beside(merge_pixels(pointwise), (kernel.places[n] for n in buffers))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from runtime_ext.kernels.spec import Contraction, accesses
@@ -12,12 +11,11 @@ from runtime_ext.kernels.winograd_convolution import (
     WinogradOutput,
     WinogradTiles,
 )
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform, packing
+from tvm_ios.program.program import Role
 from tvm_ios.program.winograd import can_filter
-
-#: A kernel, and the storages of its buffers.
-Placed = tuple[WinogradKernel, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +44,30 @@ def fits(spec: Contraction, outputs: int) -> bool:
     )
 
 
-def by_winograd(
-    spec: Contraction, order: Sequence[int], storages: list[Storage], cut: WinogradCut
-) -> list[Placed]:
+def by_winograd(kernel: Placed[Contraction], cut: WinogradCut) -> list[Placed[WinogradKernel]]:
     """Return two kernels of a convolution: one transforms the input, one multiplies and stores.
 
-    ``spec`` must fit (see :func:`fits`) and is not cut yet; ``order`` maps its buffers to
-    ``storages``, the unit's: the weights' one gets the transform, a new one the transformed input.
+    Its spec must fit (see :func:`fits`) and is not cut yet. The weights' storage gets the
+    transform, a new one the transformed input.
     """
+    spec = kernel.spec
     tiles = WinogradTiles(spec.batch, spec.window, spec.channels, cut.outputs, cut.block)
-    weight = storages[order[spec.weight]]
+    weight = kernel.storage(spec.weight)
     step = ParamTransform((("winograd", cut.outputs),))
     weight.shape = step.shape(weight.shape)
     pack = packing(weight.shape, spec.parts, cut.width)
     weight.shape = pack.shape(weight.shape)
     weight.transform = ParamTransform((*weight.transform.steps, *step.steps, *pack.steps))
-    storages.append(Storage("scratch", 0, tiles.shape))
-    transformed = len(storages) - 1
-    source = order[spec.data.buffer]
+    transformed = kernel.add(Storage(Role.SCRATCH, 0, tiles.shape))
+    source = kernel.storage(spec.data.buffer)
     first = WinogradInput(
-        (storages[source].physical, tiles.shape), tiles, replace(spec.data, buffer=0), spec.prologue
+        (source.physical, tiles.shape), tiles, replace(spec.data, buffer=0), spec.prologue
     )
     # The second kernel reads the input only if a statement adds it.
     read = dict.fromkeys(access.buffer for access in accesses(spec.statements))
     used = [spec.weight, *(buffer for buffer in read if buffer != spec.weight)]
     second = WinogradOutput(
-        (tiles.shape, *(storages[order[buffer]].physical for buffer in used)),
+        (tiles.shape, *(kernel.storage(buffer).physical for buffer in used)),
         tiles,
         data=0,
         weight=1,
@@ -84,6 +80,6 @@ def by_winograd(
         ),
     )
     return [
-        (first, (source, transformed)),
-        (second, (transformed, *(order[buffer] for buffer in used))),
+        kernel.beside(first, (kernel.places[spec.data.buffer], transformed)),
+        kernel.beside(second, (transformed, *(kernel.places[buffer] for buffer in used))),
     ]

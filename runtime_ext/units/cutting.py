@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from runtime_ext.kernels.cutter import Cutter, Recut
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.pixel_rows import merge_rows
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform, packing
 
 
 def cut(
-    spec: Contraction,
-    order: Sequence[int],
-    storages: list[Storage],
-    cutter: Cutter,
-    recut: Recut | None = None,
-) -> Contraction:
+    kernel: Placed[Contraction], cutter: Cutter, recut: Recut | None = None
+) -> Placed[Contraction]:
     """Return the contraction cut for a device, and pack its weights for this cut."""
-    spec = merge_rows(spec)
+    spec = merge_rows(kernel.spec)
     parts = spec.parts if spec.groups == 1 else spec.parts * spec.groups
     spec = replace(spec, parts=parts)
     blocking = cutter.blocking(spec)
     spec = replace(spec, blocking=blocking)
     if recut is not None:
-        alone = _alone(spec, [storages[s] for s in order])
+        alone = _alone(spec, [kernel.storages[s] for s in kernel.places])
         spec = replace(spec, blocking=recut(alone) or blocking)
-    packed = storages[order[spec.weight]]
+    packed = kernel.storage(spec.weight)
     pack = packing(packed.shape, parts, cutter.width(spec.blocking))
     packed.shape = pack.shape(packed.shape)
     packed.transform = ParamTransform((*packed.transform.steps, *pack.steps))
-    return replace(spec, buffers=tuple(storages[s].physical for s in order))
+    return kernel.beside(replace(spec, buffers=kernel.shapes), kernel.places)
 
 
 def _alone(spec: Contraction, storages: list[Storage]) -> Contraction:

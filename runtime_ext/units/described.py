@@ -16,11 +16,12 @@ from runtime_ext.kernels.spec import (
 )
 from runtime_ext.units.kernel_draft import KernelDraft
 from runtime_ext.units.pixel_rows import merge_pixels
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage, shift
 
 
-def described(draft: KernelDraft, storages: list[Storage]) -> tuple[Spec, tuple[int, ...]]:
-    """Return a draft's spec and the storages that its buffers are; contractions are not cut yet."""
+def described(draft: KernelDraft, storages: list[Storage]) -> Placed[Spec]:
+    """Return the kernel that a draft describes; contractions are not cut yet."""
     order: list[int] = []
 
     def local(at: Access) -> Access:
@@ -51,14 +52,15 @@ def described(draft: KernelDraft, storages: list[Storage]) -> tuple[Spec, tuple[
     shapes = tuple(storages[s].physical for s in order)
     if anchor is None:
         n, h, w = (draft.extents[axis] for axis in draft.axes[:3])
-        return merge_pixels(Pointwise(shapes, (n, h, w), statements)), tuple(order)
+        pointwise = merge_pixels(Pointwise(shapes, (n, h, w), statements))
+        return Placed(pointwise, tuple(order), storages)
     assert data is not None
     spec = replace(anchor, buffers=shapes, data=data, statements=statements)
     if isinstance(spec, Contraction):
         assert weight is not None
     if isinstance(spec, Contraction | Pooling):
         spec = replace(spec, weight=weight)
-    return spec, tuple(order)
+    return Placed(spec, tuple(order), storages)
 
 
 def _unfold(statement: Statement, draft: KernelDraft) -> list[Statement]:

@@ -27,9 +27,10 @@ from runtime_ext.kernels.spec import (
 )
 from runtime_ext.units.integers import MOVES, Bounds
 from runtime_ext.units.pixel_rows import merge_pixels
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.program.program import Part
+from tvm_ios.program.program import Part, Role
 
 #: The largest number in a byte.
 _LARGEST = 255
@@ -151,30 +152,29 @@ def _origins(
 
 
 def widened(
-    spec: Contraction, order: Sequence[int], storages: list[Storage]
-) -> tuple[Contraction, tuple[int, ...], list[tuple[Any, tuple[int, ...]]]]:
-    """Return a contraction that reads floats, its storages, and kernels that decode its data first.
+    kernel: Placed[Contraction],
+) -> tuple[list[Placed[Pointwise]], Placed[Contraction]]:
+    """Return kernels that decode a contraction's data, and the contraction that reads floats.
 
     No kernel is returned if the data are not encoded. Decoding first is cheaper than in registers,
     where each element would be converted again for every few weights.
     """
-    source = storages[order[spec.data.buffer]]
+    spec, source = kernel.spec, kernel.storage(kernel.spec.data.buffer)
     if source.encoding is None:
-        return spec, tuple(order), []
+        return [], kernel
     rows, columns = spec.window.input
     channels = spec.channels * spec.groups
     shape = (spec.batch, rows, columns, channels)
     strides = (rows * columns * channels, columns * channels, channels, 1)
-    storages.append(Storage("scratch", 0, shape))
-    floats = len(storages) - 1
+    floats = kernel.add(Storage(Role.SCRATCH, 0, shape))
     value = ("load", replace(spec.data, buffer=0))
     statement = Statement(value, Access(1, 0, strides), 0, channels)
     copy = Pointwise((source.physical, shape), shape[:3], (statement,))
-    places = list(order)
+    places = list(kernel.places)
     if spec.data.buffer in (access.buffer for access in accesses(spec.statements)):
         places.append(floats)
     else:
         places[spec.data.buffer] = floats
     data = Access(places.index(floats), 0, strides)
-    before = (merge_pixels(copy), (order[spec.data.buffer], floats))
-    return replace(spec, data=data), tuple(places), [before]
+    before = kernel.beside(merge_pixels(copy), (kernel.places[spec.data.buffer], floats))
+    return [before], kernel.beside(replace(spec, data=data), places)

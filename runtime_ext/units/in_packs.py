@@ -11,8 +11,10 @@ from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.packed_contraction import Narrowing, filled_packs, spare_pixels
 from runtime_ext.kernels.spec import Contraction, Encoding, Numbers, Window, accesses
 from runtime_ext.units.pixel_rows import merge_rows
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform, packing_channels
+from tvm_ios.program.program import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +37,25 @@ BFLOAT16 = Pack(2, "bfloat16", "uint16", ("bfloat16",))
 
 
 def in_packs(
-    spec: Contraction,
-    order: Sequence[int],
-    storages: list[Storage],
+    kernel: Placed[Contraction],
     cutter: Cutter,
     pack: Pack,
     shift: int | None = None,
     *,
     matrices: bool = False,
-) -> tuple[list[tuple[Narrowing, tuple[int, ...]]], tuple[Contraction, tuple[int, ...]]]:
-    """Return the kernels that narrow the data, and the contraction of packs with its storages.
+) -> tuple[list[Placed[Narrowing]], Placed[Contraction]]:
+    """Return the kernels that narrow the data, and the contraction of packs.
 
     No kernel narrows if the data are already stored so. ``channels`` of the result counts packs.
-    ``spec`` is not cut yet; the channels of a group must fill packs. ``order`` maps its buffers to
-    ``storages``, the unit's: the weights' one gets the transform, a new one the narrow data.
+    ``kernel`` is not cut yet; the channels of a group must fill packs. The weights' storage gets
+    the transform, a new one the narrow data.
 
     ``shift`` is added to data; zeros around images are then written too, as they are shifted as
     well. With ``matrices`` the kernel multiplies matrices: zeros around images are written, more of
     them fill the matrices, and spare pixels of any value follow the last one.
     """
-    source, weight = storages[order[spec.data.buffer]], storages[order[spec.weight]]
+    spec = kernel.spec
+    source, weight = kernel.storage(spec.data.buffer), kernel.storage(spec.weight)
     whole = merge_rows(spec)
     packs = -(-whole.channels // pack.channels)
     pads, window = (0, 0), whole.window
@@ -66,7 +67,7 @@ def in_packs(
     rows, columns = window.input
     spare = spare_pixels(window) if matrices else 0
     data = Access(0, 0, (rows * columns * channels, columns * channels, channels, pack.channels))
-    before: list[tuple[Narrowing, tuple[int, ...]]] = []
+    before: list[Placed[Narrowing]] = []
     encoding = Encoding(pack.data, shift or 0)
     if (
         source.encoding == encoding
@@ -75,15 +76,14 @@ def in_packs(
         and spare == 0
         and _lies_so(whole, window)
     ):
-        narrow = order[spec.data.buffer]
+        narrow = kernel.places[spec.data.buffer]
         n, h, w, _ = whole.data.strides
         data = Access(0, whole.data.offset, (n, h, w, pack.channels))
     else:
         shape = (whole.batch * rows * columns + spare, channels)
-        storages.append(Storage("scratch", 0, shape, encoding.dtype, encoding=encoding))
-        narrow = len(storages) - 1
+        narrow = kernel.add(Storage(Role.SCRATCH, 0, shape, encoding.dtype, encoding=encoding))
         first = Narrowing(
-            (source.physical, storages[narrow].physical),
+            (source.physical, kernel.storages[narrow].physical),
             whole.batch,
             (rows, columns),
             whole.channels * whole.groups,
@@ -92,7 +92,7 @@ def in_packs(
             pads,
             whole.window.input,
         )
-        before.append((first, (order[spec.data.buffer], narrow)))
+        before.append(kernel.beside(first, (kernel.places[spec.data.buffer], narrow)))
     # The data are read as floats only if a statement adds them.
     read = {access.buffer for access in accesses(whole.statements)} | {whole.weight}
     used = sorted(read)
@@ -113,9 +113,9 @@ def in_packs(
     second = replace(second, blocking=cutter.blocking(second))
     width = cutter.width(second.blocking)
     pack_weights(weight, second.parts, width, pack, packs * pack.channels)
-    places = (narrow, *(order[buffer] for buffer in used))
-    shapes = (storages[narrow].shape, *(storages[place].physical for place in places[1:]))
-    return before, (replace(second, buffers=shapes), places)
+    shapes = (kernel.storages[narrow].shape, *(kernel.storage(buffer).physical for buffer in used))
+    places = (narrow, *(kernel.places[buffer] for buffer in used))
+    return before, kernel.beside(replace(second, buffers=shapes), places)
 
 
 def all_parts(spec: Contraction) -> tuple[int, ...]:

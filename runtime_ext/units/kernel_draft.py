@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime_ext.kernels.spec import Anchor, Statement
+from runtime_ext.units.placed import Placed
 
 #: Grid axes (batch, rows, columns, vectors) of an image, as axes of NCHW.
 IMAGE = (0, 2, 3, 1)
@@ -28,8 +29,8 @@ class KernelDraft:
     phases
         Of a transposed convolution: rows and columns of results for each point of the grid, their
         channels side by side. Statements refer to the whole result.
-    generic
-        For a kernel made by TVM: (function, storages in the order of its parameters).
+    placed
+        The kernel itself if it is complete and gains no statements.
     """
 
     anchor: Anchor | None
@@ -37,7 +38,7 @@ class KernelDraft:
     axes: tuple[int, int, int, int]
     statements: list[Statement] = field(default_factory=list)
     phases: tuple[int, int] = (1, 1)
-    generic: tuple[Any, tuple[int, ...]] | None = None
+    placed: Placed[Any] | None = None
 
     @property
     def channel_axis(self) -> int:

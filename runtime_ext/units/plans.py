@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.cutter import Cutter, Recut
@@ -17,20 +18,18 @@ from runtime_ext.units.cutting import cut
 from runtime_ext.units.described import described
 from runtime_ext.units.encodings import widened
 from runtime_ext.units.kernel_draft import IMAGE
+from runtime_ext.units.placed import Placed
 from runtime_ext.units.planner import drafted
 from runtime_ext.units.unit import PlannedKernel, UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_draft import UnitDraft
-from runtime_ext.units.values import Storage
 from tvm_ios.program.compiled_unit import ConstantUse
-from tvm_ios.program.program import BufferType
+from tvm_ios.program.program import BufferType, Role
 
-#: Kernels, each with the storages of its buffers.
-Kernels = Sequence[tuple[Workload, tuple[int, ...]]]
-#: Returns the kernels that replace one, given its spec, and the storages and axes of its draft.
-Instead = Callable[[Spec, tuple[int, ...], tuple[int, ...]], Kernels | None]
-#: Returns the kernels that replace a contraction. May append storages to the unit's.
-InsteadOfContraction = Callable[[Contraction, Sequence[int], list[Storage]], Kernels | None]
-_ROLES = ("input", "constant", "output", "scratch")
+#: Returns the kernels that replace one, of which it gets the axes of its draft too; None for none.
+Instead = Callable[[Placed[Spec], tuple[int, int, int, int]], Sequence[Placed[Workload]] | None]
+#: Returns the kernels that replace a contraction, None for none. May add to the unit's storages.
+InsteadOfContraction = Callable[[Placed[Contraction]], Sequence[Placed[Workload]] | None]
+_ROLES = (Role.INPUT, Role.CONSTANT, Role.OUTPUT, Role.SCRATCH)
 
 
 def plan_unit(source: UnitSource, cutter: Cutter, recut: Recut | None = None) -> UnitPlan:
@@ -52,9 +51,11 @@ def library_plan(source: UnitSource, cutter: Cutter, precision: str) -> UnitPlan
     """
     draft = drafted(source.function, source.layouts, source.in_place, inline=False)
 
-    def calls(spec: Spec, order: tuple[int, ...], axes: tuple[int, ...]) -> Kernels | None:
-        if axes == IMAGE and isinstance(spec, Contraction | Pooling):
-            return by_library(spec, order, draft.storages, precision)
+    def calls(
+        kernel: Placed[Spec], axes: tuple[int, int, int, int]
+    ) -> Sequence[Placed[Workload]] | None:
+        if axes == IMAGE and isinstance(kernel.spec, Contraction | Pooling):
+            return by_library(kernel.beside(kernel.spec, kernel.places), precision)
         return None
 
     plan = _plan(draft, cutter, instead=calls)
@@ -71,16 +72,17 @@ def form_plan(
     """
     if is_chain(source.function):
         return None
-    draft = _drafted(source)
     found = False
 
-    def kernels(spec: Spec, order: tuple[int, ...], _: tuple[int, ...]) -> Kernels | None:
+    def kernels(
+        kernel: Placed[Spec], _: tuple[int, int, int, int]
+    ) -> Sequence[Placed[Workload]] | None:
         nonlocal found
-        others = instead(spec, order, draft.storages) if isinstance(spec, Contraction) else None
+        others = instead(kernel) if _is_contraction(kernel) else None
         found = found or others is not None
         return others
 
-    plan = _plan(draft, cutter, instead=kernels)
+    plan = _plan(_drafted(source), cutter, instead=kernels)
     return replace(plan, name=name) if found else None
 
 
@@ -124,44 +126,52 @@ def _drafted(source: UnitSource) -> UnitDraft:
     return drafted(source.function, source.layouts, source.in_place, encodings=source.encodings)
 
 
+def _is_contraction(kernel: Placed[Spec]) -> TypeGuard[Placed[Contraction]]:
+    return isinstance(kernel.spec, Contraction)
+
+
 def _plan(
     unit: UnitDraft, cutter: Cutter, recut: Recut | None = None, instead: Instead | None = None
 ) -> UnitPlan:
     """Return the plan of a drafted unit."""
     storages = unit.storages
-    kernels: list[tuple[Workload, tuple[int, ...]]] = []
+    kernels: list[Placed[Workload]] = []
     for draft in unit.drafts:
-        if draft.generic is not None:
-            kernels.append(draft.generic)
+        if draft.placed is not None:
+            kernels.append(draft.placed)
         elif draft.statements:
-            spec, order_of_spec = described(draft, storages)
-            others = None if instead is None else instead(spec, order_of_spec, draft.axes)
-            if others is None and isinstance(spec, Contraction):
-                spec, order_of_spec, before = widened(spec, order_of_spec, storages)
-                kernels += before
-                spec = cut(spec, order_of_spec, storages, cutter, recut)
-            kernels += others or [(spec, order_of_spec)]
-    used = {s for _, buffers in kernels for s in buffers}
+            kernel = described(draft, storages)
+            others = None if instead is None else instead(kernel, draft.axes)
+            if others is not None:
+                kernels += others
+            elif _is_contraction(kernel):
+                before, contraction = widened(kernel)
+                kernels += [*before, cut(contraction, cutter, recut)]
+            else:
+                kernels.append(kernel)
+    used = {place for kernel in kernels for place in kernel.places}
     order: list[int] = []
     for role in _ROLES:
         order += [
             i
             for i, storage in enumerate(storages)
-            if storage.role == role and (i in used or role in ("input", "output"))
+            if storage.role is role and (i in used or role in (Role.INPUT, Role.OUTPUT))
         ]
     storages_by_role = {
-        role: [s for i in order if (s := storages[i]).role == role] for role in _ROLES
+        role: [s for i in order if (s := storages[i]).role is role] for role in _ROLES
     }
     types = {
         role: tuple(BufferType(s.shape, s.dtype) for s in storages_by_role[role]) for role in _ROLES
     }
     return UnitPlan(
-        inputs=types["input"],
-        constants=tuple(ConstantUse(s.number, s.transform) for s in storages_by_role["constant"]),
-        constant_types=types["constant"],
-        outputs=types["output"],
-        scratch=types["scratch"],
+        inputs=types[Role.INPUT],
+        constants=tuple(
+            ConstantUse(s.number, s.transform) for s in storages_by_role[Role.CONSTANT]
+        ),
+        constant_types=types[Role.CONSTANT],
+        outputs=types[Role.OUTPUT],
+        scratch=types[Role.SCRATCH],
         kernels=tuple(
-            PlannedKernel(spec, tuple(order.index(s) for s in buffers)) for spec, buffers in kernels
+            PlannedKernel(kernel.spec, tuple(map(order.index, kernel.places))) for kernel in kernels
         ),
     )

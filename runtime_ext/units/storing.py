@@ -132,7 +132,7 @@ def _in_registers(unit: UnitDraft, parts: list[Lazy], target: Stored) -> None:
     batch, count, height, width = parts[0].shape
     shapes = tuple(unit.storages[s].physical for s in order)
     spec = Interleave(shapes, (batch, height, width), values, place, count)
-    number = unit.add(KernelDraft(None, (1, 1, 1, 1), IMAGE, generic=(spec, tuple(order))))
+    number = unit.add_placed(spec, order, IMAGE)
     unit.written(target, number)
 
 
@@ -143,8 +143,7 @@ def _copy_whole(unit: UnitDraft, value: Stored, target: Stored) -> None:
     assert unit.is_whole(target)
     shapes = ((source.shape, source.dtype), (place.shape, place.dtype))
     spec = Generic(astype(value.shape, value.dtype, value.dtype), shapes)
-    storages = (value.storage, target.storage)
-    place.producer = unit.add(KernelDraft(None, (1, 1, 1, 1), PLAIN, generic=(spec, storages)))
+    place.producer = unit.add_placed(spec, (value.storage, target.storage), PLAIN)
 
 
 def in_few_axes(value: Stored, target: Stored) -> Iterator[tuple[Stored, Stored]]:

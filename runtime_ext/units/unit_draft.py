@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.relax_function import readers, results, static_shape
 from runtime_ext.kernels.spec import Anchor, Encoding
 from runtime_ext.units.kernel_draft import IMAGE, PLAIN, KernelDraft
+from runtime_ext.units.placed import Placed
+from runtime_ext.units.unit import Workload
 from runtime_ext.units.values import (
     NHWC,
     Layout,
@@ -23,6 +25,7 @@ from runtime_ext.units.values import (
     run_in,
     strides_in,
 )
+from tvm_ios.program.program import Role
 
 
 class UnitDraft:
@@ -62,7 +65,7 @@ class UnitDraft:
         encodings = encodings or (None,) * len(layouts)
         for i, param in enumerate(function.params):
             layout = layouts[i] if i < inputs else ""
-            role = "input" if i < inputs else "constant"
+            role = Role.INPUT if i < inputs else Role.CONSTANT
             encoding = encodings[i] if i < inputs else None
             self._values[param] = self._new(
                 role, i, static_shape(param.ty), str(param.ty.dtype), layout, encoding
@@ -70,7 +73,7 @@ class UnitDraft:
         for i, (var, item) in enumerate(returned):
             ty = var.ty if item is None else var.ty.fields[item]
             layout, encoding = layouts[inputs + i], encodings[inputs + i]
-            home = self._new("output", i, static_shape(ty), str(ty.dtype), layout, encoding)
+            home = self._new(Role.OUTPUT, i, static_shape(ty), str(ty.dtype), layout, encoding)
             self._homes.setdefault((var, item), home)
             self.outputs.append(home)
 
@@ -124,6 +127,13 @@ class UnitDraft:
         self.drafts.append(draft)
         return len(self.drafts) - 1
 
+    def add_placed(
+        self, spec: Workload, storages: Iterable[int], axes: tuple[int, int, int, int]
+    ) -> int:
+        """Append a complete kernel, whose buffers are these storages; return its number."""
+        placed = Placed(spec, tuple(storages), self.storages)
+        return self.add(KernelDraft(None, (1, 1, 1, 1), axes, placed=placed))
+
     def written(self, target: Stored, kernel: int) -> None:
         """Record that a kernel writes a buffer."""
         storage = self.storages[target.storage]
@@ -133,12 +143,12 @@ class UnitDraft:
         """Add an intermediate buffer; images lie in NHWC unless a layout is given."""
         if not layout:
             layout = NHWC if len(shape) == 4 else ""
-        return self._new("scratch", 0, shape, dtype, "" if layout == "plain" else layout)
+        return self._new(Role.SCRATCH, 0, shape, dtype, "" if layout == "plain" else layout)
 
     def weight(self, param: Any, shape: tuple[int, ...]) -> int:
         """Add a storage for a packed form of a constant; return its number."""
         number = self.storages[self.constant(param)].number
-        self.storages.append(Storage("constant", number, shape))
+        self.storages.append(Storage(Role.CONSTANT, number, shape))
         return len(self.storages) - 1
 
     def constant(self, expr: Any) -> int:
@@ -146,7 +156,7 @@ class UnitDraft:
         value = self._values.get(expr)
         if isinstance(value, Stored):
             storage = self.storages[value.storage]
-            if storage.role == "constant" and storage.shape == value.shape and not value.offset:
+            if storage.role is Role.CONSTANT and storage.shape == value.shape and not value.offset:
                 return value.storage
         return -1
 
@@ -155,7 +165,7 @@ class UnitDraft:
         if not isinstance(value, Stored):
             return False
         storage = self.storages[value.storage]
-        return storage.role == "input" and storage.number in self._in_place
+        return storage.role is Role.INPUT and storage.number in self._in_place
 
     def is_whole(self, value: Stored) -> bool:
         """Return whether a value is all of a buffer, in logical order and not encoded."""
@@ -180,7 +190,7 @@ class UnitDraft:
 
     def _new(
         self,
-        role: str,
+        role: Role,
         number: int,
         shape: tuple[int, ...],
         dtype: str,

@@ -8,6 +8,7 @@ from math import prod
 from runtime_ext.kernels.expression import Access, Expr, map_accesses
 from runtime_ext.kernels.spec import Encoded, Encoding, PhysicalShape
 from tvm_ios.program.constant_transform import ParamTransform
+from tvm_ios.program.program import Role
 
 NHWC = "NHWC"
 
@@ -68,7 +69,7 @@ class Storage:
     Attributes
     ----------
     role
-        ``"input"``, ``"constant"``, ``"output"`` or ``"scratch"``.
+        Input, constant, output or scratch.
     number
         The index of the function's parameter (input, constant) or output.
     shape
@@ -83,7 +84,7 @@ class Storage:
         The encoding of its float32 numbers; None if they are stored unchanged.
     """
 
-    role: str
+    role: Role
     number: int
     shape: tuple[int, ...]
     dtype: str = "float32"

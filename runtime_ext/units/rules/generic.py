@@ -12,7 +12,7 @@ from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.operator_function import leaves, outlined
 from runtime_ext.kernels.relax_function import tensor_types
 from runtime_ext.kernels.tir_calls import with_tir
-from runtime_ext.units.kernel_draft import PLAIN, KernelDraft
+from runtime_ext.units.kernel_draft import PLAIN
 from runtime_ext.units.storing import copy, in_memory
 from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import Stored, Value
@@ -49,7 +49,7 @@ def opaque(
         storages.append(home.storage)
     buffers = [unit.storages[s] for s in storages]
     spec = make(tuple((s.shape, s.dtype) for s in buffers))
-    number = unit.add(KernelDraft(None, (1, 1, 1, 1), PLAIN, generic=(spec, tuple(storages))))
+    number = unit.add_placed(spec, storages, PLAIN)
     for storage in buffers[len(arguments) :]:
         storage.producer = number
     unit.bind(var, results[0] if not isinstance(var.ty, relax.TupleType) else results)
