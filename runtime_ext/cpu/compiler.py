@@ -10,10 +10,10 @@ from typing import Any
 
 import tvm
 
-from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.forms.registry import named_plans, promising_plans
+from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.cpu.linker import link
 from runtime_ext.cpu.machine_code import object_code
-from runtime_ext.cpu.named_forms import named_plans, promising_plans
 from runtime_ext.cpu.tilings import other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.levels import isa_of

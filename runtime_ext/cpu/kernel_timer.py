@@ -15,7 +15,7 @@ from typing import Any
 import tvm
 
 from runtime_ext.cpu.device import random_buffers
-from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.cpu.linker import link
 from runtime_ext.cpu.machine_code import object_code
 from runtime_ext.execution.native_executor import NativeExecutor

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from runtime_ext.kernels.spec import PhysicalShape
 from runtime_ext.units.values import Storage
 
 S = TypeVar("S", covariant=True)

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from tvm_ffi import StructuralKey
 
 from runtime_ext.kernels.chain import Chained
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import LibraryConvolution
-from runtime_ext.kernels.packed_contraction import PackedKernel
-from runtime_ext.kernels.spec import Encoding, Spec, extents
-from runtime_ext.kernels.winograd_convolution import WinogradKernel
+from runtime_ext.kernels.spec import Encoding, PhysicalShape, Spec, extents
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.values import Layout, SliceLayout
 from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
 
+
+class FormKernel(Protocol):
+    """A kernel, as plain data, that only forms have; its form's folder has the writer."""
+
+    @property
+    def buffers(self) -> tuple[PhysicalShape, ...]:
+        """Physical shapes of the function's buffers."""
+        ...
+
+
 #: The work of a kernel, or of a library call in its place.
-Workload = Spec | Chained | WinogradKernel | PackedKernel | Generic | Scheduled | LibraryConvolution
+Workload = Spec | Chained | FormKernel | Generic | Scheduled | LibraryConvolution
 
 
 @dataclass(frozen=True)

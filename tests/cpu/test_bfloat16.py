@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.forms.packs.spec import Bfloat16Contraction, MatrixContraction
+from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.isa.x86 import V4
-from runtime_ext.kernels.packed_contraction import Bfloat16Contraction, MatrixContraction
 from runtime_ext.units.unit import UnitSource
 from tests.fast_run import examples
 from tests.kernels.kernel_harness import (

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.cpu.kernels.contraction import contraction
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Contraction

@@ -11,11 +11,11 @@ import pytest
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.forms.packs.spec import IntegerContraction, MatrixContraction
+from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.isa.isa import BYTES
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.isa.x86 import V3, V4
-from runtime_ext.kernels.packed_contraction import IntegerContraction, MatrixContraction
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.unit import UnitSource

@@ -16,7 +16,7 @@ import tvm
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.kernels.build import tir_of
+from runtime_ext.cpu.kernel_build import tir_of
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.units.plans import plan_unit

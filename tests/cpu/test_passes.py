@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tvm import tirx
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.forms.winograd.spec import WinogradInput, WinogradOutput
+from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.cpu.kernels.passes import Passes
 from runtime_ext.kernels.code import Code
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.kernels.winograd_convolution import WinogradInput, WinogradOutput
 from runtime_ext.units.unit import UnitSource
 from tests.fast_run import examples
 from tests.kernels.kernel_harness import AVX512

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runtime_ext.cpu.kernels.matrix_registers import Register
+from runtime_ext.cpu.forms.packs.matrix_registers import Register
 
 
 def multiply_pairs(lanes: int) -> str:
@@ -52,7 +52,7 @@ define {integers} @multiply_fours({integers} %t0, {integers} %a, {integers} %b) 
 
 
 def matrix_functions(registers: Mapping[int, Register], numbers: str) -> str:
-    """As :func:`runtime_ext.cpu.kernels.matrix_registers.functions`, of registers in memory."""
+    """As :func:`runtime_ext.cpu.forms.packs.matrix_registers.functions`, of registers in memory."""
     multiply = multiply_pairs(16) if numbers == "bfloat16" else multiply_fours(16)
     text = [
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",

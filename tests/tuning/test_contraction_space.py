@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
-from runtime_ext.cpu.kernels.build import build_kernel
+from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.cpu.vector_space import VectorSpace, sampled
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.spec import Contraction

@@ -123,7 +123,3 @@ class WinogradOutput:
     rows: int
     vectors: int
     statements: tuple[Statement, ...]
-
-
-#: A kernel of a convolution by Winograd's filtering.
-WinogradKernel = WinogradInput | WinogradOutput

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runtime_ext.cpu.forms.packs.spec import Narrowing, filled_packs, spare_pixels
 from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.expression import ACC, Access
-from runtime_ext.kernels.packed_contraction import Narrowing, filled_packs, spare_pixels
 from runtime_ext.kernels.spec import Contraction, Encoding, Numbers, Window, accesses
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.placed import Placed

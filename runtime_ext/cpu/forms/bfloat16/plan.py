@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runtime_ext.kernels.cutter import Cutter
-from runtime_ext.kernels.packed_contraction import (
+from runtime_ext.cpu.forms.packs.plan import BFLOAT16, all_parts, in_packs, pack_weights
+from runtime_ext.cpu.forms.packs.spec import (
     Bfloat16Contraction,
+    FormKernel,
     MatrixContraction,
-    PackedKernel,
     in_matrices,
 )
+from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.units.in_packs import BFLOAT16, all_parts, in_packs, pack_weights
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
@@ -26,7 +26,7 @@ def fits(spec: Contraction, weight: Storage) -> bool:
 
 def by_bfloat16(
     kernel: Placed[Contraction], cutter: Cutter, *, multiplies: bool, matrices: Cutter | None
-) -> list[Placed[PackedKernel]] | None:
+) -> list[Placed[FormKernel]] | None:
     """Return the kernels of a contraction with bfloat16 weights; None if weights are no constants.
 
     ``kernel`` is not cut yet; the unit may gain a storage for bfloat16 data, and that of the

@@ -47,7 +47,7 @@ class Narrowing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Packed:
+class PackedContraction:
     """A contraction of packs of channels; subclasses define the types of its numbers."""
 
     contraction: Contraction
@@ -59,45 +59,7 @@ class _Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class IntegerContraction(_Packed):
-    """A contraction whose data and weights are integers in 16 or 8 bits; sums are int32.
-
-    Attributes
-    ----------
-    contraction
-        The contraction, in pairs of input channels: ``channels`` counts pairs, ``data`` has
-        their strides in elements of 16 bits, and a weight is a pair of them, one after another.
-        Statements read and write float32; the value that they begin with is the exact sum.
-    starts
-        The buffer that holds, for each output channel of all blocks, the int32 that its sums begin
-        with. Channels are then in fours instead of pairs, data unsigned in 8 bits, weights signed.
-        None for integers in 16 bits, whose sums begin with zero.
-    """
-
-    starts: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Bfloat16Contraction(_Packed):
-    """A contraction whose weights are bfloat16, the upper halves of float32.
-
-    Attributes
-    ----------
-    contraction
-        The contraction. Its weights are stored as
-        ``[block][kernel row][kernel column][pair][output channel of the block][of the pair]``,
-        the second of an odd number of channels zero, their bits as ``uint16``.
-    rounded
-        Whether the data are bfloat16 too, and one instruction multiplies pairs: ``channels`` then
-        counts pairs, and ``data`` has the strides of elements of 16 bits. Otherwise data are
-        float32, and weights become float32 in registers.
-    """
-
-    rounded: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixContraction(_Packed):
+class MatrixContraction(PackedContraction):
     """A contraction whose data and weights are bfloat16 or bytes, multiplied as matrices.
 
     The rows of a matrix of data are pixels next to each other, as far apart in memory as they are.
@@ -124,10 +86,6 @@ class MatrixContraction(_Packed):
     def run(self) -> int:
         """Number of packs that are contiguous in memory, in the order of the weights."""
         return run_of(self.contraction.window, self.contraction.channels)
-
-
-#: A kernel of a contraction of packs, by vectors or as matrices, or of one with narrow weights.
-PackedKernel = Narrowing | IntegerContraction | Bfloat16Contraction | MatrixContraction
 
 
 def in_matrices(spec: Contraction) -> bool:

@@ -11,13 +11,13 @@ from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.cpu.forms.packs.spec import Bfloat16Contraction
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
 from runtime_ext.cpu.kernels.passes import Fetch
 from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, broadcast, load
-from runtime_ext.kernels.packed_contraction import Bfloat16Contraction
 from tvm_ios.program.bfloat16 import FORM
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.cpu.forms.packs.matrix_registers import Register
+from runtime_ext.cpu.forms.packs.spec import COLUMNS, MatrixContraction, depth, rows_of
 from runtime_ext.cpu.kernels import matrix_registers
 from runtime_ext.cpu.kernels.contraction import (
     Channels,
@@ -16,12 +18,10 @@ from runtime_ext.cpu.kernels.contraction import (
     TilePlan,
     bytes_of_weights,
 )
-from runtime_ext.cpu.kernels.matrix_registers import Register
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, element, integer, load
 from runtime_ext.kernels.cut import Blocking, channel_parts
-from runtime_ext.kernels.packed_contraction import COLUMNS, MatrixContraction, depth, rows_of
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide, vectors_together
 

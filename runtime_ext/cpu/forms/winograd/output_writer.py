@@ -9,14 +9,14 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.kernels.linear_map import CoefficientTable, Value, paired_columns
+from runtime_ext.cpu.forms.winograd.linear_map import CoefficientTable, Value, paired_columns
+from runtime_ext.cpu.forms.winograd.spec import WinogradOutput
 from runtime_ext.cpu.kernels.passes import Fetch, Passes
 from runtime_ext.cpu.kernels.tile_code import TileCode, regions
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.cut import ChannelPart, channel_parts, largest_divisor
 from runtime_ext.kernels.statements import Store, divide, store_vectors
-from runtime_ext.kernels.winograd_convolution import WinogradOutput
 
 #: Most multiply-adds of a step of the innermost loop: enough to hide the loop's overhead.
 _UNROLLED = 32

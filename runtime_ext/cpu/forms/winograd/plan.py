@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from runtime_ext.kernels.spec import Contraction, accesses
-from runtime_ext.kernels.winograd_convolution import (
+from runtime_ext.cpu.forms.winograd.spec import (
+    FormKernel,
     WinogradInput,
-    WinogradKernel,
     WinogradOutput,
     WinogradTiles,
 )
+from runtime_ext.kernels.spec import Contraction, accesses
 from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform, packing
@@ -44,7 +44,7 @@ def fits(spec: Contraction, outputs: int) -> bool:
     )
 
 
-def by_winograd(kernel: Placed[Contraction], cut: WinogradCut) -> list[Placed[WinogradKernel]]:
+def by_winograd(kernel: Placed[Contraction], cut: WinogradCut) -> list[Placed[FormKernel]]:
     """Return two kernels of a convolution: one transforms the input, one multiplies and stores.
 
     Its spec must fit (see :func:`fits`) and is not cut yet. The weights' storage gets the

@@ -8,32 +8,21 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from runtime_ext.cpu.forms.registry import FORMS
 from runtime_ext.cpu.kernels.attention import attention
-from runtime_ext.cpu.kernels.bfloat16_contraction import bfloat16_contraction
 from runtime_ext.cpu.kernels.chain import chain
 from runtime_ext.cpu.kernels.contraction import contraction
-from runtime_ext.cpu.kernels.integer_contraction import integer_contraction, narrowing
 from runtime_ext.cpu.kernels.interleave import interleave
 from runtime_ext.cpu.kernels.interpolation import interpolation
-from runtime_ext.cpu.kernels.matrix_contraction import matrix_contraction
 from runtime_ext.cpu.kernels.mean import mean
 from runtime_ext.cpu.kernels.normalisation import normalisation
 from runtime_ext.cpu.kernels.pointwise import pointwise
 from runtime_ext.cpu.kernels.pooling import pooling
 from runtime_ext.cpu.kernels.product import product
-from runtime_ext.cpu.kernels.winograd_input import winograd_input
-from runtime_ext.cpu.kernels.winograd_output import winograd_output
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.chain import Attention, Chain, Chained
 from runtime_ext.kernels.generic import Generic, Scheduled, lower_generic
-from runtime_ext.kernels.packed_contraction import (
-    Bfloat16Contraction,
-    IntegerContraction,
-    MatrixContraction,
-    Narrowing,
-    PackedKernel,
-)
 from runtime_ext.kernels.phases import Phase, Phases
 from runtime_ext.kernels.spec import (
     Contraction,
@@ -47,9 +36,9 @@ from runtime_ext.kernels.spec import (
     Product,
     Spec,
 )
-from runtime_ext.kernels.winograd_convolution import WinogradInput, WinogradKernel, WinogradOutput
+from runtime_ext.units.unit import FormKernel
 
-_Kernel = Spec | Chained | WinogradKernel | PackedKernel | Generic | Scheduled
+_Kernel = Spec | Chained | FormKernel | Generic | Scheduled
 #: For each spec of one phase the function that writes it as a PrimFunc of its tiles, and returns
 #: their number.
 _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
@@ -63,12 +52,7 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Pointwise: pointwise,
     Chain: chain,
     Attention: attention,
-    WinogradInput: winograd_input,
-    WinogradOutput: winograd_output,
-    Narrowing: narrowing,
-    IntegerContraction: integer_contraction,
-    Bfloat16Contraction: bfloat16_contraction,
-    MatrixContraction: matrix_contraction,
+    **{kernel: write for form in FORMS for kernel, write in form.writers.items()},
 }
 
 

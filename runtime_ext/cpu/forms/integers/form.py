@@ -1,4 +1,4 @@
-"""Plans of quantised units whose contractions multiply integers, on an x86 CPU."""
+"""The form of quantised units whose contractions multiply integers, on an x86 CPU."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal
 
-from runtime_ext.cpu.kernels.matrix_contraction import MatrixCutter
+from runtime_ext.cpu.forms.form import Form
+from runtime_ext.cpu.forms.integers.plan import by_integers
+from runtime_ext.cpu.forms.integers.spec import IntegerContraction
+from runtime_ext.cpu.forms.integers.writer import integer_contraction
+from runtime_ext.cpu.forms.packs.matrix_writer import MatrixCutter, matrix_contraction
+from runtime_ext.cpu.forms.packs.narrowing import narrowing
+from runtime_ext.cpu.forms.packs.spec import MatrixContraction, Narrowing
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.isa import BYTES
-from runtime_ext.kernels.packed_contraction import PackedKernel
 from runtime_ext.kernels.spec import Contraction
-from runtime_ext.units.by_integers import by_integers
 from runtime_ext.units.placed import Placed
 from runtime_ext.units.plans import form_plan
-from runtime_ext.units.unit import UnitPlan, UnitSource
+from runtime_ext.units.unit import FormKernel, UnitPlan, UnitSource
 
 _BITS: Mapping[str, Literal[8, 16]] = {BYTES: 8, "int16": 16}
 
 
-def all_integer_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
+def _all(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
     """Return the plans with integer products, by name; empty if the unit or the CPU has none."""
     return dict(_plans(source, space))
 
 
-def promising_integer_plans(source: UnitSource, space: VectorSpace) -> Mapping[str, UnitPlan]:
+def _promising(source: UnitSource, space: VectorSpace) -> Mapping[str, UnitPlan]:
     """Return the integer plan of fewest bits: more products an instruction, less memory to read."""
     return dict(islice(_plans(source, space), 1))
 
@@ -44,7 +48,19 @@ def _plan(
 
     matrices = MatrixCutter() if BYTES in space.isa.matrices else None
 
-    def instead(kernel: Placed[Contraction]) -> Sequence[Placed[PackedKernel]] | None:
+    def instead(kernel: Placed[Contraction]) -> Sequence[Placed[FormKernel]] | None:
         return by_integers(kernel, source.integers, space, bits, matrices)
 
     return form_plan(source, space, instead, name)
+
+
+INTEGERS = Form(
+    "integers",
+    _all,
+    _promising,
+    {
+        Narrowing: narrowing,
+        IntegerContraction: integer_contraction,
+        MatrixContraction: matrix_contraction,
+    },
+)

@@ -6,14 +6,14 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.kernels.linear_map import Value, paired_rows
+from runtime_ext.cpu.forms.winograd.linear_map import Value, paired_rows
+from runtime_ext.cpu.forms.winograd.spec import WinogradInput
 from runtime_ext.cpu.kernels.rows import TileRun, column, kernel_rows, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, constant, load
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.statements import activate, divide
-from runtime_ext.kernels.winograd_convolution import WinogradInput
 
 #: Vectors of channels of a kernel's tile: cut finer, some images would have few tiles.
 _VECTORS = 8

@@ -7,17 +7,17 @@ from dataclasses import replace
 from math import prod
 from typing import Literal
 
-from runtime_ext.kernels.cutter import Cutter
-from runtime_ext.kernels.expression import ACC, Expr
-from runtime_ext.kernels.packed_contraction import (
+from runtime_ext.cpu.forms.packs.plan import INT8, INT16, in_packs
+from runtime_ext.cpu.forms.packs.spec import (
+    FormKernel,
     IntegerContraction,
     MatrixContraction,
-    PackedKernel,
     in_matrices,
 )
+from runtime_ext.kernels.cutter import Cutter
+from runtime_ext.kernels.expression import ACC, Expr
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.encodings import in_bytes
-from runtime_ext.units.in_packs import INT8, INT16, in_packs
 from runtime_ext.units.integers import RULES, Bounds
 from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
@@ -36,7 +36,7 @@ def by_integers(
     cutter: Cutter,
     bits: Literal[8, 16],
     matrices: Cutter | None = None,
-) -> list[Placed[PackedKernel]] | None:
+) -> list[Placed[FormKernel]] | None:
     """Return a kernel that narrows the data and one that multiplies integers of ``bits`` bits.
 
     Return None if data or weights are not known to be small integers. ``kernel`` is not cut yet;

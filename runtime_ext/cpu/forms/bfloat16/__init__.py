@@ -1,0 +1,1 @@
+"""Contractions with weights rounded to bfloat16."""

@@ -1,0 +1,38 @@
+"""The interface of forms: ways to compute units that schedules select by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.units.unit import FormKernel, UnitPlan, UnitSource
+
+#: Returns plans of a unit by the names that schedules have for them.
+Planner = Callable[[UnitSource, VectorSpace], Mapping[str, UnitPlan]]
+#: Cycles to read a byte of weights from memory, in estimates.
+MEMORY_CYCLES = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A way to compute units beside the default; a unit may have several plans of it.
+
+    Attributes
+    ----------
+    kind
+        The name by which a compiler is told to leave the form out.
+    plans
+        Returns all plans of a unit, which schedules may name; none where the form does not fit.
+    promising
+        Returns those plans that may be faster than the default, which are compiled and timed.
+    writers
+        For the class of each of its kernels the function that returns the kernel's PrimFunc, over
+        a range of its tiles, and the number of tiles.
+    """
+
+    kind: str
+    plans: Planner
+    promising: Planner
+    writers: Mapping[type[FormKernel], Callable[..., tuple[Any, int]]]

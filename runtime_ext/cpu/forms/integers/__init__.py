@@ -1,0 +1,1 @@
+"""Contractions of quantised units, by instructions that multiply integers."""

@@ -1,0 +1,26 @@
+"""Contractions of integers, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime_ext.cpu.forms.packs.spec import PackedContraction
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerContraction(PackedContraction):
+    """A contraction whose data and weights are integers in 16 or 8 bits; sums are int32.
+
+    Attributes
+    ----------
+    contraction
+        The contraction, in pairs of input channels: ``channels`` counts pairs, ``data`` has
+        their strides in elements of 16 bits, and a weight is a pair of them, one after another.
+        Statements read and write float32; the value that they begin with is the exact sum.
+    starts
+        The buffer that holds, for each output channel of all blocks, the int32 that its sums begin
+        with. Channels are then in fours instead of pairs, data unsigned in 8 bits, weights signed.
+        None for integers in 16 bits, whose sums begin with zero.
+    """
+
+    starts: int | None = None

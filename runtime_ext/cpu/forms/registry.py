@@ -1,0 +1,29 @@
+"""All forms, the plans of a unit in them, and the writers of their kernels."""
+
+from __future__ import annotations
+
+from runtime_ext.cpu.forms.bfloat16.form import BFLOAT16
+from runtime_ext.cpu.forms.form import Form
+from runtime_ext.cpu.forms.integers.form import INTEGERS
+from runtime_ext.cpu.forms.winograd.form import WINOGRAD
+from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.units.unit import UnitPlan, UnitSource
+
+FORMS: list[Form] = [BFLOAT16, INTEGERS, WINOGRAD]
+
+
+def named_plans(source: UnitSource, space: VectorSpace) -> dict[str, UnitPlan]:
+    """Return all plans of a unit in forms, by name."""
+    return {name: plan for form in FORMS for name, plan in form.plans(source, space).items()}
+
+
+def promising_plans(
+    source: UnitSource, space: VectorSpace, without: frozenset[str]
+) -> dict[str, UnitPlan]:
+    """Return the plans in forms that estimates rank fast, except of the kinds in ``without``."""
+    return {
+        name: plan
+        for form in FORMS
+        if form.kind not in without
+        for name, plan in form.promising(source, space).items()
+    }
