@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from runtime_ext.cpu.forms.registry import FORMS
+from runtime_ext.cpu.forms.registry import form_writers
 from runtime_ext.cpu.kernels.attention import attention
 from runtime_ext.cpu.kernels.chain import chain
 from runtime_ext.cpu.kernels.contraction import contraction
@@ -39,8 +39,7 @@ from runtime_ext.kernels.spec import (
 from runtime_ext.units.unit import FormKernel
 
 _Kernel = Spec | Chained | FormKernel | Generic | Scheduled
-#: For each spec of one phase the function that writes it as a PrimFunc of its tiles, and returns
-#: their number.
+#: The writers of specs of no form: each returns the PrimFunc of a spec and its number of tiles.
 _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Contraction: contraction,
     Pooling: pooling,
@@ -52,7 +51,6 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Pointwise: pointwise,
     Chain: chain,
     Attention: attention,
-    **{kernel: write for form in FORMS for kernel, write in form.writers.items()},
 }
 
 
@@ -101,8 +99,9 @@ def tir_of(spec: _Kernel, target: Any, isa: Isa) -> Phases:
     """Return the TIR of a kernel."""
     if isinstance(spec, (Generic, Scheduled)):
         return lower_generic(spec, target)
+    writers = _WRITERS | form_writers()
     if isinstance(spec, Finer):
-        function, tiles = _WRITERS[type(spec.kernel)](spec.kernel, isa, finer=True)
+        function, tiles = writers[type(spec.kernel)](spec.kernel, isa, finer=True)
     else:
-        function, tiles = _WRITERS[type(spec)](spec, isa)
+        function, tiles = writers[type(spec)](spec, isa)
     return Phases((Phase(function, tiles, tuple(range(len(spec.buffers)))),), ())

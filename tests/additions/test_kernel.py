@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tvm import relax
 
-from runtime_ext.cpu.kernels import build as cpu_build
+from runtime_ext.cpu import kernel_build as cpu_build
 from runtime_ext.cuda.kernels import build as cuda_build
 from runtime_ext.kernels.generic import Generic
 from runtime_ext.units.plans import plan_unit

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.forms.packs.spec import Bfloat16Contraction, MatrixContraction
+from runtime_ext.cpu.forms.bfloat16.spec import Bfloat16Contraction
+from runtime_ext.cpu.forms.packs.spec import MatrixContraction
 from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.isa.x86 import V4

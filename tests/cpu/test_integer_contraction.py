@@ -11,7 +11,8 @@ import pytest
 from tvm import relax
 
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.forms.packs.spec import IntegerContraction, MatrixContraction
+from runtime_ext.cpu.forms.integers.spec import IntegerContraction
+from runtime_ext.cpu.forms.packs.spec import MatrixContraction
 from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.isa.isa import BYTES
 from runtime_ext.isa.levels import isa_of

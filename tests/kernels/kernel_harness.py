@@ -18,7 +18,7 @@ from tvm import relax
 
 from runtime_ext.cpu import compiler as cpu_compiler
 from runtime_ext.cpu.compiler import KernelCompiler
-from runtime_ext.cpu.kernels import matrix_registers
+from runtime_ext.cpu.forms.packs import matrix_registers
 from runtime_ext.isa.isa import Isa
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.relax_function import tensor_types

@@ -11,6 +11,8 @@ from runtime_ext.units.unit import FormKernel, UnitPlan, UnitSource
 
 #: Returns plans of a unit by the names that schedules have for them.
 Planner = Callable[[UnitSource, VectorSpace], Mapping[str, UnitPlan]]
+#: Returns a kernel's PrimFunc, over a range of its tiles, and the number of tiles.
+Writer = Callable[..., tuple[Any, int]]
 #: Cycles to read a byte of weights from memory, in estimates.
 MEMORY_CYCLES = 0.15
 
@@ -28,11 +30,10 @@ class Form:
     promising
         Returns those plans that may be faster than the default, which are compiled and timed.
     writers
-        For the class of each of its kernels the function that returns the kernel's PrimFunc, over
-        a range of its tiles, and the number of tiles.
+        The writer of each of its kernels, by the kernel's class.
     """
 
     kind: str
     plans: Planner
     promising: Planner
-    writers: Mapping[type[FormKernel], Callable[..., tuple[Any, int]]]
+    writers: Mapping[type[FormKernel], Writer]

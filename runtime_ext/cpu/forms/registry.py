@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from runtime_ext.cpu.forms.bfloat16.form import BFLOAT16
-from runtime_ext.cpu.forms.form import Form
+from runtime_ext.cpu.forms.form import Form, Writer
 from runtime_ext.cpu.forms.integers.form import INTEGERS
 from runtime_ext.cpu.forms.winograd.form import WINOGRAD
 from runtime_ext.cpu.vector_space import VectorSpace
-from runtime_ext.units.unit import UnitPlan, UnitSource
+from runtime_ext.units.unit import FormKernel, UnitPlan, UnitSource
 
 FORMS: list[Form] = [BFLOAT16, INTEGERS, WINOGRAD]
 
@@ -27,3 +27,8 @@ def promising_plans(
         if form.kind not in without
         for name, plan in form.promising(source, space).items()
     }
+
+
+def form_writers() -> dict[type[FormKernel], Writer]:
+    """Return the writers of the kernels of all forms, by the kernel's class."""
+    return {kernel: write for form in FORMS for kernel, write in form.writers.items()}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from runtime_ext.cpu.forms.bfloat16.spec import Bfloat16Contraction
 from runtime_ext.cpu.forms.packs.plan import BFLOAT16, all_parts, in_packs, pack_weights
 from runtime_ext.cpu.forms.packs.spec import (
-    Bfloat16Contraction,
-    FormKernel,
     MatrixContraction,
     in_matrices,
 )
@@ -15,6 +14,7 @@ from runtime_ext.kernels.cutter import Cutter
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.placed import Placed
+from runtime_ext.units.unit import FormKernel
 from runtime_ext.units.values import Storage
 from tvm_ios.program.program import Role
 

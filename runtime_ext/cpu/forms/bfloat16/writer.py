@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.forms.packs.spec import Bfloat16Contraction
+from runtime_ext.cpu.forms.bfloat16.spec import Bfloat16Contraction
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, plan_tiles
 from runtime_ext.cpu.kernels.passes import Fetch
 from runtime_ext.cpu.kernels.rows import TileRun

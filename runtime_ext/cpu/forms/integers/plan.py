@@ -7,10 +7,9 @@ from dataclasses import replace
 from math import prod
 from typing import Literal
 
+from runtime_ext.cpu.forms.integers.spec import IntegerContraction
 from runtime_ext.cpu.forms.packs.plan import INT8, INT16, in_packs
 from runtime_ext.cpu.forms.packs.spec import (
-    FormKernel,
-    IntegerContraction,
     MatrixContraction,
     in_matrices,
 )
@@ -20,6 +19,7 @@ from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.encodings import in_bytes
 from runtime_ext.units.integers import RULES, Bounds
 from runtime_ext.units.placed import Placed
+from runtime_ext.units.unit import FormKernel
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import channel_sums
 from tvm_ios.program.program import Role

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from runtime_ext.cpu.forms.packs.spec import IntegerContraction
+from runtime_ext.cpu.forms.integers.spec import IntegerContraction
 from runtime_ext.cpu.kernels.contraction import ContractionWriter, TilePlan, plan_tiles
 from runtime_ext.cpu.kernels.rows import TileRun
 from runtime_ext.cpu.kernels.tile_code import TileCode

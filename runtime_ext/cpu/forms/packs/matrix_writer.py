@@ -9,9 +9,9 @@ from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.cpu.forms.packs import matrix_registers
 from runtime_ext.cpu.forms.packs.matrix_registers import Register
 from runtime_ext.cpu.forms.packs.spec import COLUMNS, MatrixContraction, depth, rows_of
-from runtime_ext.cpu.kernels import matrix_registers
 from runtime_ext.cpu.kernels.contraction import (
     Channels,
     ContractionWriter,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from runtime_ext.cpu.forms.winograd.spec import (
-    FormKernel,
     WinogradInput,
     WinogradOutput,
     WinogradTiles,
 )
 from runtime_ext.kernels.spec import Contraction, accesses
 from runtime_ext.units.placed import Placed
+from runtime_ext.units.unit import FormKernel
 from runtime_ext.units.values import Storage
 from tvm_ios.program.constant_transform import ParamTransform, packing
 from tvm_ios.program.program import Role
