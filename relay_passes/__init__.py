@@ -1,17 +1,6 @@
 """TVM passes that schedule operators: modules in, modules out.
 
 Begin with :attr:`relay_passes.pipeline.Pipeline.phases`, the list of the phases in order.
-
-- ``ios_schedule``, ``memory_schedule``, ``graphturbo_partition``: the passes.
-- ``shown_pass``: passes show their parameters.
-- ``pipeline``, ``prepared``, ``checks``: the phases, the data between them, and their checks.
-- ``ir_dump``: the results of phases written into a folder.
-- ``load``, ``saved_module``, ``node_names``: models as modules, files of modules, nodes' names.
-- ``measured_module``, ``search_options``: searches by measurements, and their options.
-- ``dialect``: the interface of a dialect; ``relax`` and ``relay`` have files of the same names.
-- ``first_wrong_operator``: the operator at which a wrong model's results first differ.
-- ``emitter``, ``unit_outliner``, ``same_attributes``, ``reordering``: code that dialects share.
-- ``instances``: a schedule's instances written into ``main``.
 """
 
 from __future__ import annotations

@@ -1,31 +1,4 @@
-"""The front door: functions that do what the commands do.
-
-``optimizer.py``
-    From a model to the fastest program: load, search, build, time, verify, choose, save.
-``options.py``, ``result.py``, ``job.py``
-    The options and the result of that call, and the record that its phases share.
-``timers/``
-    The ways to time programs: here, on a fleet, on a device, or by described costs.
-``candidates.py``, ``reference.py``, ``exactness.py``, ``outcomes.py``
-    Schedules and their programs, the outputs that these must compute and how exactly, and one line
-    of result for each policy.
-``fallback.py``, ``tvm_build.py``
-    Keep another runtime's build of the model if it is faster; TVM's own build.
-``destination.py``, ``deployments/``
-    Where a program is saved: an executable of its own, or a deployment of many programs.
-``throughput.py``, ``served.py``
-    Choose the program and the number of workers that serve the most requests a second; the
-    measurements of the ways that were compared.
-``tails.py``
-    Check that a model that was cut in two computes the same.
-``units.py``
-    Models as graphs of operators or units.
-``tune.py``, ``bundle.py``, ``accelerator.py``
-    Tune a model's kernels; pack a model for other machines; plan it for an accelerator.
-``trace.py``, ``documents/``, ``programs.py``
-    Write the trace of a run for Perfetto; executables and bundles as plain data and pages; load
-    saved programs.
-"""
+"""The front door: functions that do what the commands do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The command line, one command a file: ``optimize.py`` has ``tvm-ios optimize``, and so on.
 
-Options that several commands share are in ``options``, the tables and JSON that they print in
-``tables``, and help pages, errors and progress in ``frame``.
+Options that several commands share are in ``options``, the tables that they print in ``tables``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""Pictures of schedules, runs and memory (needs matplotlib, the ``notebook`` extra).
-
-- pictures: axes to draw into, and files
-- colours: of families of operators, with their legend; boxes: units with their names
-- schedules: stages in time, rPrograms on lanes; runs: launches on lanes; footprints: memory
-- instances: instances of sub-graphs on lanes
-"""
+"""Pictures of schedules, runs and memory (needs matplotlib, the ``notebook`` extra)."""
 
 from tvm_ios.plot.footprints import plot_footprints
 from tvm_ios.plot.instances import plot_instances

@@ -2,12 +2,6 @@
 
 Weights are seeded and He-scaled, batch norms are non-trivial, so that outputs vary with the
 input and between classes; the topologies are the published ones.
-
-- catalogue: a line for each network; registry: what is known of them
-- writing: what networks are written with
-- images: convolutional networks; cells: of cells that were searched, and of random wirings
-- sequences: recurrent networks, transformers and recommendation
-- small: for tests
 """
 
 from __future__ import annotations
