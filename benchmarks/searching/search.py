@@ -10,7 +10,7 @@ from rich.table import Table
 
 from benchmarks.report import write_result
 from tvm_ios.cli.frame.output import console
-from tvm_ios.costs.described import described_costs
+from tvm_ios.costs.named import described_costs
 from tvm_ios.devices.device import load_device
 from tvm_ios.ios.counts import count_block
 from tvm_ios.models.bare_graph import load_bare_graph

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import tvm
 from tvm import relax
 
-from relay_passes.relax.expressions import bindings_of
+from relay_passes.relax.expressions import bindings_of, leaves
 from relay_passes.relax.extract import extract
-from relay_passes.relax.reorder import reorder
 from relay_passes.reordering import Reordering
 from runtime_ext.ir_form import STAGE
-from runtime_ext.module_copies import with_functions
+from runtime_ext.module_copies import with_functions, with_main
 from runtime_ext.scheduled_module import read_scheduled_module
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.memory.operators import with_biases
@@ -59,3 +59,39 @@ def with_stages(module: tvm.IRModule, order: Sequence[int]) -> tvm.IRModule:
         for variable, function in moved.functions_items()
     }
     return with_functions(moved, functions)
+
+
+def reorder(module: tvm.IRModule, groups: Sequence[Sequence[relax.VarBinding]]) -> tvm.IRModule:
+    """Return the module with the bindings of ``main`` group by group.
+
+    A binding of no group (an alias, a field of a tuple) moves to where it is first needed. Groups
+    must respect their data dependences; variables stay the same.
+    """
+    old = module["main"]
+    bindings = bindings_of(old)
+    maker = {binding.var: binding for binding in bindings}
+    grouped = {binding.var for group in groups for binding in group}
+    placed: dict[Any, relax.VarBinding] = {}
+
+    def place(binding: relax.VarBinding) -> None:
+        if binding.var in placed:
+            return
+        for leaf in leaves(binding.value):
+            if leaf in maker and leaf not in grouped:
+                place(maker[leaf])
+        placed[binding.var] = binding
+
+    for group in groups:
+        first = {binding.var for binding in group}
+        for binding in group:
+            for leaf in leaves(binding.value):
+                if leaf in maker and leaf not in first and leaf not in grouped:
+                    place(maker[leaf])
+        placed |= {binding.var: binding for binding in group}
+    for binding in bindings:
+        place(binding)
+    block = relax.DataflowBlock(list(placed.values()))
+    body = relax.SeqExpr([block], old.body.body)
+    main = relax.Function(old.params, body, old.ret_ty, old.is_pure, old.attrs)
+    # This gives the new sequence its type.
+    return relax.transform.Normalize()(with_main(module, main))

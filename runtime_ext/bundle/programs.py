@@ -23,7 +23,7 @@ def bundled_program(
 ) -> ModelProgram:
     """Lower a schedule to a program, with the forms of units that the timer finds fastest.
 
-    Raises UserError if the schedule is not of the bundle's graph or names kernels that it lacks.
+    Raise UserError if the schedule is not of the bundle's graph or names kernels that it lacks.
     """
     graph = bundle.graph
     schedule.validate(graph)

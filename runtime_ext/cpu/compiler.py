@@ -34,7 +34,7 @@ Opened = Callable[[Sequence[Path]], Callable[[str], Any]]
 class KernelCompiler(UnitCompiler):
     """A compiler of units to machine code for a CPU, with a cache on disk.
 
-    Raises UserError if the target is no CPU, or the database was made for another target.
+    Raise UserError if the target is no CPU, or the database was made for another target.
 
     Parameters
     ----------

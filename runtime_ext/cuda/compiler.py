@@ -63,7 +63,7 @@ class CudaKernelCompiler(UnitCompiler):
     kernels, or its folder. ``cudnn`` says whether units have a form in which cuDNN computes their
     convolutions; schedules may name it in any case. ``device`` is the GPU that tile sizes are
     chosen for, by default the largest described one of the architecture; ``persistent`` says
-    whether it runs persistent kernels. Raises UserError if the architecture or the precision is
+    whether it runs persistent kernels. Raise UserError if the architecture or the precision is
     unknown, or the database was made for another one.
     """
 

@@ -23,13 +23,12 @@ from typing import Any
 import numpy as np
 
 from runtime_ext.cuda.bound_calls import bound_calls, require_resident
-from runtime_ext.cuda.event_graph import Node, event_graph
+from runtime_ext.cuda.event_graph import EventGraph, Node, event_graph
 from runtime_ext.cuda.machine_code.launchable import Launchable, LaunchedWork
 from runtime_ext.cuda.nvidia.cudnn_convolution import CudnnLanes
 from runtime_ext.cuda.nvidia.driver import OpenDevice, call, driver, open_device
 from runtime_ext.cuda.nvidia.memory import DeviceMemory
 from runtime_ext.cuda.nvidia.resources import DriverHandle, event, shared_module, stream
-from runtime_ext.cuda.timed_launches import TimedLaunches
 from runtime_ext.execution.executor import Exclusive, Span
 from runtime_ext.native_errors import CudaError, KernelError
 from tvm_ios.program.memory_plan import MemoryPlan
@@ -41,7 +40,7 @@ class CudaExecutor:
 
     ``kernels`` maps the program's symbols to kernels or library calls, and ``addresses`` are those
     of its buffers on the device; the caller keeps the memory. Runs replay a captured graph, or are
-    issued launch by launch if not ``captured``. Raises KeyError if a symbol has no kernel,
+    issued launch by launch if not ``captured``. Raise KeyError if a symbol has no kernel,
     ProgramError if a launch is not of a whole kernel, ``[0, 1)``, and CudaError if the device
     rejects the kernels, or a library that they need is missing.
     """
@@ -254,3 +253,32 @@ def _garbage_collection_off() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+class TimedLaunches:
+    """Events before and after every launch of a run, which may be captured into a graph."""
+
+    def __init__(self, device: OpenDevice, count: int, *, in_graph: bool) -> None:
+        self._in_graph = in_graph
+        self.origin = event(device, timing=True)
+        self.before = [event(device, timing=True) for _ in range(count)]
+        self.after = [event(device, timing=True) for _ in range(count)]
+
+    def record(self, moment: DriverHandle, queue: Any) -> None:
+        """Record one of the events on a stream."""
+        if self._in_graph:
+            flag = driver().CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL
+            call("cuEventRecordWithFlags", moment.handle, queue, flag)
+        else:
+            call("cuEventRecord", moment.handle, queue)
+
+    def spans(self, graph: EventGraph) -> tuple[Span, ...]:
+        """Return the begin and end times of the launches, lane by lane."""
+        spans = [
+            Span(node.lane, node.number, self._seconds(begin), self._seconds(end))
+            for node, begin, end in zip(graph.nodes, self.before, self.after, strict=True)
+        ]
+        return tuple(sorted(spans, key=lambda span: (span.lane, span.launch)))
+
+    def _seconds(self, moment: DriverHandle) -> float:
+        return call("cuEventElapsedTime", self.origin.handle, moment.handle) * 1e-3

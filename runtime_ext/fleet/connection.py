@@ -140,7 +140,7 @@ class Connection:
     def remote(self, name: str, *arguments: Any) -> Any:
         """Call a global function of the server, and return its result.
 
-        Raises AttributeError if the server has no such function.
+        Raise AttributeError if the server has no such function.
         """
 
         def call() -> Any:
@@ -153,7 +153,7 @@ class Connection:
     def call(self, seconds: float, call: Callable[[], T]) -> T:
         """Run a call that asks the machine, within a time limit, and return its result.
 
-        Raises LostError if it takes longer or the connection ends, TrialError if it fails while
+        Raise LostError if it takes longer or the connection ends, TrialError if it fails while
         the machine still answers.
         """
         if self._lost is not None:

@@ -105,7 +105,7 @@ class FleetDevice:
     ) -> list[float]:
         """Return time samples, in seconds, of a program on random data.
 
-        Kernels of a fleet need no constants. Raises FleetLostError if no machine is left.
+        Kernels of a fleet need no constants. Raise FleetLostError if no machine is left.
         """
         assert not constants
         trial = _trial(program, function)
@@ -115,7 +115,7 @@ class FleetDevice:
     def profile_phases(self, program: Program, function: Function) -> list[list[float]]:
         """Return for each launch of a one-lane program the seconds of one of its tiles, in rounds.
 
-        Raises FleetLostError if no machine is left.
+        Raise FleetLostError if no machine is left.
         """
         trial = _trial(program, function)
         launches, machine = self._pool.run(lambda machine: machine.profile(trial))
@@ -126,7 +126,7 @@ class FleetDevice:
     ) -> list[list[float] | TrialError]:
         """Return samples of each program, timed in turns on one machine, or its error.
 
-        Raises UntimedError if no machine is left, or three were lost with these programs.
+        Raise UntimedError if no machine is left, or three were lost with these programs.
         """
         samples, _ = self._pool.run(lambda machine: machine.time_in_turn(trials, sampling, rounds))
         return samples
@@ -134,14 +134,14 @@ class FleetDevice:
     def on_a_machine(self, measure: Callable[[Machine], T]) -> T:
         """Call ``measure`` with a machine that does nothing else; with another one if that is lost.
 
-        Raises UntimedError if no machine is left, or three were lost.
+        Raise UntimedError if no machine is left, or three were lost.
         """
         return self._pool.run(measure)[0]
 
     def renew(self, machine: Machine) -> None:
         """Replace the processes on a lent machine by fresh ones.
 
-        Raises LostError if no server can be had for them.
+        Raise LostError if no server can be had for them.
         """
         self._pool.renew(machine)
 

@@ -66,7 +66,7 @@ class Machine:
     def time(self, trial: Trial, sampling: Sampling) -> list[float]:
         """Return samples of a program's seconds.
 
-        Raises LostError if the machine does not answer in time, TrialError if the program fails.
+        Raise LostError if the machine does not answer in time, TrialError if the program fails.
         """
 
         with self._opened(trial) as opened:
@@ -77,7 +77,7 @@ class Machine:
     ) -> list[list[float] | TrialError]:
         """Return samples of each program, taken in turns, or the error of its failure.
 
-        Raises LostError if the machine does not answer in time.
+        Raise LostError if the machine does not answer in time.
         """
         opened: dict[int, _Opened] = {}
         samples: dict[int, list[float]] = {}

@@ -40,7 +40,7 @@ class MachineKind:
     def of(facts: str) -> MachineKind:
         """Parse the text that ``machine_facts`` of the C++ library returns of a machine.
 
-        Raises UserError if it has not that form, or kernels are not made for such machines.
+        Raise UserError if it has not that form, or kernels are not made for such machines.
         """
         try:
             data: Mapping[str, Any] = json_object(facts)

@@ -74,7 +74,7 @@ class MachinePool:
     def run(self, measure: Callable[[Machine], T]) -> tuple[T, str]:
         """Call ``measure`` with a free machine; return its result and the machine's address.
 
-        A machine that does not answer is dropped, and another one tried. Raises FleetLostError if
+        A machine that does not answer is dropped, and another one tried. Raise FleetLostError if
         none is left and none comes back within 20 s, UntimedError if three were lost.
         """
         lost: list[Gone] = []
@@ -99,7 +99,7 @@ class MachinePool:
     def renew(self, machine: Machine) -> None:
         """Connect a lent machine anew: to the same server, or another one that is like it.
 
-        Raises LostError if there is none within 20 s.
+        Raise LostError if there is none within 20 s.
         """
         with self._asking:
             machine.close()

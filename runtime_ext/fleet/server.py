@@ -47,7 +47,7 @@ class ServerOptions:
 def start_server(options: ServerOptions) -> Any:
     """Start a ``tvm.rpc.server.Server``, which ``terminate`` ends.
 
-    Raises UserError if no port is free, or the address is not this machine's.
+    Raise UserError if no port is free, or the address is not this machine's.
     """
     from tvm.rpc import server
 

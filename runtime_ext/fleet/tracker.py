@@ -43,7 +43,7 @@ class Address:
 def tracker_of_environment() -> Address | None:
     """Return the tracker named by ``TVM_TRACKER_HOST`` and ``TVM_TRACKER_PORT``, None if unset.
 
-    Raises TrackerError if they are no address.
+    Raise TrackerError if they are no address.
     """
     host = os.environ.get("TVM_TRACKER_HOST")
     return Address.parse(f"{host}:{os.environ.get('TVM_TRACKER_PORT', _PORT)}") if host else None
@@ -90,7 +90,7 @@ class Tracker:
     def lend(self, key: str) -> Lent | None:
         """Reserve a free server of a key; return None if there is none.
 
-        Raises TrackerError if the tracker does not answer.
+        Raise TrackerError if the tracker does not answer.
         """
         from tvm.rpc.base import TrackerCode
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import tvm
+from tvm import autotvm
 
-from runtime_ext.relay.model_tasks import tuning_tasks
+from runtime_ext.relay.autotvm_task import AutotvmTask
 from runtime_ext.relay.tuning_file import open_autotvm_log
 from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.errors import UserError
@@ -19,7 +22,7 @@ from tvm_ios.measuring.tuning import (
     TuningProgress,
     TuningResult,
 )
-from tvm_ios.progress import Progress
+from tvm_ios.progress import Progress, silent
 
 
 def tune_model(
@@ -80,3 +83,36 @@ def tune_model(
         mended=opened.mended,
         seconds=seconds,
     )
+
+
+def tuning_tasks(
+    model: ModelToTune, target: tvm.target.Target, progress: Progress = silent
+) -> tuple[AutotvmTask, ...]:
+    """Return the different tasks of all units, and then of all units that can be merged.
+
+    The model's sources are Relay functions in its own layouts.
+    """
+    merges = {units: len(places) for units, places in model.merges.items()}
+    merges_by_units = {(unit,): 0 for unit in range(len(model.graph))} | merges
+    tasks: dict[tuple[Any, ...], AutotvmTask] = {}
+    extracted: dict[int, list[Any]] = {}
+    for done, (units, places) in enumerate(merges_by_units.items()):
+        for autotvm_task in _extracted(model.source(units), target, extracted):
+            key = (autotvm_task.name, autotvm_task.args)
+            task = tasks.setdefault(key, AutotvmTask(model.named(units), autotvm_task, 0, 0))
+            weight = task.weight + (len(units) == 1)
+            tasks[key] = replace(task, weight=weight, merged=task.merged + places)
+        progress("extracting tasks", done + 1, len(merges_by_units))
+    return tuple(tasks.values())
+
+
+def _extracted(
+    function: Any, target: tvm.target.Target, tasks_by_digest: dict[int, list[Any]]
+) -> list[Any]:
+    """Return AutoTVM's tasks of a function; those of equal functions are cached."""
+    digest = tvm.ir.structural_hash(function)
+    if digest not in tasks_by_digest:
+        tasks_by_digest[digest] = autotvm.task.extract_from_program(
+            function, target=target, params={}
+        )
+    return tasks_by_digest[digest]

@@ -28,7 +28,7 @@ class SpeedModel:
     """Gradient-boosted trees (xgboost) that predict a blocking's speed relative to the best.
 
     One model learns from all contractions, so that the first guesses for a new one are good.
-    ``threads`` limits the threads of training. Raises UserError if xgboost is not installed.
+    ``threads`` limits the threads of training. Raise UserError if xgboost is not installed.
     """
 
     def __init__(self, threads: int) -> None:

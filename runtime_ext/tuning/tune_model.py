@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ from runtime_ext.cpu.compiler import KernelCompiler
 from runtime_ext.cpu.kernel_timer import KernelTimer
 from runtime_ext.fleet.device import FleetDevice
 from runtime_ext.fleet.kernel_timer import FleetKernelTimer
+from runtime_ext.kernels.spec import Contraction
 from runtime_ext.machine.this_machine import available_lanes
-from runtime_ext.tuning.model_tasks import tuning_tasks
+from runtime_ext.tuning.contraction_task import ContractionTask
 from runtime_ext.tuning.speed_model import SpeedModel
 from runtime_ext.tuning.tuner import Timer, tune
-from runtime_ext.tuning_log.folder import compact, open_log
+from runtime_ext.tuning_log.folder import compact, open_log, workload_name
+from runtime_ext.tuning_log.space import Space
+from runtime_ext.units.plans import plan_unit
 from tvm_ios.measuring.tuning import (
     ModelToTune,
     TuningLimits,
@@ -37,7 +41,7 @@ def tune_model(
 
     The model's sources must be :class:`runtime_ext.units.unit.UnitSource`. The log is written and
     ``progress`` called after every round. ``compacted`` keeps only each kernel's default and best
-    at the end. Raises UserError if xgboost is missing, if the log belongs to another target, TVM
+    at the end. Raise UserError if xgboost is missing, if the log belongs to another target, TVM
     or running process, or if the target is a GPU that is not here.
     """
     backend.require_here("tuning kernels")
@@ -87,3 +91,26 @@ def _timer(backend: Backend[Any]) -> Timer:
     from runtime_ext.cuda.kernel_timer import GpuKernelTimer
 
     return GpuKernelTimer(compiler, device)
+
+
+def tuning_tasks(model: ModelToTune, space: Space) -> tuple[ContractionTask, ...]:
+    """Return the distinct contractions that a search may put into a program.
+
+    Those of the model's units come first, then those of units that can be merged. The model's
+    sources must be :class:`runtime_ext.units.unit.UnitSource`.
+    """
+    tasks: dict[str, ContractionTask] = {}
+
+    def add(units: tuple[int, ...], weight: int, merged: int) -> None:
+        for kernel in plan_unit(model.source(units).alone, space).kernels:
+            if not isinstance(kernel.spec, Contraction):
+                continue
+            key = workload_name(space.workload(kernel.spec))
+            task = tasks.setdefault(key, ContractionTask(model.named(units), kernel.spec, 0, 0))
+            tasks[key] = replace(task, weight=task.weight + weight, merged=task.merged + merged)
+
+    for unit in range(len(model.graph)):
+        add((unit,), 1, 0)
+    for units, places in model.merges.items():
+        add(units, 0, len(places))
+    return tuple(tasks.values())

@@ -52,7 +52,7 @@ class OpenLog:
 def read_database(folder: Path) -> Any:
     """Load a MetaSchedule database for reading, from copies of its files.
 
-    Raises UserError if the folder holds none, or one made with another TVM.
+    Raise UserError if the folder holds none, or one made with another TVM.
     """
     for name in (WORKLOADS, RECORDS):
         if not (folder / name).is_file():
@@ -73,7 +73,7 @@ def read_database(folder: Path) -> Any:
 def open_log(folder: Path, target: Any) -> Generator[OpenLog]:
     """Open a tuning log for writing, locked until the context ends; create it if there is none.
 
-    Raises UserError if another process writes it, or if it is for another target or TVM.
+    Raise UserError if another process writes it, or if it is for another target or TVM.
     """
     folder.mkdir(parents=True, exist_ok=True)
     about = folder / _ABOUT

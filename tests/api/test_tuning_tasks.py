@@ -13,7 +13,7 @@ from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning.contraction_task import ContractionTask
-from runtime_ext.tuning.model_tasks import tuning_tasks
+from runtime_ext.tuning.tune_model import tuning_tasks
 from tvm_ios.api.tune import model_to_tune
 from tvm_ios.graph.merge_rule import mergeable
 from tvm_ios.ios.ending_space import Pruning

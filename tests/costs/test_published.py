@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.predicted import described_devices
 from tests.random_dags import graph_of
-from tvm_ios.costs.described import described_costs
+from tvm_ios.costs.named import described_costs
 from tvm_ios.devices.device import load_device
 from tvm_ios.policies.policy import Limits, Problem
 from tvm_ios.search import search

@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 
 from tests.explain.simulated import simulate, simulations
 from tests.random_units import Case, cases
-from tvm_ios.explain.bounds import Bound, Peaks, critical_path, measure_region, split_blocks
+from tvm_ios.explain.bounds import (
+    Bound,
+    Peaks,
+    critical_path,
+    measure_region,
+    memory_traffic,
+    split_blocks,
+)
 from tvm_ios.explain.hot_units import hot_units
 from tvm_ios.explain.intervals import length, union
-from tvm_ios.explain.memory_traffic import memory_traffic
 from tvm_ios.explain.tasks import Work, find_work
 from tvm_ios.explain.timeline import Timeline
 from tvm_ios.program.arena.planner import plan_memory

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.random_units import Case, cases
-from tvm_ios.explain.memory_traffic import memory_traffic
+from tvm_ios.explain.bounds import memory_traffic
 from tvm_ios.explain.tasks import Work, find_work
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph

@@ -19,9 +19,9 @@ from tvm_ios.graphturbo.cluster.binding import (
     main_output,
     plain_binding,
 )
+from tvm_ios.graphturbo.cluster.kernel import stitch
 from tvm_ios.graphturbo.cluster.moves import Movement, insert_moves
 from tvm_ios.graphturbo.cluster.spilling import Live, Scope, place_tensors
-from tvm_ios.graphturbo.cluster.stitching import stitch
 from tvm_ios.graphturbo.cluster.tiling import TILE_SHARE, Tiler
 from tvm_ios.graphturbo.cluster.workload import in_half_precision, with_batch
 from tvm_ios.graphturbo.dimensions import Dimensions

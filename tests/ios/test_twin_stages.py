@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from tests.fast_run import examples
 from tests.random_dags import dags, graph_of
 from tvm_ios.costs.stage_key import stage_key
+from tvm_ios.ios.block_costs import TwinStages
 from tvm_ios.ios.dynamic_program import Groups
 from tvm_ios.ios.endings import enumerate_endings
-from tvm_ios.ios.twin_stages import TwinStages
 from tvm_ios.schedule.stage import Strategy
 from tvm_ios.schedule.waves import stage_of
 

@@ -22,7 +22,7 @@ from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.machine.this_machine import host_target
 from runtime_ext.tuning.contraction_task import ContractionTask
-from runtime_ext.tuning.model_tasks import tuning_tasks
+from runtime_ext.tuning.tune_model import tuning_tasks
 from runtime_ext.tuning_log.folder import open_log
 from runtime_ext.tuning_log.use import LogUse
 from runtime_ext.tuning_log.workload import contraction_workload

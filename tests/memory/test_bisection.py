@@ -10,10 +10,10 @@ from hypothesis import given
 from tests.fast_run import examples
 from tests.memory.all_orders import best_peak, orders
 from tests.memory.random_graphs import problems
-from tvm_ios.memory.exact.bisection import close_gap
 from tvm_ios.memory.exact.forced_order import ForcedOrder
 from tvm_ios.memory.exact.fusion import fuse, fuse_further
 from tvm_ios.memory.exact.least_peak import order_within
+from tvm_ios.memory.exact.optimal import close_gap
 from tvm_ios.memory.footprint import check_order
 from tvm_ios.memory.fused_graph import FusedGraph, unfused
 from tvm_ios.memory.orders import reverse_post_order

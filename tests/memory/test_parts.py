@@ -10,7 +10,7 @@ from tests.memory.random_graphs import problems
 from tvm_ios.graph.op_graph import mask_of
 from tvm_ios.memory.fused_graph import unfused
 from tvm_ios.memory.problem import MemoryProblem, part_of
-from tvm_ios.memory.published.partition import partition
+from tvm_ios.memory.published.fusion_ilp import partition
 
 
 @examples(60)

@@ -20,7 +20,7 @@ from runtime_ext.relay import trial_timer
 from runtime_ext.relay.autotvm_task import AutotvmTask, default_index
 from runtime_ext.relay.autotvm_tuner import tune
 from runtime_ext.relay.library import host_target
-from runtime_ext.relay.model_tasks import tuning_tasks
+from runtime_ext.relay.tune_model import tuning_tasks
 from runtime_ext.relay.tuning_file import AutotvmRecord, open_autotvm_log
 from runtime_ext.relay.tuning_log import TuningLogError, read_autotvm_log
 from tests.brief import take_first_samples

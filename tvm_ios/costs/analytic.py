@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -12,7 +13,6 @@ import numpy.typing as npt
 from tvm_ios.costs.composed import CostError
 from tvm_ios.costs.contention import Launch, launch_spans, makespans
 from tvm_ios.costs.kernel_estimate import KernelEstimate, merged_kernel, unit_kernels
-from tvm_ios.costs.merged_work import merged_work
 from tvm_ios.costs.persistent import persistent_launches, rkernel, veus
 from tvm_ios.devices.device import DeviceDescription
 from tvm_ios.graph.merge_rule import plan_merge
@@ -224,3 +224,40 @@ class AnalyticCost:
         if plan is None or work is None:
             return None
         return merged_kernel(graph, plan, work.bytes, self.device)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedWork:
+    """The work of a merged convolution that writes its outputs to separate tensors.
+
+    ``flops`` include the zeros of padded kernels. ``bytes`` count the shared input, the stacked
+    weights and the outputs once each. ``output_elements`` are those of all outputs.
+    """
+
+    flops: int
+    bytes: int
+    output_elements: int
+
+
+def merged_work(graph: OpGraph, units: Sequence[int]) -> MergedWork | None:
+    """Return the work of two or more units merged into one, or None if they cannot be merged."""
+    plan = plan_merge(graph, units)
+    if plan is None:
+        return None
+    window = math.prod(plan.kernel)
+    flops = total_bytes = output_elements = 0
+    for unit in plan.units:
+        op = graph.operators[unit]
+        output = graph.tensors[op.outputs[0]]
+        weight = graph.tensors[op.inputs[1]]
+        _, channels, *kernel = weight.shape
+        taps = math.prod(kernel)
+        elements = math.prod(output.shape)
+        convolution = 2 * elements * channels * taps
+        flops += op.flops - convolution + convolution * window // taps
+        grown = weight.nbytes * window // taps
+        constants = sum(graph.tensors[t].nbytes for t in dict.fromkeys(op.inputs[2:]))
+        total_bytes += grown + constants + output.nbytes
+        output_elements += elements
+    shared = graph.tensors[graph.operators[plan.units[0]].inputs[0]]
+    return MergedWork(flops, total_bytes + shared.nbytes, output_elements)

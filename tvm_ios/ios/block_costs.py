@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,6 @@ from tvm_ios.ios.block import Block
 from tvm_ios.ios.dynamic_program import STRATEGIES, Groups, Solution, solve_space
 from tvm_ios.ios.ending_space import EndingSpace
 from tvm_ios.ios.strategies import Mergeable, candidate_stages
-from tvm_ios.ios.twin_stages import TwinStages
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.schedule.waves import stage_of
 
@@ -157,3 +157,58 @@ class BlockCosts:
     def _candidate(self, stage: Stage) -> int:
         ending = self.space.index_of(mask_of(stage.units))
         return STRATEGIES.index(stage.strategy) * len(self.space.endings) + ending
+
+
+#: Returns the stage key of one of the block's stages.
+KeyOf = Callable[[Strategy, Groups], str]
+
+
+class TwinStages:
+    """Stages by their keys; a key is computed only for stages that may share a requested one.
+
+    Units of stages with equal keys have equal keys alone, group by group: those of the ending, for
+    co-scheduled ones too. So the stages fall into classes by the keys of their units alone, and the
+    keys of a class are computed when the first of its stages is asked for.
+    """
+
+    def __init__(
+        self, stages: Iterable[tuple[int, Strategy, Groups]], units: int, key_of: KeyOf
+    ) -> None:
+        self._stages = {number: (strategy, groups) for number, strategy, groups in stages}
+        self._units = units
+        self._key_of = key_of
+        self._keys: dict[int, str] = {}
+        self._numbers: dict[str, list[int]] = {}
+
+    def key(self, stage: int) -> str:
+        """Return the key of a stage."""
+        if stage not in self._keys:
+            for twin in self._classes.pop(self._class(*self._stages[stage])):
+                key = self._key_of(*self._stages[twin])
+                self._keys[twin] = key
+                self._numbers.setdefault(key, []).append(twin)
+        return self._keys[stage]
+
+    def numbers(self, key: str) -> list[int]:
+        """Return all stages with a key that :meth:`key` has returned."""
+        return self._numbers[key]
+
+    def _class(self, strategy: Strategy, groups: Groups) -> tuple[object, ...]:
+        kinds = self._kinds
+        # Keys of co-scheduled stages list units wave by wave, whatever their numbers.
+        order = sorted if strategy is Strategy.CO_SCHEDULE else iter
+        return strategy, *sorted([tuple(order([kinds[u] for u in group])) for group in groups])
+
+    @cached_property
+    def _classes(self) -> dict[tuple[object, ...], list[int]]:
+        classes: dict[tuple[object, ...], list[int]] = {}
+        for number, (strategy, groups) in self._stages.items():
+            classes.setdefault(self._class(strategy, groups), []).append(number)
+        return classes
+
+    @cached_property
+    def _kinds(self) -> list[int]:
+        """A number for each unit, equal for units that have the same key alone."""
+        numbers: dict[str, int] = {}
+        keys = [self._key_of(Strategy.CONCURRENT, ((u,),)) for u in range(self._units)]
+        return [numbers.setdefault(key, len(numbers)) for key in keys]

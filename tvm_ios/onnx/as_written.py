@@ -25,7 +25,7 @@ def with_static_inputs(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     """Return the model with static input shapes and with no weights among its inputs.
 
     ``shapes`` gives the shapes of inputs with dynamic dimensions, by name. The model is not
-    changed, and returned itself if nothing is to do. Raises InputShapeError as
+    changed, and returned itself if nothing is to do. Raise InputShapeError as
     :func:`tvm_ios.onnx.rewrites.fix_inputs.fix_inputs`.
     """
     free = free_inputs(model)

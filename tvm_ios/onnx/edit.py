@@ -60,7 +60,7 @@ def node_text(node: Any) -> str:
 def constant(value: Any) -> Array | None:
     """Return the array of a constant value, or None if the value is not constant.
 
-    Raises GraphError if the data do not fit the type and shape.
+    Raise GraphError if the data do not fit the type and shape.
     """
     if value is None or value.const_value is None or value.is_graph_input():
         return None

@@ -23,7 +23,7 @@ from tvm_ios.onnx.simplify import simplify
 def graph_from_onnx(model: Any, *, already_simplified: bool = False) -> OpGraph:
     """Return the operator graph of a model, in the kinds of :mod:`tvm_ios.graph.operators`.
 
-    The model is simplified first unless ``already_simplified``. Raises GraphError or
+    The model is simplified first unless ``already_simplified``. Raise GraphError or
     InputShapeError if a shape is not static, a data type is unknown, or an operator holds a graph
     of its own.
     """

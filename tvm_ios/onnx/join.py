@@ -29,7 +29,7 @@ def join(models: Mapping[str, Any]) -> Any:
 
     Names get their model's name as a prefix (``squeezenet.conv1``), except inputs and outputs whose
     name is unique among the models. The result has the newest opset and IR version of the models;
-    inputs and outputs are in the order of the models, which are not changed. Raises ModelError if a
+    inputs and outputs are in the order of the models, which are not changed. Raise ModelError if a
     model cannot be converted to the newest opset, operators of another domain have different
     versions, or the result is larger than 2 GiB.
     """

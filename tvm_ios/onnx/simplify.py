@@ -87,7 +87,7 @@ def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> A
 
     The ``onnx.ModelProto`` is not changed. ``shapes`` gives the shapes of inputs with dynamic
     dimensions. In the result all weights are initializers and no initializer is an input; equal
-    operators stay separate. Raises InputShapeError if a shape is missing or does not fit;
+    operators stay separate. Raise InputShapeError if a shape is missing or does not fit;
     GraphError if a ``Resize`` would be read wrongly, a recurrent layer cannot be unrolled, or the
     model is damaged.
     """

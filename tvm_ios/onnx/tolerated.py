@@ -26,7 +26,7 @@ def normalised(model: Any) -> Any:
     """Return the model with operators in topological order, dense weights and named outputs.
 
     Models of opset 6 and older become ones of opset 7. The ``onnx.ModelProto`` is not changed, and
-    returned itself if it is normal. Raises GraphError if the graph has a cycle, or an old operator
+    returned itself if it is normal. Raise GraphError if the graph has a cycle, or an old operator
     has no form in opset 7.
     """
     graphs = [model.graph, *graphs_inside(model.graph)]

@@ -30,7 +30,7 @@ def plot_instances(
 
     An instance begins when its lane has finished the earlier ones of the order and the instances
     that it reads from (``sources``) have ended. ``seconds`` has for each sub-graph the time of one
-    instance on one lane. Without ``ax`` a new figure is made. Raises UserError if Matplotlib is not
+    instance on one lane. Without ``ax`` a new figure is made. Raise UserError if Matplotlib is not
     installed.
     """
     ax = axes(ax, (13, 1.5 + 0.55 * lanes))

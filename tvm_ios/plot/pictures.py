@@ -14,7 +14,7 @@ from tvm_ios.files.atomic import require_writable, write_atomically
 def require_picture(path: Path) -> None:
     """Require that a picture can be drawn and written to a path, before long work.
 
-    Raises UserError if the name does not end in .svg or .png, or Matplotlib is not installed, and
+    Raise UserError if the name does not end in .svg or .png, or Matplotlib is not installed, and
     OSError if the file cannot be written.
     """
     if path.suffix not in (".svg", ".png"):
@@ -41,7 +41,7 @@ def save_picture(ax: Any, path: Path) -> None:
 def axes(ax: Any, size: tuple[float, float]) -> Any:
     """Return the given axes, or those of a new figure of a size in inches.
 
-    Raises UserError if Matplotlib is not installed.
+    Raise UserError if Matplotlib is not installed.
     """
     if ax is not None:
         return ax

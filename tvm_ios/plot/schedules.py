@@ -33,7 +33,7 @@ def plot_schedule(
 
     ``model`` is the cost model that it was found by; that of a described device simulates when
     units run (:func:`tvm_ios.costs.stage_spans.schedule_spans`). ``first`` and ``last`` select
-    stages as in a slice. Without ``ax`` a new figure is made. Raises UserError if Matplotlib is not
+    stages as in a slice. Without ``ax`` a new figure is made. Raise UserError if Matplotlib is not
     installed.
     """
     laid_out = schedule_spans(graph, schedule, model)

@@ -70,7 +70,7 @@ class InstancePlan:
     def from_json(data: Mapping[str, Any]) -> InstancePlan:
         """Read what :meth:`to_json` wrote.
 
-        Raises KeyError, TypeError or ValueError for other data.
+        Raise KeyError, TypeError or ValueError for other data.
         """
         return read_as(InstancePlan, data)
 

@@ -28,7 +28,7 @@ def describe(name: str) -> Description:
 def build(name: str, seed: int = 0) -> Any:
     """Build a network as an ``onnx.ModelProto``; the same seed gives the same bytes.
 
-    Raises KeyError if the zoo has no such network.
+    Raise KeyError if the zoo has no such network.
     """
     return _entry(name)[0](seed)
 

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.papers.ios.networks import ZOO
 from benchmarks.papers.row import How, Row
 from benchmarks.papers.steps import Steps
-from tvm_ios.costs.described import described_costs
+from tvm_ios.costs.named import described_costs
 from tvm_ios.devices.device import load_device
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.ios.ending_space import Pruning

@@ -11,7 +11,7 @@ from benchmarks.papers.steps import Steps
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.schedule.stage import Stage, Strategy
 from tvm_ios.search import Search
-from tvm_ios.sweep.crossing import crossed
+from tvm_ios.sweep.perform import crossed
 
 _NETWORK, _POLICY = "inception_v3", "ios-both"
 _BATCHES, _DEVICES = (1, 32, 128), ("K80", "V100")

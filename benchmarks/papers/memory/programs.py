@@ -25,10 +25,9 @@ from tvm_ios.memory.fused_graph import unfused
 from tvm_ios.memory.options import SchedulerOptions
 from tvm_ios.memory.orders import reverse_post_order
 from tvm_ios.memory.problem import part_of
-from tvm_ios.memory.published.fusion_ilp import PART, schedule_fusion_ilp
+from tvm_ios.memory.published.fusion_ilp import PART, partition, schedule_fusion_ilp
 from tvm_ios.memory.published.ilp import solve_order
 from tvm_ios.memory.published.integer_program import integer_program
-from tvm_ios.memory.published.partition import partition
 
 #: Seconds of each integer program, here; an hour there.
 _LIMIT = 10.0

@@ -8,7 +8,6 @@ import tvm
 from tvm import relax
 
 from relay_passes.dialect import DialectError
-from relay_passes.relax.canonical.casts import without_casts
 from relay_passes.relax.canonical.fold_batch_norm import FoldBatchNorm
 from relay_passes.relax.canonical.fold_constants import FoldSmallConstants
 from relay_passes.relax.canonical.fold_empty import FoldEmpty
@@ -17,16 +16,17 @@ from relay_passes.relax.canonical.raise_clip import RaiseClip
 from relay_passes.relax.canonical.raise_extreme import RaiseExtreme
 from relay_passes.relax.canonical.raise_gather import RaiseGather
 from relay_passes.relax.canonical.raise_pad import RaisePad
-from relay_passes.relax.canonical.take_fields import TakeFields
 from relay_passes.relax.canonical.wrap_indices import WrapIndices
 from relay_passes.relax.expressions import (
+    bindings_of,
     first_field,
     operator_name,
     rebuild,
     substitute,
 )
+from runtime_ext.allocated import empty_constant, is_allocation
 from runtime_ext.ir_form import without_schedule
-from runtime_ext.module_copies import with_functions
+from runtime_ext.module_copies import with_functions, with_main
 
 
 def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
@@ -98,3 +98,86 @@ class RemoveDropout:
             return first_field(value, inputs)
 
         return rebuild(mod, "main", emit, ["relax.nn.dropout"])
+
+
+@tvm.transform.module_pass(opt_level=0, name="TakeFields")
+class TakeFields:
+    """A pass that takes every field of an operator's tuple result once, right after the operator.
+
+    The graph then shows which parts of a split are read, as a graph of ONNX does.
+    """
+
+    def transform_module(self, mod: tvm.IRModule, ctx: Any) -> tvm.IRModule:
+        """Return the module with all fields taken; called by :class:`tvm.transform.Pass`."""
+        fields: dict[Any, list[relax.Var]] = {}
+
+        def emit(
+            builder: relax.BlockBuilder, binding: relax.VarBinding, new: dict[Any, Any]
+        ) -> Any:
+            value = binding.value
+            if isinstance(value, relax.TupleGetItem) and value.tuple_value in fields:
+                return fields[value.tuple_value][value.index]
+            result = builder.emit(substitute(value, new))
+            if _returns_tuple(binding):
+                fields[binding.var] = [
+                    builder.emit(relax.TupleGetItem(result, place))
+                    for place in range(len(binding.var.ty.fields))
+                ]
+            return result
+
+        changes = any(map(_returns_tuple, bindings_of(mod["main"])))
+        return rebuild(mod, "main", emit) if changes else mod
+
+
+def _returns_tuple(binding: relax.VarBinding) -> bool:
+    return isinstance(binding.value, relax.Call) and isinstance(binding.var.ty, relax.TupleType)
+
+
+#: Prefixes of operators that TVM inserts when it lowers a module for the virtual machine.
+_LOWERED = ("relax.vm.", "relax.memory.", "relax.builtin.", "relax.null_value")
+
+
+def without_casts(module: tvm.IRModule) -> tvm.IRModule:
+    """Remove casts (``match_cast``) to a known shape from ``main``.
+
+    Raise DialectError for any other cast, or if the module is lowered for the virtual machine.
+    """
+    main = module["main"]
+    if not isinstance(main.body, relax.SeqExpr):
+        return module
+    bindings = [binding for block in main.body.blocks for binding in block.bindings]
+    for binding in bindings:
+        name = operator_name(binding.value)
+        if name.startswith(_LOWERED) and not is_allocation(binding.value):
+            raise DialectError(
+                f"main is lowered for TVM's virtual machine already ({name}): schedule the module "
+                "from before that"
+            )
+    if not any(isinstance(b, relax.MatchCast) or is_allocation(b.value) for b in bindings):
+        return module
+    blocks = [type(block)(list(map(_plain, block.bindings))) for block in main.body.blocks]
+    body = relax.SeqExpr(blocks, main.body.body)
+    plain = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    return with_main(module, plain)
+
+
+def _plain(binding: relax.Binding) -> relax.Binding:
+    if is_allocation(binding.value):
+        return relax.VarBinding(binding.var, empty_constant(binding.value))
+    if not isinstance(binding, relax.MatchCast):
+        return binding
+    known, wanted = _described(binding.value.ty), _described(binding.ty)
+    if known is None or known != wanted:
+        raise DialectError(
+            f"main casts {binding.var.name!r} to {binding.ty} (match_cast), of which the shape is "
+            "known only when it runs: fix the shapes"
+        )
+    return relax.VarBinding(binding.var, binding.value)
+
+
+def _described(kind: Any) -> tuple[tuple[int, ...], str] | None:
+    """Return the shape and type of a tensor, or None if its shape is not static."""
+    extents = kind.shape if isinstance(kind, relax.TensorType) else None
+    if extents is None or not all(isinstance(extent, tvm.tirx.IntImm) for extent in extents):
+        return None
+    return tuple(map(int, extents)), str(kind.dtype)

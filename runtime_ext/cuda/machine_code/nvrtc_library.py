@@ -38,7 +38,7 @@ class CompileError(UserError):
 class NvrtcLibrary:
     """One version of NVRTC, loaded from a path or by a name for the loader.
 
-    Raises OSError or AttributeError if it does not load, or is too old to list the architectures
+    Raise OSError or AttributeError if it does not load, or is too old to list the architectures
     that it compiles for (before 11.2).
     """
 

@@ -21,7 +21,7 @@ class DeviceMemory:
 
     ``constants`` has the content of each constant buffer, by name; None makes them buffers like
     others. ``plan`` places intermediate and scratch buffers in the arena; without it each has
-    memory of its own. Raises CudaError if the device does not have enough memory, and ProgramError
+    memory of its own. Raise CudaError if the device does not have enough memory, and ProgramError
     if the plan is of another program.
     """
 

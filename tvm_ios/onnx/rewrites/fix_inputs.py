@@ -13,7 +13,7 @@ from tvm_ios.graph.input_shapes import Extent, resolve_shapes
 def fix_inputs(graph: Any, shapes: Mapping[str, Sequence[int]]) -> None:
     """Make the shapes of all inputs static, and forget declared shapes that were not.
 
-    Raises InputShapeError if an input still has a dynamic dimension, or a given shape does not fit.
+    Raise InputShapeError if an input still has a dynamic dimension, or a given shape does not fit.
     """
     declared: dict[str, list[Extent] | None] = {
         value.name: None if value.shape is None else [_extent(extent) for extent in value.shape]

@@ -30,7 +30,7 @@ _WRITTEN_OUT = frozenset(
 def write_functions_out(model: Any) -> Any:
     """Return the model with these operators replaced by their definition in the standard.
 
-    The model is not changed. Raises GraphError if there are any and this ``onnx``, before 1.19,
+    The model is not changed. Raise GraphError if there are any and this ``onnx``, before 1.19,
     cannot inline them.
     """
     while functions := _functions_of(model):

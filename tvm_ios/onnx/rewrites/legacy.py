@@ -39,7 +39,7 @@ def is_legacy(model: Any) -> bool:
 def modernise_legacy(model: Any) -> None:
     """Upgrade an older ``onnx.ModelProto``, whose operators stand in order, to opset 7, in place.
 
-    Raises GraphError if an operator has no form in opset 7, or the rank of a broadcast operand is
+    Raise GraphError if an operator has no form in opset 7, or the rank of a broadcast operand is
     unknown.
     """
     graphs = [model.graph, *graphs_inside(model.graph)]

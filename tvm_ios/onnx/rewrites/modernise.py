@@ -29,7 +29,7 @@ _converter: Any = version_converter
 def modernise(model: Any) -> Any:
     """Return the model in opset 11 if it is older and has operators that changed until then.
 
-    Raises GraphError if it resizes or quantises and cannot be converted.
+    Raise GraphError if it resizes or quantises and cannot be converted.
     """
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     kinds = {node.op_type for node in model.graph.node}

@@ -27,7 +27,7 @@ _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "R
 def unroll_recurrent(graph: Any, node: Any, opset: int) -> None:
     """Write an LSTM, GRU or RNN of constant weights as one cell per step and direction.
 
-    Raises GraphError if its weights are computed, an activation is unknown, or its sequences differ
+    Raise GraphError if its weights are computed, an activation is unknown, or its sequences differ
     in length before opset 9.
     """
     if node.op_type not in _GATES or opset < 7:

@@ -21,7 +21,7 @@ def explicit_sizes(graph: Any, node: Any, opset: int) -> None:
     """Let a ``Resize`` state its result's shape, or write it as sums of gathered pixels.
 
     Importers read forms that a size describes, of images only. Other forms, and those in which
-    floating-point positions would choose the wrong pixel, become sums. Raises GraphError if its
+    floating-point positions would choose the wrong pixel, become sums. Raise GraphError if its
     scales or sizes depend on data or are ambiguous.
     """
     if node.op_type != "Resize" or not is_of_onnx(node):

@@ -46,7 +46,7 @@ class PublishedFile:
     def fitted(self, graph: OpGraph) -> GivenSchedule:
         """Return the schedule's stages over the units of a graph of the same network, of any batch.
 
-        Raises ScheduleError if it is malformed, or a node of it, which is named, is no unit of the
+        Raise ScheduleError if it is malformed, or a node of it, which is named, is no unit of the
         graph.
         """
         try:

@@ -33,7 +33,7 @@ class Body:
         """Insert a copy of the body that reads these inputs; return its outputs' values.
 
         Names in the copy begin with ``name``. Shapes are left out, for they may differ from copy to
-        copy. The values may also be inputs, or values of the graph around. Raises GraphError if the
+        copy. The values may also be inputs, or values of the graph around. Raise GraphError if the
         graph becomes too large.
         """
         if len(self.graph) + len(self.body) > LARGEST:

@@ -34,7 +34,7 @@ def write_control_flow_out(graph: Any, opset: int) -> bool:
     Nested control flow is left for the next call. An ``If`` with a constant condition becomes its
     branch, a loop its steps one after another. An ``If`` with a computed condition becomes both
     branches and a selection, if their results have equal shapes. Constants of the graph must be
-    folded. Raises GraphError if the graph becomes too large.
+    folded. Raise GraphError if the graph becomes too large.
     """
 
     def results_of(node: Any) -> Sequence[Any] | None:

@@ -21,7 +21,7 @@ def write_sequences_out(graph: Any, opset: int) -> bool:
     """Replace readers of sequences and optionals of known content; return whether there were any.
 
     The operators that make the sequences stay, without readers. Constants of the graph must be
-    folded. Raises GraphError if an operator reads an item that does not exist.
+    folded. Raise GraphError if an operator reads an item that does not exist.
     """
     items: dict[Any, _Items] = {}
 

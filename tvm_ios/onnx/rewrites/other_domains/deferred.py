@@ -82,7 +82,7 @@ def is_read(steps: Steps, place: int) -> bool:
 def finish(steps: Steps, *results: Any) -> None:
     """Replace the node's outputs by results; None stands for an output that is not computed.
 
-    Raises GraphError if such an output has a reader.
+    Raise GraphError if such an output has a reader.
     """
     made: list[Any] = []
     for place, _ in enumerate(steps.node.outputs):

@@ -112,7 +112,7 @@ def with_wanted_opset(model: Any) -> Any:
 def write_other_domains_out(model: Any, fold: Callable[[Any], object]) -> None:
     """Rewrite operators of other domains with ONNX's, in a model with static inputs.
 
-    ``fold`` folds the model's constants, which some rewrites read. Raises GraphError if a node uses
+    ``fold`` folds the model's constants, which some rewrites read. Raise GraphError if a node uses
     a feature that no rewrite covers, or a shape that it needs is unknown.
     """
     folded = False

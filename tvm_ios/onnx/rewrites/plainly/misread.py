@@ -11,9 +11,63 @@ import onnx_ir as ir
 from tvm_ios.graph.elements import GraphError
 from tvm_ios.onnx.edit import constant
 from tvm_ios.onnx.rewrites.plainly.arithmetic import in_doubles
-from tvm_ios.onnx.rewrites.plainly.divisions import integer_division
-from tvm_ios.onnx.rewrites.plainly.statistics import layer_norm_statistics
 from tvm_ios.onnx.rewrites.steps import Steps, static_shape
+
+#: Marks an operator whose divisor was made to fit.
+_GUARDED = "tvm_ios.guarded"
+
+
+def integer_division(steps: Steps) -> None:
+    """Give ``Div`` and ``Mod`` of integers NumPy's results where they are undefined.
+
+    Division by zero gives 0 for both, and the least number divided by -1 is itself.
+    """
+    dividend, divisor = steps.node.inputs
+    if dividend.dtype is None or not dividend.dtype.is_integer():
+        return
+    if _GUARDED in steps.node.metadata_props:
+        return
+    kind = np.dtype(dividend.dtype.numpy())
+    known = constant(divisor)
+    if known is not None and not np.any((known == 0) | ((known == -1) & (kind.kind == "i"))):
+        return
+    one = steps.number(np.array(1, kind))
+    unfit = steps.op("Equal", divisor, steps.number(np.array(0, kind)))
+    if kind.kind == "i":
+        is_negative = steps.op("Equal", divisor, steps.number(np.array(-1, kind)))
+        unfit = steps.op("Or", unfit, is_negative)
+    result = steps.op(
+        steps.node.op_type, dividend, steps.op("Where", unfit, one, divisor), **steps.attributes
+    )
+    result.producer().metadata_props[_GUARDED] = "1"
+    # Divided by 0 or -1 is multiplied by it; the remainder is that of a division by 1, 0.
+    if steps.node.op_type == "Div":
+        result = steps.op("Mul", result, steps.op("Where", unfit, divisor, one))
+    steps.stand_for(result)
+
+
+def layer_norm_statistics(steps: Steps) -> None:
+    """Compute the mean and inverse deviation, which TVM sets to zero, beside the layer norm."""
+    node = steps.node
+    source, outputs = node.inputs[0], node.outputs
+    if not any(output.uses() or output.is_graph_output() for output in outputs[1:]):
+        return
+    if source.shape is None or source.dtype is None:
+        return
+    rank = len(source.shape)
+    axes = range(node.attributes.get_int("axis", -1) % rank, rank)
+    epsilon = node.attributes.get_float("epsilon", 1e-5)
+    # The type that they are computed in, and have.
+    stash = ir.DataType(node.attributes.get_int("stash_type", 1))
+    normalised = steps.op("LayerNormalization", *node.inputs, like=outputs[0], **steps.attributes)
+    data = steps.cast(source, stash)
+    mean = steps.reduced("ReduceMean", data, axes, keepdims=1)
+    deviation = steps.op("Sub", data, mean)
+    square = steps.op("Mul", deviation, deviation)
+    variance = steps.reduced("ReduceMean", square, axes, keepdims=1)
+    shifted = steps.op("Add", variance, steps.number(stash.numpy().type(epsilon)))
+    steps.stand_for(normalised, mean, steps.op("Reciprocal", steps.op("Sqrt", shifted)))
+
 
 #: A polynomial that is log((1 + s) / (1 - s)) / s of s**2 up to 1/9; the constant term is first.
 _LOGARITHM = (2.0, 0.66666322, 0.40024595, 0.27965158, 0.28157778)

@@ -119,7 +119,7 @@ def factor(steps: Steps, left: Any, right: Any, result: Any) -> Any:
 def _sizes(steps: Steps, magnitudes: Array) -> list[int]:
     """Return the sizes of the parts into which a sum is cut to be exact in float32.
 
-    ``magnitudes``, of shape (terms, results), are the absolute weights. Raises GraphError if one
+    ``magnitudes``, of shape (terms, results), are the absolute weights. Raise GraphError if one
     term is too large.
     """
     terms = len(magnitudes)

@@ -69,7 +69,7 @@ _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 def write_quantised(graph: Any, node: Any, opset: int) -> None:
     """Write an operator of :data:`QUANTISED` in floats, and let data movement move floats.
 
-    Raises GraphError if there is no other way to write it.
+    Raise GraphError if there is no other way to write it.
     """
     operators = QUANTISED.get(node.domain or "ai.onnx", {})
     if node.op_type in operators:
