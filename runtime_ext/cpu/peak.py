@@ -56,7 +56,11 @@ def measured_peak(lanes: int) -> Peak:
 
 
 def _arithmetic(lanes: int, width: int, steps: int, function: Callable[..., Any]) -> float:
-    """Measure operations a second of vector multiply-adds, ``steps`` of them a tile."""
+    """Time ``function``, a compiled kernel of multiply-adds, on ``lanes`` CPUs.
+
+    Return operations a second. ``width`` is the floats of a vector, ``steps`` the multiply-adds of
+    a tile.
+    """
     tiles = lanes * _TILES_A_LANE
     factors = Buffer("factors", BufferType((2 * width,)), Role.INPUT)
     sums = Buffer("sums", BufferType((tiles * width,)), Role.OUTPUT)

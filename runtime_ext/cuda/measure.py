@@ -73,7 +73,10 @@ class GpuDevice:
     def time_program(
         self, program: Program, function: KernelOf, constants: Mapping[str, Array] = NO_CONSTANTS
     ) -> list[float]:
-        """Return samples, in seconds per run, of a program on random data and given constants."""
+        """Return samples, in seconds per run, of a program on random data and given constants.
+
+        ``function`` returns the compiled kernel of a name.
+        """
         return time_program(
             program, function, device=self.number, flush=self.flush, constants=constants
         )

@@ -66,7 +66,7 @@ class UnitSource:
 
     @property
     def alone(self) -> UnitSource:
-        """Return the unit as if none of its tensors were inside a wider one, or encoded."""
+        """Return the unit with each tensor stored by itself, in the function's data type."""
         orders = (x.order if isinstance(x, SliceLayout) else x for x in self.layouts)
         return UnitSource(self.function, tuple(orders))
 

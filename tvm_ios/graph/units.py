@@ -156,7 +156,11 @@ def _by_wiring(graph: OpGraph, group: Sequence[int]) -> tuple[int, ...]:
 
 
 def _anchor(graph: OpGraph, members: Sequence[int]) -> int:
-    """Return the operator that a unit is named after: its last one with most of the work."""
+    """Return the operator that a unit is named after.
+
+    It is the last convolution or dense layer, else the last concatenation, else the last pooling or
+    mean, else the first operator.
+    """
     for kinds in (ANCHORS, {"concat"}, POOLS):
         anchors = [i for i in members if graph.operators[i].kind in kinds]
         if anchors:

@@ -106,7 +106,7 @@ class _Tensors:
         self._uses.setdefault(key, []).extend(uses)
 
     def _inside(self, number: int) -> None:
-        """Add the tensors that an instance makes for itself, and the pieces for others."""
+        """Add the tensors that an instance computes, and the pieces of them that others read."""
         instance, times = self._instances.instances[number], self._times[number]
         for tensor, box in instance.work.boxes.items():
             maker = self._layers.maker(tensor)

@@ -260,7 +260,7 @@ def _within(predecessors: Sequence[int], endings: Masks, pruning: Pruning) -> Ma
 
 
 def _below(states: Masks, state: Any) -> Masks:
-    """Return every state that is a proper subset of a state."""
+    """Return the proper subsets of a state among sorted bit masks that contain it."""
     below = states[(states & ~state) == 0]
     return below[:-1]
 

@@ -132,6 +132,7 @@ def least_need(space: EndingSpace, needs: Integers) -> int:
 def within_budget(space: EndingSpace, needs: Integers, budget: int) -> EndingSpace:
     """Return the space without stages above a budget, and without states not reachable then.
 
+    ``needs`` are the bytes of each stage of the space, in its order.
     Raise MemoryBudgetError if nothing is left.
     """
     if (needs <= budget).all():

@@ -50,7 +50,7 @@ class Footprints:
 
     @property
     def peak(self) -> int:
-        """Bytes of the largest stable footprint."""
+        """The most bytes in use while an operator runs."""
         return max(self.stable, default=0)
 
 

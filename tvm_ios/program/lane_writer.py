@@ -17,7 +17,10 @@ class PhaseWriter(Protocol):
         reads: Collection[int],
         writes: Collection[int],
     ) -> None:
-        """Append launches that may run at the same time."""
+        """Append pairs of a lane and its launch, which may run at the same time.
+
+        ``reads`` and ``writes`` are the numbers of the memory regions that they use.
+        """
         ...
 
 

@@ -74,7 +74,10 @@ def rows_of(swept: SweepOutcome) -> list[dict[str, Any]]:
 
 
 def latency_of(result: Mapping[str, Any]) -> float | None:
-    """Return a result's latency in ms: of its program if that was timed, else of its stages."""
+    """Return a result's latency in ms: of its program if that was timed, else of its stages.
+
+    None if it has neither.
+    """
     program = result.get("program_ms")
     return result.get("latency_ms") if program is None else program
 

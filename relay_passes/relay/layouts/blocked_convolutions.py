@@ -72,7 +72,7 @@ def _alter() -> Any:
 
 
 class _Chosen(autotvm.task.DispatchContext):
-    """A dispatch context with one configuration or the fallback; it records what is altered."""
+    """A dispatch context of one configuration; it keeps the convolutions that TVM changes."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()

@@ -27,7 +27,10 @@ class TileRun:
 
 @lru_cache(1024)
 def row_runs(window: Window, pixels: int) -> tuple[TileRun, ...]:
-    """Return a row's tiles from left to right, equal neighbours joined; the last may be shorter."""
+    """Cut an output row into tiles of ``pixels``, from left to right; the last may be shorter.
+
+    Neighbours of one size that read the same kernel columns inside the image are joined.
+    """
     runs: list[TileRun] = []
     width = window.output[1]
     for begin in range(0, width, pixels):

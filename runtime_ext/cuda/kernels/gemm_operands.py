@@ -64,7 +64,10 @@ class _Share:
 
     @staticmethod
     def of(code: ThreadCode, lines: int, extent: int, width: int) -> _Share:
-        """Return this thread's share of ``lines`` lines of ``extent`` neighbouring elements."""
+        """Return this thread's share of ``lines`` lines of ``extent`` neighbouring elements.
+
+        A thread reads ``width`` neighbours at a time.
+        """
         across = extent // width
         step = code.threads // across
         line, place = divide(code, "line", code.thread, across, step)

@@ -20,7 +20,7 @@ _HALF = Fraction(1, 2)
 
 
 def resize(unit: UnitDraft, var: Any, call: Any) -> bool:
-    """Plan relax.image.resize2d by whole factors, nearest or linear; return False for others."""
+    """Plan a call of resize2d by whole factors, nearest or linear; return whether it is one."""
     attrs = call.attrs
     value = unit.value(call.args[0])
     if str(attrs.layout) != "NCHW":

@@ -137,7 +137,10 @@ def strided_slice(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 
 def _shifted(value: Widened, begin: int, count: int) -> Lazy | None:
-    """Return a slice of zero-extended channels, as wide as the inner value, as a shift; or None."""
+    """Return channels of a zero-extended value as its inner value moved along the channels.
+
+    Zeros move in. None unless ``count`` is the inner value's number of channels.
+    """
     inner = value.inner
     if count != inner.shape[1] or not isinstance(inner, (Lazy, Stored)):
         return None

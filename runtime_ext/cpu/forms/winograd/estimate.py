@@ -46,7 +46,10 @@ def winograd_cut(spec: Contraction, outputs: int, isa: Isa) -> WinogradCut:
 
 
 def direct_cycles(spec: Contraction, isa: Isa, rate: float) -> float:
-    """Estimate the cycles of a convolution by the default direct kernel."""
+    """Estimate the cycles of a convolution by the default direct kernel.
+
+    ``rate`` is vector multiply-adds a cycle.
+    """
     taps = spec.window.kernel[0] * spec.window.kernel[1]
     height, width = spec.window.output
     lanes = isa.lanes
