@@ -26,7 +26,7 @@ from tvm_ios.cli.options.search_options import (
     Lanes,
     MaxBlock,
 )
-from tvm_ios.cli.options.values import bytes_of, require_known
+from tvm_ios.cli.options.values import bytes_of, refuse, require_known, wrong_use
 
 
 class Groups(StrEnum):
@@ -41,6 +41,7 @@ PAGE = HelpPage(
         "tvm-ios stats inception_v3",
         "tvm-ios stats inception_v3 --groups rooted",
         "tvm-ios stats mobilenet_v2 --batch 8 --policy graphturbo --capacity 8M",
+        "tvm-ios stats bert.onnx --shape input_ids:1..32,1..512",
     ),
     "`tvm-ios schedule` searches what is counted here.",
 )
@@ -80,7 +81,9 @@ def stats(
     These say how long a search takes: a state is a set of units that may have run, a transition
     a stage that may come next. Width is the most units of a block that could run side by side;
     the bound is what IOS's theorem allows transitions to be, by operators and width alone.
-    With --policy graphturbo the coarse sub-graphs of a batch are shown instead.
+    With --policy graphturbo the coarse sub-graphs of a batch are shown instead. With a range in
+    --shape, such as input_ids:1..32,1..512 or image:1,3,64..1024:32,640, it is shown whether one
+    graph serves all these shapes, and which numbers in it depend on them.
     """
     from runtime_ext.machine.this_machine import available_lanes
     from tvm_ios.api import operators_and_tail, units_and_tail
@@ -88,6 +91,10 @@ def stats(
     from tvm_ios.models.load import blocks_of, load_blocks
     from tvm_ios.models.source import Form, ModelSource
 
+    if any(".." in text for text in shape or ()):
+        refuse("a range of shapes has one graph, without blocks", {"--policy": policy})
+        refuse("the batch is in the range", {"--batch": batch})
+        return _stats_of_range(model, shape or [], reporting)
     shapes = input_shapes(shape)
     source = ModelSource(model, shapes=shapes, batch=batch, dialect=dialect.value)
     if policy is not None:
@@ -140,3 +147,19 @@ def stats(
             f"{c.schedules:.1e}" if c.schedules >= 1e6 else str(c.schedules),
         )
     console().print(table)
+
+
+def _stats_of_range(model: str, texts: list[str], reporting: Reporting) -> None:
+    """Show the one graph that a model is for a range of shapes."""
+    from tvm_ios.cli.tables.opened import print_opened
+    from tvm_ios.graph.input_shapes import InputShapeError
+    from tvm_ios.graph.shape_ranges import parse_ranges
+    from tvm_ios.models.open_model import open_operators
+
+    try:
+        ranges = parse_ranges(texts)
+    except InputShapeError as error:
+        raise wrong_use("--shape", error) from error
+    with progress_bars() as update:
+        opened = open_operators(model, ranges, update)
+    print_opened(opened, reporting.as_json)

@@ -4,8 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_ios.graph.input_shapes import Extent
+
 
 def free_inputs(model: Any) -> list[Any]:
     """Return the inputs of a model that are not weights (old files list weights as inputs too)."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in weights]
+
+
+def declared_extents(model: Any) -> dict[str, list[Extent] | None]:
+    """Return the extents of each free input as the model declares them; None if it does not."""
+    return {value.name: _extents(value) for value in free_inputs(model)}
+
+
+def _extents(value: Any) -> list[Extent] | None:
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return [
+        extent.dim_value if extent.HasField("dim_value") else extent.dim_param or None
+        for extent in tensor.shape.dim
+    ]

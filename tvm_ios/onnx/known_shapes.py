@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm_ios.graph.input_shapes import Extent, assumed_batch
+from tvm_ios.graph.input_shapes import assumed_batch
 from tvm_ios.onnx.edit import warn_once
-from tvm_ios.onnx.inputs import free_inputs
+from tvm_ios.onnx.inputs import declared_extents
 from tvm_ios.onnx.weights_want import extents_of_weights
 
 
@@ -19,7 +19,7 @@ def known_shapes(
     An open extent that a weight multiplies is the weight's. If then only the batch is open, it is
     taken as 1, and a warning with the model's ``name`` is logged.
     """
-    declared = {value.name: _extents(value) for value in free_inputs(model)}
+    declared = declared_extents(model)
     known: dict[str, Sequence[int]] = dict(shapes)
     for value, wanted in extents_of_weights(model).items():
         extents = declared[value] or []
@@ -34,13 +34,3 @@ def known_shapes(
         known |= batch
         warn_once(f"{name} leaves its batch open, which is taken as 1: --batch gives another")
     return known
-
-
-def _extents(value: Any) -> list[Extent] | None:
-    tensor = value.type.tensor_type
-    if not tensor.HasField("shape"):
-        return None
-    return [
-        extent.dim_value if extent.HasField("dim_value") else extent.dim_param or None
-        for extent in tensor.shape.dim
-    ]

@@ -1,0 +1,134 @@
+"""Extents that are expressions: as the numbers that they stand for, at every shape."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fast_run import examples
+from tvm_ios.graph.extent import (
+    OpenExtentError,
+    Symbol,
+    evaluate,
+    extent_of,
+    hint_of,
+    is_open,
+    noted_guards,
+    symbols_of,
+)
+
+BATCH = Symbol("batch", 1, 6, hint=3)
+LENGTH = Symbol("length", 2, 11, hint=7)
+SHAPES = [
+    {"batch": batch, "length": length} for batch, length in product(range(1, 7), range(2, 12))
+]
+B, L = extent_of(BATCH), extent_of(LENGTH)
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> Callable[[Any, Any], Any]:
+    """A function of batch and length by a few operations of integers."""
+    steps = draw(
+        st.lists(st.tuples(st.sampled_from("+-*/%nbl"), st.integers(1, 9)), min_size=1, max_size=6)
+    )
+
+    def computed(batch: Any, length: Any) -> Any:
+        value = length
+        for name, number in steps:
+            match name:
+                case "+":
+                    value = value + number
+                case "-":
+                    value = number - value
+                case "*":
+                    value = value * number
+                case "/":
+                    value = value // number
+                case "%":
+                    value = value % number
+                case "n":
+                    value = -(-value // number)
+                case "b":
+                    value = value * batch
+                case _:
+                    value = value + length * number
+        return value
+
+    return computed
+
+
+@examples(150)
+@given(expressions())
+def test_expressions_are_what_numbers_are(computed: Callable[[Any, Any], Any]) -> None:
+    extent = computed(B, L)
+    for shape in SHAPES:
+        assert evaluate(extent, shape) == computed(shape["batch"], shape["length"])
+    assert hint_of(extent) == computed(BATCH.hint, LENGTH.hint)
+
+
+@examples(150)
+@given(
+    expressions(),
+    expressions(),
+    st.sampled_from([operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]),
+)
+def test_comparisons_are_decided_or_noted(
+    one: Callable[[Any, Any], Any], other: Callable[[Any, Any], Any], compare: Any
+) -> None:
+    answers = [
+        compare(one(s["batch"], s["length"]), other(s["batch"], s["length"])) for s in SHAPES
+    ]
+    with noted_guards() as guards:
+        answer = compare(one(B, L), other(B, L))
+    assert bool(guards) == (len(set(answers)) > 1)
+    if not guards:
+        assert answer == answers[0]
+    for guard in guards:
+        assert [guard.holds(shape) for shape in SHAPES] == [a == answer for a in answers]
+
+
+def test_quotients_have_a_normal_form() -> None:
+    assert repr(L // 2 // 4) == repr(L // 8) == "(length)//8"
+    assert (8 * L + 7) // 8 is not L
+    assert repr((8 * L + 7) // 8) == "length"
+    assert (6 * B * L) // (2 * L) == 3 * B
+    assert (L + 1) // 32 == 0, "it is 12 at most"
+    assert repr(L % 2) == "-2*(length)//2+length"
+    assert not is_open(L - L)
+    assert math.prod((2, B, 3, L)) == 6 * B * L
+    assert symbols_of(B * (L // 2)) == (BATCH, LENGTH)
+    assert hash(B * L) == hash(L * B)
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        lambda: range(L),
+        lambda: [0] * L,
+        lambda: int(L),
+        lambda: "abc"[L],
+        lambda: 7 // L,
+        lambda: L // (B + 1),
+        lambda: L // -2,
+        lambda: L == 5,
+        lambda: max(L, 5),
+    ],
+)
+def test_no_expression_is_lost_without_a_word(used: Callable[[], object]) -> None:
+    with pytest.raises((OpenExtentError, TypeError)):
+        used()
+
+
+def test_large_ranges_are_decided_by_bounds() -> None:
+    wide = extent_of(Symbol("wide", 1, 1 << 40, hint=9))
+    assert wide + 1 > 1
+    with noted_guards() as guards:
+        assert wide < 1 << 20
+    assert [str(guard) for guard in guards] == ["wide < 1048576 is True"]

@@ -1,0 +1,127 @@
+"""Ranges of the extents of inputs, as users write them, and the symbols that they become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tvm_ios.graph.extent import Symbol, extent_of
+from tvm_ios.graph.input_shapes import Extent, InputShapeError
+
+#: A number, or a range with perhaps a step.
+_EXTENT = r"\d+(?:\.\.\d+(?::\d+)?)?"
+#: The name is as short as can be: a step has a colon, too.
+_SHAPE = re.compile(rf"(?P<name>.+?):(?P<extents>{_EXTENT}(?:,{_EXTENT})*)")
+#: Numbers at which undecided comparisons are answered, a symbol each: unlike one another, and not
+#: special.
+_HINTS = (7, 29, 19, 13, 23, 11)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The numbers ``least``, ``least + step``, ... up to ``most``."""
+
+    least: int
+    most: int
+    step: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.least}..{self.most}" + (f":{self.step}" if self.step > 1 else "")
+
+
+Ranges = Mapping[str, Sequence[int | Range]]
+
+
+def has_range(texts: Iterable[str]) -> bool:
+    """Return whether a shape that a user gives has a range."""
+    return any(".." in text for text in texts)
+
+
+def parse_ranges(texts: Iterable[str]) -> dict[str, tuple[int | Range, ...]]:
+    """Parse texts such as ``input_ids:1..32,1..512`` and ``image:1,3,64..1024:32,64..1024:32``.
+
+    Raise InputShapeError if one has another form, a range is empty, or an input is named twice.
+    """
+    ranges: dict[str, tuple[int | Range, ...]] = {}
+    for text in texts:
+        found = _SHAPE.fullmatch(text)
+        if found is None:
+            raise InputShapeError(
+                f"{text!r} is no range of shapes: write NAME:1..32,1..512, with a step as in "
+                "64..1024:32"
+            )
+        name = found["name"]
+        if name in ranges:
+            raise InputShapeError(f"the shape of input {name!r} is given twice")
+        ranges[name] = tuple(_parsed(text, extent) for extent in found["extents"].split(","))
+    return ranges
+
+
+def open_shapes(
+    ranges: Ranges, declared: Mapping[str, Sequence[Extent] | None]
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of inputs with an expression for each range.
+
+    Dimensions of one name in the model are one symbol, also those of inputs that are not given;
+    others get a symbol each. ``declared`` has the dimensions of each input. Raise InputShapeError
+    if an input is unknown, the number of dimensions differs, a number contradicts the model, or
+    dimensions of one name have different ranges.
+    """
+    names = ", ".join(declared) or "none"
+    by_name: dict[str, tuple[int | Range, int]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    symbols = 0
+    for name, given in ranges.items():
+        if name not in declared:
+            raise InputShapeError(f"there is no input {name!r} to give a shape; there are: {names}")
+        extents = declared[name] or [None] * len(given)
+        if len(extents) != len(given):
+            raise InputShapeError(
+                f"input {name!r} has {len(extents)} dimensions in the model, not {len(given)}"
+            )
+        shape: list[int] = []
+        for axis, (extent, wanted) in enumerate(zip(extents, given, strict=True)):
+            if isinstance(extent, int) and extent > 0 and extent != wanted:
+                raise InputShapeError(
+                    f"dimension {axis} of input {name!r} is {extent} in the model, not {wanted}"
+                )
+            dimension = extent if isinstance(extent, str) else f"{name}.{axis}"
+            if dimension not in by_name:
+                by_name[dimension] = wanted, _opened(dimension, wanted, symbols)
+                symbols += isinstance(wanted, Range)
+            before, value = by_name[dimension]
+            if before != wanted:
+                raise InputShapeError(
+                    f"the dimension {dimension!r} is {before} and {wanted}: give one range"
+                )
+            shape.append(value)
+        shapes[name] = tuple(shape)
+    for name, extents in declared.items():
+        if name not in shapes and extents and all(e in by_name for e in extents):
+            shapes[name] = tuple(by_name[str(extent)][1] for extent in extents)
+    return shapes
+
+
+def _parsed(text: str, extent: str) -> int | Range:
+    least, _, rest = extent.partition("..")
+    if not rest:
+        return int(least)
+    most, _, step = rest.partition(":")
+    found = Range(int(least), int(most), int(step or 1))
+    if found.step < 1 or found.least < 1 or found.least > found.most:
+        raise InputShapeError(f"{text!r} has the range {found}, which is empty or begins below 1")
+    if found.least + found.step > found.most:
+        return found.least
+    return found
+
+
+def _opened(dimension: str, wanted: int | Range, number: int) -> int:
+    """Return the extent of a dimension: a symbol, a multiple of one where there is a step."""
+    if not isinstance(wanted, Range):
+        return wanted
+    step, offset = wanted.step, wanted.least % wanted.step
+    least, most = wanted.least // step, (wanted.most - offset) // step
+    hint = min(max(_HINTS[number % len(_HINTS)], least), most)
+    name = dimension if step == 1 else f"({dimension}/{step})"
+    return extent_of(Symbol(name, least, most, hint), step) + offset

@@ -1,0 +1,34 @@
+"""Read a model once for a range of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tvm_ios.graph.extent import OpenExtentError
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.open_graph import OpenGraph, open_graph
+from tvm_ios.graph.shape_ranges import Ranges, open_shapes
+from tvm_ios.models.load import load_operators, read_model
+from tvm_ios.models.source import AnyModel, Form, ModelSource
+from tvm_ios.onnx.inputs import declared_extents
+from tvm_ios.progress import Progress, silent
+
+
+def open_operators(model: AnyModel, ranges: Ranges, progress: Progress = silent) -> OpenGraph:
+    """Return the operators of a model for all shapes in the ranges of its inputs.
+
+    Raise OpenExtentError if the model is no single graph in the ranges, InputShapeError if these do
+    not fit its inputs, and as :func:`tvm_ios.models.load.load_operators`.
+    """
+    source = ModelSource.of(model)
+    if source.form not in (Form.ZOO, Form.ONNX):
+        raise OpenExtentError(
+            f"{source.model} is {source.form.value}: ranges of shapes are known of ONNX models only"
+        )
+    shapes = open_shapes(ranges, declared_extents(read_model(source)))
+
+    def read(at: Mapping[str, tuple[int, ...]]) -> OpGraph:
+        return load_operators(replace(source, shapes=at))
+
+    return open_graph(read, shapes, progress)
