@@ -95,12 +95,13 @@ def test_comparisons_are_decided_or_noted(
 
 
 def test_quotients_have_a_normal_form() -> None:
-    assert repr(L // 2 // 4) == repr(L // 8) == "(length)//8"
+    assert repr(L // 2 // 4) == repr(L // 8) == "length//8"
     assert (8 * L + 7) // 8 is not L
     assert repr((8 * L + 7) // 8) == "length"
     assert (6 * B * L) // (2 * L) == 3 * B
     assert (L + 1) // 32 == 0, "it is 12 at most"
-    assert repr(L % 2) == "-2*(length)//2+length"
+    assert repr(L % 2) == "length-2*(length//2)"
+    assert repr((L + 3) // 4 * B) == "((3+length)//4)*batch"
     assert not is_open(L - L)
     assert math.prod((2, B, 3, L)) == 6 * B * L
     assert symbols_of(B * (L // 2)) == (BATCH, LENGTH)

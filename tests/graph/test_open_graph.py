@@ -99,7 +99,7 @@ def test_what_is_no_range_is_refused(texts: list[str], named: str) -> None:
 
 
 def test_dimensions_of_one_name_are_one_symbol() -> None:
-    declared = {"ids": ["batch", "length"], "mask": ["batch", "length"], "image": [None, 3]}
+    declared = {"ids": ["batch", "length"], "mask": ["batch", "length"], "image": ["unk__7", 3]}
     shapes = open_shapes(parse_ranges(["ids:1..32,8..64:8", "image:1..4,3"]), declared)
     assert shapes["mask"] == shapes["ids"]
     assert str(shapes["ids"]) == "(batch, 8*(length/8))"
@@ -129,7 +129,7 @@ def test_ranges_have_to_fit_the_inputs(texts: list[str], named: str) -> None:
     [
         (bert, "input_ids:1..32,1..32", "sequence"),
         (unet, "image:1,3,64..1024:8,64..1024:32", "4*(height/8)"),
-        (unet, "image:1,3,64..1024,64..1024", "(width)//4"),
+        (unet, "image:1,3,64..1024,64..1024", "width//4"),
     ],
 )
 def test_graphs_at_other_shapes_agree(
@@ -201,6 +201,12 @@ def test_constants_of_which_a_shape_has_a_part() -> None:
     assert leading.values == positions[: len(leading.values)]
     with refused(OpenExtentError, "op0", "constant"):
         opened_chain(lambda n: chain((n,), ["add"], tuple(range(n, 2 * n))))
+
+
+def test_shapes_are_tried_that_tell_expressions_apart() -> None:
+    for added in range(8):
+        opened = opened_chain(lambda n, added=added: chain(((n + added) // 8 + 1,), ["relu"], 1))
+        assert opened.shapes[0][0] == (L + added) // 8 + 1
 
 
 def test_what_differs_is_named() -> None:

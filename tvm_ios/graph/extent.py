@@ -66,7 +66,8 @@ class Floor:
     divisor: int
 
     def __str__(self) -> str:
-        return f"({_text(self.terms)})//{self.divisor}"
+        text = _text(self.terms)
+        return f"{text if text.isidentifier() else f'({text})'}//{self.divisor}"
 
 
 #: Symbols and quotients that are multiplied, in the order of their texts.
@@ -379,12 +380,13 @@ def _monomial_text(monomial: Monomial) -> str:
 
 
 def _text(terms: Terms) -> str:
-    texts = [
-        str(factor)
-        if not monomial
-        else _monomial_text(monomial)
-        if factor == 1
-        else f"{factor}*{_monomial_text(monomial)}"
-        for monomial, factor in terms
-    ]
+    texts: list[str] = []
+    for monomial, factor in terms:
+        factors = [] if factor == 1 and monomial else [str(factor)]
+        atoms = list(map(str, monomial))
+        if len(factors) + len(atoms) > 1:
+            # A quotient among factors stands in brackets.
+            named = zip(monomial, atoms, strict=True)
+            atoms = [f"({text})" if isinstance(atom, Floor) else text for atom, text in named]
+        texts.append("*".join([*factors, *atoms]))
     return "+".join(texts).replace("+-", "-")

@@ -24,7 +24,14 @@ _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
 
 
 class AmbiguousError(OpenExtentError):
-    """Several expressions fit, which differ at other shapes."""
+    """Several expressions fit, which differ at other shapes: ``one`` and ``other`` do.
+
+    ``sentence`` says so.
+    """
+
+    def __init__(self, sentence: str, one: int = 0, other: int = 0) -> None:
+        super().__init__(sentence)
+        self.one, self.other = one, other
 
 
 class Fitting:
@@ -68,7 +75,8 @@ class Fitting:
             with noted_guards() as guards:
                 equal = found[0] == other
             if guards or not equal:
-                raise AmbiguousError(f"{found[0]} and {other} fit: more shapes have to be tried")
+                sentence = f"{found[0]} and {other} fit: more shapes have to be tried"
+                raise AmbiguousError(sentence, found[0], other)
         return found[0] if found else None
 
     @cached_property

@@ -63,7 +63,7 @@ def resolve_shapes(
     or a dimension is still open; the message then says what to give.
     """
     declared = {
-        name: None if extents is None else list(map(_as_meant, extents))
+        name: None if extents is None else list(map(as_meant, extents))
         for name, extents in declared.items()
     }
     symbols: dict[str, tuple[int, str]] = {}
@@ -109,7 +109,7 @@ def assumed_batch(
         return {}
     known: dict[str, list[Extent]] = {}
     for name, extents in declared.items():
-        known[name] = list(map(_as_meant, fixed.get(name, extents or ())))
+        known[name] = list(map(as_meant, fixed.get(name, extents or ())))
     given = {
         symbol
         for name, shape in fixed.items()
@@ -141,7 +141,7 @@ def _begins_with_batch(extents: Sequence[Extent]) -> bool:
     return len(extents) > 1 and (first is None or not _NO_BATCH.search(first))
 
 
-def _as_meant(extent: Extent) -> Extent:
+def as_meant(extent: Extent) -> Extent:
     """Return the extent, or None if it only says that it is unknown."""
     if isinstance(extent, str):
         return None if _UNKNOWN.fullmatch(extent) else extent

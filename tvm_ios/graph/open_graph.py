@@ -23,7 +23,7 @@ from tvm_ios.progress import Progress, silent
 Read = Callable[[Mapping[str, tuple[int, ...]]], OpGraph]
 
 #: The numbers of shapes that expressions are fitted to: at first, and at most.
-_POINTS, _MOST_POINTS = 6, 12
+_POINTS, _MOST_POINTS = 6, 24
 #: Shapes that are compared only with the expressions, besides the ends of the range.
 _HELD_OUT = 2
 
@@ -112,13 +112,16 @@ def open_graph(
         try:
             unified = _unified(graphs, points, Fitting(extents, points))
             break
-        except AmbiguousError:
-            if len(points) == min(len(candidates), _MOST_POINTS):
+        except AmbiguousError as two:
+            telling = (p for p in candidates if evaluate(two.one, p) != evaluate(two.other, p))
+            point = next(telling, None)
+            if point is None or len(points) == _MOST_POINTS:
                 raise
-            points = candidates[: len(points) + 1]
-            graphs.append(at(points[-1]))
+            points.append(point)
+            graphs.append(at(point))
     tried, special = list(points), list[tuple[Values, str]]()
-    for point in candidates[len(points) : len(points) + _HELD_OUT]:
+    held_out = [point for point in candidates if point not in points][:_HELD_OUT]
+    for point in held_out:
         if (why := difference(unified, at(point), point)) is not None:
             raise OpenExtentError(f"at {_text(point)} {why}: the range has no one graph")
         tried.append(point)
@@ -241,7 +244,7 @@ def _points(symbols: Sequence[Symbol]) -> list[Values]:
     """Return shapes in the range, the hint first, of small numbers of many residues."""
     random = Random(0)
     points: list[Values] = [{symbol.name: symbol.hint for symbol in symbols}]
-    for _ in range(100):
+    for _ in range(400):
         point = {s.name: random.choice(_trial_values(s)) for s in symbols}
         if point not in points:
             points.append(point)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm_ios.graph.extent import Symbol, extent_of
-from tvm_ios.graph.input_shapes import Extent, InputShapeError
+from tvm_ios.graph.input_shapes import Extent, InputShapeError, as_meant
 
 #: A number, or a range with perhaps a step.
 _EXTENT = r"\d+(?:\.\.\d+(?::\d+)?)?"
@@ -68,6 +68,10 @@ def open_shapes(
     if an input is unknown, the number of dimensions differs, a number contradicts the model, or
     dimensions of one name have different ranges.
     """
+    declared = {
+        name: None if extents is None else list(map(as_meant, extents))
+        for name, extents in declared.items()
+    }
     names = ", ".join(declared) or "none"
     by_name: dict[str, tuple[int | Range, int]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
