@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import combinations_with_replacement, product
+from itertools import chain, combinations_with_replacement, product
 from math import gcd, prod
 
 from tvm_ios.graph.extent import OpenExtentError, evaluate, noted_guards
@@ -21,6 +20,8 @@ Values = Mapping[str, int]
 
 #: The divisors of strides and pools after one another.
 _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
+#: The number of kinds of expressions, see :func:`_candidates`.
+_LEVELS = 5
 
 
 class AmbiguousError(OpenExtentError):
@@ -43,6 +44,7 @@ class Fitting:
     def __init__(self, open_extents: Sequence[int], points: Sequence[Values]) -> None:
         self._open, self._points = open_extents, points
         self._fitted: dict[tuple[int, ...], int | None] = {}
+        self._tables: dict[int, dict[tuple[int, ...], list[int]]] = {}
 
     def fit(self, numbers: Sequence[int]) -> int | None:
         """Return the extent that is these numbers at the points; None if no expression fits.
@@ -59,8 +61,8 @@ class Fitting:
         if way is None:
             return numbers[0]
         found: list[int] = []
-        for candidates in self._by_way:
-            for candidate in candidates.get(way, ()):
+        for level in range(_LEVELS):
+            for candidate in self._by_way(level).get(way, ()):
                 at = [evaluate(candidate, point) for point in self._points]
                 first, second = next(
                     (i, j) for i, a in enumerate(at) for j, b in enumerate(at) if a != b
@@ -79,32 +81,34 @@ class Fitting:
                 raise AmbiguousError(sentence, found[0], other)
         return found[0] if found else None
 
-    @cached_property
-    def _by_way(self) -> list[dict[tuple[int, ...], list[int]]]:
-        """By complexity the expressions, without factor and constant, by their way."""
-        whole = list(self._open)
-        parts = [[extent, *_parts(extent)] for extent in whole]
-        pairs = combinations_with_replacement(whole, 2)
-        levels: list[list[int]] = [
-            whole,
-            [e for one, other in pairs for e in (one * other, one + other)],
-            [prod(three) for three in combinations_with_replacement(whole, 3)],
-            [part for of_one in parts for part in of_one],
-            [
-                one * other
-                for ours, theirs in combinations_with_replacement(parts, 2)
-                for one, other in product(ours, theirs)
-            ],
-        ]
-        tables: list[dict[tuple[int, ...], list[int]]] = []
-        for level in levels:
-            by_way: dict[tuple[int, ...], list[int]] = defaultdict(list)
-            for candidate in dict.fromkeys(level):
+    def _by_way(self, level: int) -> dict[tuple[int, ...], list[int]]:
+        """Return the expressions of a level, without factor and constant, by their way."""
+        if level not in self._tables:
+            table: dict[tuple[int, ...], list[int]] = defaultdict(list)
+            for candidate in dict.fromkeys(_candidates(self._open, level)):
                 way = _way([evaluate(candidate, point) for point in self._points])
                 if way is not None:
-                    by_way[way].append(candidate)
-            tables.append(by_way)
-        return tables
+                    table[way].append(candidate)
+            self._tables[level] = table
+        return self._tables[level]
+
+
+def _candidates(extents: Sequence[int], level: int) -> Iterator[int]:
+    """Yield the expressions of a level: symbols, pairs, triples, quotients, pairs of quotients."""
+    parts = [[extent, *_parts(extent)] for extent in extents]
+    match level:
+        case 0:
+            yield from extents
+        case 1:
+            for one, other in combinations_with_replacement(extents, 2):
+                yield from (one * other, one + other)
+        case 2:
+            yield from map(prod, combinations_with_replacement(extents, 3))
+        case 3:
+            yield from chain.from_iterable(parts)
+        case _:
+            for ours, theirs in combinations_with_replacement(parts, 2):
+                yield from (one * other for one, other in product(ours, theirs))
 
 
 def _parts(extent: int) -> Iterator[int]:

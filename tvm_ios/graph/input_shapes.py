@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from tvm_ios.errors import UserError
 
@@ -12,6 +13,8 @@ Shapes = Mapping[str, Sequence[int]]
 
 #: A number, the name of a dimension that the model leaves open, or None for one without a name.
 Extent = int | str | None
+#: A number, or a range of numbers.
+Given = TypeVar("Given")
 
 
 #: Names that exporters write for any unknown dimension; equal ones need not be equal numbers.
@@ -62,17 +65,34 @@ def resolve_shapes(
     unknown, the number of dimensions differs, a given number contradicts the model or another one,
     or a dimension is still open; the message then says what to give.
     """
-    declared = {
-        name: None if extents is None else list(map(as_meant, extents))
+    for name, shape in fixed.items():
+        if name in declared:
+            _require_extents(name, shape)
+    declared, numbers = bound_dimensions(declared, fixed)
+    return {
+        name: _static(name, extents, fixed.get(name), numbers) for name, extents in declared.items()
+    }
+
+
+def bound_dimensions(
+    declared: Mapping[str, Sequence[Extent] | None], given: Mapping[str, Sequence[Given]]
+) -> tuple[dict[str, list[Extent] | None], dict[str, Given]]:
+    """Return the dimensions as the model means them, and what is given for each named one.
+
+    Parameters are those of :func:`resolve_shapes`; what is given may be ranges. Raise
+    InputShapeError if an input is unknown, the number of dimensions differs, or what is given
+    contradicts the model or itself.
+    """
+    meant = {
+        name: None if extents is None else list(map(_as_meant, extents))
         for name, extents in declared.items()
     }
-    symbols: dict[str, tuple[int, str]] = {}
-    for name, shape in fixed.items():
-        if name not in declared:
-            names = ", ".join(declared) or "none"
+    symbols: dict[str, tuple[Given, str]] = {}
+    for name, shape in given.items():
+        if name not in meant:
+            names = ", ".join(meant) or "none"
             raise InputShapeError(f"there is no input {name!r} to give a shape; there are: {names}")
-        _require_extents(name, shape)
-        extents = declared[name]
+        extents = meant[name]
         if extents is None:
             continue
         if len(shape) != len(extents):
@@ -92,10 +112,7 @@ def resolve_shapes(
                         f"the dimension {extent!r} is {before} by the shape of {where!r} and "
                         f"{number} by that of {name!r}: give one number"
                     )
-    numbers = {symbol: number for symbol, (number, _) in symbols.items()}
-    return {
-        name: _static(name, extents, fixed.get(name), numbers) for name, extents in declared.items()
-    }
+    return meant, {symbol: number for symbol, (number, _) in symbols.items()}
 
 
 def assumed_batch(
@@ -109,7 +126,7 @@ def assumed_batch(
         return {}
     known: dict[str, list[Extent]] = {}
     for name, extents in declared.items():
-        known[name] = list(map(as_meant, fixed.get(name, extents or ())))
+        known[name] = list(map(_as_meant, fixed.get(name, extents or ())))
     given = {
         symbol
         for name, shape in fixed.items()
@@ -141,7 +158,7 @@ def _begins_with_batch(extents: Sequence[Extent]) -> bool:
     return len(extents) > 1 and (first is None or not _NO_BATCH.search(first))
 
 
-def as_meant(extent: Extent) -> Extent:
+def _as_meant(extent: Extent) -> Extent:
     """Return the extent, or None if it only says that it is unknown."""
     if isinstance(extent, str):
         return None if _UNKNOWN.fullmatch(extent) else extent
@@ -195,5 +212,5 @@ def _require_extents(name: str, shape: Sequence[int]) -> None:
         raise InputShapeError(f"the shape {_text(shape)} of input {name!r} holds a negative number")
 
 
-def _text(extents: Sequence[Extent]) -> str:
+def _text(extents: Sequence[object]) -> str:
     return ",".join("?" if extent is None else str(extent) for extent in extents)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tvm_ios.graph.extent import Symbol, extent_of
-from tvm_ios.graph.input_shapes import Extent, InputShapeError, as_meant
+from tvm_ios.graph.extent import Symbol, extent_of, is_open
+from tvm_ios.graph.input_shapes import Extent, InputShapeError, bound_dimensions
 
 #: A number, or a range with perhaps a step.
 _EXTENT = r"\d+(?:\.\.\d+(?::\d+)?)?"
@@ -68,42 +68,22 @@ def open_shapes(
     if an input is unknown, the number of dimensions differs, a number contradicts the model, or
     dimensions of one name have different ranges.
     """
-    declared = {
-        name: None if extents is None else list(map(as_meant, extents))
-        for name, extents in declared.items()
-    }
-    names = ", ".join(declared) or "none"
-    by_name: dict[str, tuple[int | Range, int]] = {}
+    meant, by_name = bound_dimensions(declared, ranges)
+    opened: dict[str, int] = {}
     shapes: dict[str, tuple[int, ...]] = {}
-    symbols = 0
     for name, given in ranges.items():
-        if name not in declared:
-            raise InputShapeError(f"there is no input {name!r} to give a shape; there are: {names}")
-        extents = declared[name] or [None] * len(given)
-        if len(extents) != len(given):
-            raise InputShapeError(
-                f"input {name!r} has {len(extents)} dimensions in the model, not {len(given)}"
-            )
+        extents = meant[name] or [None] * len(given)
         shape: list[int] = []
         for axis, (extent, wanted) in enumerate(zip(extents, given, strict=True)):
-            if isinstance(extent, int) and extent > 0 and extent != wanted:
-                raise InputShapeError(
-                    f"dimension {axis} of input {name!r} is {extent} in the model, not {wanted}"
-                )
             dimension = extent if isinstance(extent, str) else f"{name}.{axis}"
-            if dimension not in by_name:
-                by_name[dimension] = wanted, _opened(dimension, wanted, symbols)
-                symbols += isinstance(wanted, Range)
-            before, value = by_name[dimension]
-            if before != wanted:
-                raise InputShapeError(
-                    f"the dimension {dimension!r} is {before} and {wanted}: give one range"
-                )
-            shape.append(value)
+            if dimension not in opened:
+                symbols = sum(map(is_open, opened.values()))
+                opened[dimension] = _opened(dimension, wanted, symbols)
+            shape.append(opened[dimension])
         shapes[name] = tuple(shape)
-    for name, extents in declared.items():
-        if name not in shapes and extents and all(e in by_name for e in extents):
-            shapes[name] = tuple(by_name[str(extent)][1] for extent in extents)
+    for name, extents in meant.items():
+        if name not in shapes and extents and all(extent in by_name for extent in extents):
+            shapes[name] = tuple(opened[str(extent)] for extent in extents)
     return shapes
 
 

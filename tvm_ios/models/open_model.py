@@ -9,8 +9,9 @@ from tvm_ios.graph.extent import OpenExtentError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.open_graph import OpenGraph, open_graph
 from tvm_ios.graph.shape_ranges import Ranges, open_shapes
-from tvm_ios.models.load import load_operators, read_model
+from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import AnyModel, Form, ModelSource
+from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.inputs import declared_extents
 from tvm_ios.progress import Progress, silent
 
@@ -26,9 +27,10 @@ def open_operators(model: AnyModel, ranges: Ranges, progress: Progress = silent)
         raise OpenExtentError(
             f"{source.model} is {source.form.value}: ranges of shapes are known of ONNX models only"
         )
-    shapes = open_shapes(ranges, declared_extents(read_model(source)))
+    proto = read_model(source)
 
     def read(at: Mapping[str, tuple[int, ...]]) -> OpGraph:
-        return load_operators(replace(source, shapes=at))
+        simple = simplified(replace(source, shapes=at), proto)
+        return graph_from_onnx(simple.model, already_simplified=True)
 
-    return open_graph(read, shapes, progress)
+    return open_graph(read, open_shapes(ranges, declared_extents(proto)), progress)
