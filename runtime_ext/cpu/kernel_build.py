@@ -87,7 +87,7 @@ def build_kernel(spec: _Kernel, key: str, target: Any, isa: Isa) -> tuple[Artefa
     artefact = Artefact(
         key=key,
         phases=tuple(
-            KernelPhase(name, phase.tiles, phase.arguments)
+            KernelPhase(name, phase.tiles, phase.arguments, phase.scalars)
             for name, phase in zip(names, phases.phases, strict=True)
         ),
         scratch=phases.scratch,

@@ -22,11 +22,15 @@ CONVENTION = "tiles-1"
 
 @dataclass(frozen=True, slots=True)
 class KernelPhase:
-    """A function of a kernel; ``arguments`` index the kernel's buffers and then its scratch."""
+    """A function of a kernel; ``arguments`` index the kernel's buffers and then its scratch.
+
+    ``scalars`` are the names of the symbols whose values it takes, between buffers and tiles.
+    """
 
     symbol: str
     tiles: int
     arguments: tuple[int, ...]
+    scalars: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,14 @@ class Phase:
         Extent of the loop.
     arguments
         Indices into the original parameters followed by the scratch buffers.
+    scalars
+        Names of the symbols whose values are parameters, between the buffers and the range.
     """
 
     function: Any
     tiles: int
     arguments: tuple[int, ...]
+    scalars: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,7 +273,7 @@ class UnitCompiler(ABC):
                 scratch.append(BufferType(shape, dtype))
             for phase in artefact.phases:
                 arguments = tuple(buffers[a] for a in phase.arguments)
-                calls.append(PhaseCall(phase.symbol, phase.tiles, arguments))
+                calls.append(PhaseCall(phase.symbol, phase.tiles, arguments, phase.scalars))
         code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
         key = kernel_key(repr((code, plan.constants)), self._target_name)
         is_library = any(isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)

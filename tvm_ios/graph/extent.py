@@ -12,19 +12,20 @@ say ``int`` for both.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 
+T = TypeVar("T")
 #: Comparisons are decided by all shapes in the range if there are at most this many.
 _GRID = 1 << 16
 #: Numbers beyond this are not computed in int64.
@@ -240,6 +241,50 @@ def symbols_of(extent: int) -> tuple[Symbol, ...]:
     if not isinstance(extent, Extent):
         return ()
     return _symbols(extent.terms)
+
+
+def extents_in(data: Any) -> Iterator[int]:
+    """Yield the open extents in plain data: tuples and dataclasses of numbers and texts."""
+    if isinstance(data, Extent):
+        yield cast(int, data)
+    elif isinstance(data, tuple):
+        for item in cast("tuple[Any, ...]", data):
+            yield from extents_in(item)
+    elif is_dataclass(data):
+        for field in fields(data):
+            yield from extents_in(getattr(data, field.name))
+
+
+def symbols_in(data: Any) -> tuple[Symbol, ...]:
+    """Return the symbols of all open extents in plain data, as of :func:`extents_in`, in order."""
+    return tuple(sorted({symbol for extent in extents_in(data) for symbol in symbols_of(extent)}))
+
+
+def mapped(data: T, change: Callable[[int], Any]) -> T:
+    """Return plain data, as of :func:`extents_in`, with each open extent changed."""
+    new: Any = data
+    if isinstance(data, Extent):
+        new = change(cast(int, data))
+    elif isinstance(data, tuple):
+        given = cast("tuple[Any, ...]", data)
+        items = tuple(mapped(item, change) for item in given)
+        new = given if all(a is b for a, b in zip(items, given, strict=True)) else items
+    elif is_dataclass(data) and not isinstance(data, type):
+        values = {f.name: getattr(data, f.name) for f in fields(data) if f.init}
+        changed = {name: mapped(value, change) for name, value in values.items()}
+        if any(changed[name] is not value for name, value in values.items()):
+            new = replace(data, **changed)
+    return cast(T, new)
+
+
+def at_values(data: T, values: Mapping[str, int]) -> T:
+    """Return plain data, as of :func:`extents_in`, for these values of the symbols, by name."""
+    return mapped(data, lambda extent: evaluate(extent, values))
+
+
+def at_hint(data: T) -> T:
+    """Return plain data, as of :func:`extents_in`, at the hints of its symbols."""
+    return mapped(data, hint_of)
 
 
 def _is_number(value: Any) -> bool:

@@ -51,11 +51,14 @@ class PhaseCall:
         Extent of the outer parallel loop.
     arguments
         Indices into the unit's parameters followed by its scratch buffers.
+    scalars
+        Names of the symbols whose values it takes, as int64, between the buffers and the range.
     """
 
     symbol: str
     tiles: int
     arguments: tuple[int, ...]
+    scalars: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +95,14 @@ class KernelUse:
         The number of buffers that it takes.
     writes
         Positions of those that it may write.
+    scalars
+        Names of the symbols whose values it takes, as of :class:`PhaseCall`.
     """
 
     tiles: int
     arguments: int
     writes: tuple[int, ...]
+    scalars: tuple[str, ...] = ()
 
 
 class Role(StrEnum):

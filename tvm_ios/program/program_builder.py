@@ -129,7 +129,8 @@ class ProgramBuilder:
                 raise LoweringError(f"two units launch kernel {call.symbol!r} differently")
             # An argument that is an input of any of the units is not written.
             written = written & set(use.writes)
-        self._uses[call.symbol] = KernelUse(call.tiles, len(call.arguments), tuple(sorted(written)))
+        writes = tuple(sorted(written))
+        self._uses[call.symbol] = KernelUse(call.tiles, len(call.arguments), writes, call.scalars)
 
     def program(self, lanes: Sequence[tuple[Launch | Wait, ...]]) -> Program:
         """Return the finished program with these lanes."""
