@@ -1,0 +1,73 @@
+"""Extents as expressions of TIR, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm import tirx
+
+from tvm_ios.errors import UserError
+from tvm_ios.graph.extent import Extent, Floor, Symbol, Terms, extent_of
+
+#: The type of indices of open shapes.
+#:
+#: Of int32 a sum may overflow, so that LLVM extends the sign of each address of an inner loop.
+INDEX = "int64"
+
+
+def prim_of_extent(extent: int, variables: Mapping[str, Any]) -> Any:
+    """Return an extent as an int64 expression of TIR, of the variables of its symbols, by name."""
+    if not isinstance(extent, Extent):
+        return tirx.IntImm(INDEX, extent)
+    return _sum(extent.terms, variables)
+
+
+def extent_of_prim(expression: Any, symbols: Mapping[str, Symbol]) -> int:
+    """Return an integer expression of TIR as an extent of symbols, by their variables' names.
+
+    Raise UserError if the extent has no such expression.
+    """
+
+    def extent(part: Any) -> int:
+        match part:
+            case int() | tirx.IntImm():
+                return int(part)
+            case tirx.Var() if part.name in symbols:
+                return extent_of(symbols[part.name])
+            case tirx.Cast():
+                return extent(part.value)
+            case tirx.Add():
+                return extent(part.a) + extent(part.b)
+            case tirx.Sub():
+                return extent(part.a) - extent(part.b)
+            case tirx.Mul():
+                return extent(part.a) * extent(part.b)
+            # Extents are not negative, so that both divisions are the same.
+            case tirx.FloorDiv() | tirx.Div():
+                return extent(part.a) // extent(part.b)
+            case tirx.FloorMod() | tirx.Mod():
+                return extent(part.a) % extent(part.b)
+            case _:
+                raise UserError(
+                    f"the extent {expression} of an open shape has {type(part).__name__}, and only "
+                    "sums, products and quotients of symbols are known"
+                )
+
+    return extent(expression)
+
+
+def _sum(terms: Terms, variables: Mapping[str, Any]) -> Any:
+    total: Any = None
+    for monomial, factor in terms:
+        product: Any = tirx.IntImm(INDEX, factor)
+        for atom in monomial:
+            product = _atom(atom, variables) * product
+        total = product if total is None else total + product
+    return total
+
+
+def _atom(atom: Symbol | Floor, variables: Mapping[str, Any]) -> Any:
+    if isinstance(atom, Symbol):
+        return variables[atom.name]
+    return tirx.floordiv(_sum(atom.terms, variables), tirx.IntImm(INDEX, atom.divisor))
