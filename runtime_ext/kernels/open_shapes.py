@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
+import tvm
+import tvm_ffi
 from tvm import tirx
 
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import Extent, Floor, Symbol, Terms, extent_of
+from tvm_ios.graph.extent import Extent, Floor, Symbol, Terms, extent_of, symbols_of
 
 #: The type of indices of open shapes.
 #:
 #: Of int32 a sum may overflow, so that LLVM extends the sign of each address of an inner loop.
 INDEX = "int64"
+
+#: The symbols of the variables that :func:`variable_of` made.
+_SYMBOLS: dict[Any, Symbol] = {}
+
+
+@cache
+def variable_of(symbol: Symbol) -> Any:
+    """Return the variable that stands for a symbol in types of Relax, always the same one."""
+    variable = tirx.Var(symbol.name, INDEX)
+    _SYMBOLS[variable] = symbol
+    return variable
+
+
+def relax_extent(extent: int) -> Any:
+    """Return an extent as an expression for a shape of Relax."""
+    return prim_of_extent(extent, {s.name: variable_of(s) for s in symbols_of(extent)})
+
+
+def extent_in_relax(expression: Any) -> int:
+    """Return the extent of an expression that :func:`relax_extent` or TVM made of its results."""
+    if isinstance(expression, (int, tirx.IntImm)):
+        return int(expression)
+    variables: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tvm.ir.Var, variables.append))
+    return extent_of_prim(expression, {v.name: _SYMBOLS[v] for v in variables if v in _SYMBOLS})
 
 
 def prim_of_extent(extent: int, variables: Mapping[str, Any]) -> Any:

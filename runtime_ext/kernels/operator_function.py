@@ -74,7 +74,9 @@ def leaves(expr: Any) -> list[Any]:
         return [leaf for arg in expr.args for leaf in leaves(arg)]
     if isinstance(expr, relax.Tuple):
         return [leaf for field in expr.fields for leaf in leaves(field)]
-    return [expr] if isinstance(expr, (relax.Var, GenericConst)) else []
+    is_leaf = isinstance(expr, (relax.Var, GenericConst))
+    # The variables of open extents are no tensors.
+    return [expr] if is_leaf and not isinstance(expr.ty, tvm.ir.PrimType) else []
 
 
 def replace_variables(expr: Any, replacements: dict[Any, Any]) -> Any:

@@ -10,7 +10,9 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from runtime_ext.kernels.function_builder import FunctionBuilder
+from runtime_ext.kernels.open_shapes import extent_in_relax
 from runtime_ext.kernels.tir_calls import without_tir
+from tvm_ios.graph.extent import is_open
 
 
 def scalar(expr: Any) -> float | None:
@@ -92,13 +94,13 @@ def operator_name(call: Any) -> str:
 
 
 def static_shape(ty: Any) -> tuple[int, ...]:
-    """Return the extents of a tensor type."""
-    return tuple(int(extent) for extent in ty.shape)
+    """Return the extents of a tensor type, open ones as expressions."""
+    return tuple(extent_in_relax(extent) for extent in ty.shape)
 
 
 def pair(values: Any) -> tuple[int, int]:
-    """Return the two integers of an operator's attribute."""
-    first, second = (int(value) for value in values)
+    """Return the two integers of an operator's attribute, or the extents of a shape."""
+    first, second = (value if is_open(value) else int(value) for value in values)
     return first, second
 
 

@@ -21,7 +21,7 @@ from runtime_ext.units.encodings import tensor_encodings
 from runtime_ext.units.integers import Bounds, integer_constant, integer_tensors
 from runtime_ext.units.layouts import tensor_layouts
 from runtime_ext.units.unit import UnitSource
-from runtime_ext.units.values import NHWC, Layout, SliceLayout, physical_shape
+from runtime_ext.units.values import NHWC, Layout, SliceLayout, in_vectors, physical_shape
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.joins import Join, join_priority, place_joined
 from tvm_ios.program.program import Part
@@ -114,9 +114,19 @@ def arrange(
     encoded = tensor_encodings(graph, functions, integers, parts, encodings)
     apart = {*parts, *(part.of for part in parts.values())}
     for tensor, order in enumerate(orders):
-        if order == NHWC and encoded[tensor] is None and tensor not in apart:
+        if encoded[tensor] is not None or tensor in apart:
+            continue
+        if order == NHWC:
             layouts[tensor] = _in_lines(graph.tensors[tensor].shape[1], line)
+        elif _is_between(graph, tensor):
+            layouts[tensor] = in_vectors(graph.tensors[tensor].shape, order)
     return Arrangement(tuple(layouts), parts, in_place, integers, encoded)
+
+
+def _is_between(graph: OpGraph, tensor: int) -> bool:
+    """Return whether a tensor of floats is made by one unit and read by others alone."""
+    made = graph.producer[tensor] is not None and tensor not in graph.outputs
+    return made and graph.tensors[tensor].dtype == "float32"
 
 
 def _in_lines(channels: int, line: int) -> Layout:

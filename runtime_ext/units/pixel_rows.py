@@ -17,7 +17,7 @@ def merge_rows(spec: Contraction) -> Contraction:
     if (
         not plain
         or window.input != window.output
-        or (width == 1 and height > 1)
+        or (width == 1 and height != 1)
         or not all(_rows_follow(a, height, width, spec.batch) for a in every_access)
     ):
         return spec

@@ -22,14 +22,19 @@ from runtime_ext.units.values import (
     Widened,
     as_expression,
     four,
+    in_vectors,
 )
 
 #: Vectors of up to this many groups can be interleaved in registers.
 _IN_REGISTERS = 4
 
 
-def in_memory(unit: UnitDraft, value: Value) -> Stored:
-    """Return the value in memory; if it is not stored, make its kernel store it."""
+def in_memory(unit: UnitDraft, value: Value, order: str | None = None) -> Stored:
+    """Return the value in memory; if it is not stored, make its kernel store it.
+
+    Values of four axes that are stored now lie in NHWC, unless a kernel of rows makes them or an
+    ``order`` is given.
+    """
     if isinstance(value, Stored):
         return value
     if value.stored is None:
@@ -38,8 +43,9 @@ def in_memory(unit: UnitDraft, value: Value) -> Stored:
         elif isinstance(value, (Padded, Widened)):
             value.stored = _padded(unit, value)
         else:
-            plain = isinstance(value, Pending) and unit.drafts[value.kernel].axes != IMAGE
-            layout = "plain" if plain else ""
+            if isinstance(value, Pending) and unit.drafts[value.kernel].axes != IMAGE:
+                order = ""
+            layout = None if order is None else in_vectors(value.shape, order)
             target = value.home or unit.scratch(value.shape, layout=layout)
             write(unit, value, target)
             value.stored = target

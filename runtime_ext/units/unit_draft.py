@@ -19,6 +19,7 @@ from runtime_ext.units.values import (
     Stored,
     Value,
     four,
+    in_vectors,
     is_row_major,
     offset_in,
     physical_shape,
@@ -139,11 +140,13 @@ class UnitDraft:
         storage = self.storages[target.storage]
         storage.producer = max(storage.producer, kernel)
 
-    def scratch(self, shape: tuple[int, ...], dtype: str = "float32", layout: str = "") -> Stored:
+    def scratch(
+        self, shape: tuple[int, ...], dtype: str = "float32", layout: Layout | None = None
+    ) -> Stored:
         """Add an intermediate buffer; images lie in NHWC unless a layout is given."""
-        if not layout:
-            layout = NHWC if len(shape) == 4 else ""
-        return self._new(Role.SCRATCH, 0, shape, dtype, "" if layout == "plain" else layout)
+        if layout is None:
+            layout = in_vectors(shape, NHWC if len(shape) == 4 else "")
+        return self._new(Role.SCRATCH, 0, shape, dtype, layout)
 
     def weight(self, param: Any, shape: tuple[int, ...]) -> int:
         """Add a storage for a packed form of a constant; return its number."""

@@ -7,8 +7,9 @@ from math import prod
 
 from runtime_ext.kernels.expression import Access, Expr, map_accesses
 from runtime_ext.kernels.spec import Encoded, Encoding, PhysicalShape
+from tvm_ios.graph.extent import is_open
 from tvm_ios.program.constant_transform import ParamTransform
-from tvm_ios.program.program import Role
+from tvm_ios.program.program import LINE, Role
 
 NHWC = "NHWC"
 
@@ -177,6 +178,18 @@ Value = Stored | Lazy | Pending | Arranged
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides of a contiguous tensor."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def in_vectors(shape: tuple[int, ...], order: str) -> Layout:
+    """Return the layout in an order of axes in which runs of open extent are whole vectors.
+
+    The run along the innermost axis then ends in elements that are no part of the tensor, which
+    kernels read and write without regard.
+    """
+    axis = 1 if order == NHWC else len(shape) - 1
+    if not shape or not is_open(shape[axis]):
+        return order
+    return SliceLayout(order, axis, 0, (shape[axis] + (LINE - 1)) // LINE * LINE)
 
 
 def strides_in(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:

@@ -110,6 +110,23 @@ def noted_guards() -> Generator[dict[Guard, None]]:
         _GUARDS.reset(token)
 
 
+_UNEQUAL: ContextVar[bool] = ContextVar("unequal", default=False)
+
+
+@contextmanager
+def unequal_if_undecided() -> Generator[None]:
+    """Let extents inside be equal only if they are at every shape.
+
+    For code that treats equal extents in a special way (an extent of 1, a whole tensor), and whose
+    general way is right for them too.
+    """
+    token = _UNEQUAL.set(True)
+    try:
+        yield
+    finally:
+        _UNEQUAL.reset(token)
+
+
 class Extent:
     """An expression of symbols, with integer arithmetic and comparisons; never a constant."""
 
@@ -345,6 +362,8 @@ def _compared(left: Extent, relation: str, right: int) -> bool:
     answer = _answer(relation, signs)
     if answer is not None:
         return answer
+    if relation == "==" and _UNEQUAL.get():
+        return False
     guards = _GUARDS.get()
     if guards is None:
         raise OpenExtentError(f"whether {left} {relation} {right} depends on the shape")

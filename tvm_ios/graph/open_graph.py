@@ -243,11 +243,14 @@ def _symbols(extents: Iterable[int]) -> tuple[Symbol, ...]:
 def _points(symbols: Sequence[Symbol]) -> list[Values]:
     """Return shapes in the range, the hint first, of small numbers of many residues."""
     random = Random(0)
-    points: list[Values] = [{symbol.name: symbol.hint for symbol in symbols}]
+    hint: Values = {symbol.name: symbol.hint for symbol in symbols}
+    points: list[Values] = [hint]
     for _ in range(400):
         point = {s.name: random.choice(_trial_values(s)) for s in symbols}
         if point not in points:
             points.append(point)
+    # Where a symbol is the same at all points, its extents would be taken for numbers.
+    points.sort(key=lambda point: point != hint and any(point[n] == hint[n] for n in hint))
     return points
 
 

@@ -23,10 +23,7 @@ def open_operators(model: AnyModel, ranges: Ranges, progress: Progress = silent)
     not fit its inputs, and as :func:`tvm_ios.models.load.load_operators`.
     """
     source = ModelSource.of(model)
-    if source.form not in (Form.ZOO, Form.ONNX):
-        raise OpenExtentError(
-            f"{source.model} is {source.form.value}: ranges of shapes are known of ONNX models only"
-        )
+    require_onnx(source)
     proto = read_model(source)
 
     def read(at: Mapping[str, tuple[int, ...]]) -> OpGraph:
@@ -34,3 +31,11 @@ def open_operators(model: AnyModel, ranges: Ranges, progress: Progress = silent)
         return graph_from_onnx(simple.model, already_simplified=True)
 
     return open_graph(read, open_shapes(ranges, declared_extents(proto)), progress)
+
+
+def require_onnx(source: ModelSource) -> None:
+    """Raise OpenExtentError if a model is not one of ONNX, of which alone ranges are known."""
+    if source.form not in (Form.ZOO, Form.ONNX):
+        raise OpenExtentError(
+            f"{source.model} is {source.form.value}: ranges of shapes are known of ONNX models only"
+        )

@@ -16,11 +16,11 @@ from runtime_ext.units.values import Padded, Pending, access, four
 def product(unit: UnitDraft, var: Any, call: Any) -> bool:
     """Plan relax.matmul of data with data; vectors lie along the second operand's columns."""
     shape = static_shape(var.ty)
-    first, second = (in_memory(unit, unit.value(argument)) for argument in call.args)
+    first, second = (in_memory(unit, unit.value(argument), "") for argument in call.args)
     ranks = {len(shape), len(first.shape), len(second.shape)}
     if not ranks <= {2, 3, 4} or min(len(first.shape), len(second.shape)) < 2:
         return False
-    if second.strides[-1] != 1 and second.shape[-1] > 1:
+    if second.strides[-1] != 1 and second.shape[-1] != 1:
         return False
     outer = shape[:-2]
     data = access(first, (*outer, *first.shape[-2:]))
@@ -63,7 +63,7 @@ def _normalise(
         return False
     if isinstance(value, Padded):
         value = in_memory(unit, value)
-    data, prologue, _, _ = read_input(unit, value, True)
+    data, prologue, _, _ = read_input(unit, value, True, "")
     n, h, w, count = four(shape, 1)
     anchor = Normalisation((), kind, (n, h, w), count, data, prologue, epsilon, ())
     unit.bind_anchor(var, anchor, PLAIN)

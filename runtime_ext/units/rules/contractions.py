@@ -106,7 +106,7 @@ def product(unit: UnitDraft, var: Any, call: Any) -> bool:
     stored = in_memory(unit, value)
     extents = four(value.shape, 1)
     # Each row is a pixel; matrices of one row are the pixels of one matrix.
-    axes = PLAIN if extents[2] > 1 else (0, 2, 1, 3)
+    axes = PLAIN if extents[2] != 1 else (0, 2, 1, 3)
     pixels = (extents[axes[1]], extents[axes[2]])
     window = Window(pixels, pixels, (1, 1), (1, 1), (0, 0), (1, 1))
     data = Access(stored.storage, stored.offset, four(stored.strides, 0))

@@ -10,7 +10,7 @@ from tvm.ir import GenericConst
 
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.operator_function import leaves, outlined
-from runtime_ext.kernels.relax_function import tensor_types
+from runtime_ext.kernels.relax_function import static_shape, tensor_types
 from runtime_ext.kernels.tir_calls import with_tir
 from runtime_ext.units.kernel_draft import PLAIN
 from runtime_ext.units.storing import copy, in_memory
@@ -41,10 +41,10 @@ def opaque(
     fields = tensor_types(var.ty)
     results: list[Value] = []
     for field in fields:
-        shape = tuple(int(e) for e in field.shape)
+        shape = static_shape(field)
         home = unit.home(var) if len(fields) == 1 else None
         if home is None or not unit.is_whole(home):
-            home = unit.scratch(shape, str(field.dtype), layout="plain")
+            home = unit.scratch(shape, str(field.dtype), layout="")
         results.append(home)
         storages.append(home.storage)
     buffers = [unit.storages[s] for s in storages]
@@ -60,6 +60,6 @@ def _plain(unit: UnitDraft, value: Value) -> Stored:
     stored = in_memory(unit, value)
     if unit.is_whole(stored):
         return stored
-    target = unit.scratch(stored.shape, layout="plain")
+    target = unit.scratch(stored.shape, layout="")
     copy(unit, stored, target)
     return target

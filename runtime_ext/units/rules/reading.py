@@ -9,12 +9,13 @@ from runtime_ext.units.values import Lazy, Padded, Value, access, four
 
 
 def read_input(
-    unit: UnitDraft, value: Value, inline: bool
+    unit: UnitDraft, value: Value, inline: bool, order: str | None = None
 ) -> tuple[Access, Expr, tuple[int, int, int, int], tuple[int, ...]]:
     """Return an anchor's input as an access, a prologue, pads, and the unpadded shape.
 
     With ``inline`` an element-wise expression of one tensor becomes the prologue, which the kernel
-    computes as it reads; otherwise it is stored first.
+    computes as it reads; otherwise it is stored first, as of
+    :func:`in_memory`.
     """
     pads = (0, 0, 0, 0)
     if isinstance(value, Padded):
@@ -30,7 +31,7 @@ def read_input(
         if len(reads) == 1 and whole and not any(windows(value.expr)):
             prologue = substitute(value.expr, lambda x: ACC if x[0] == "load" else x)
             return reads.pop(), prologue, pads, value.shape
-    stored = in_memory(unit, value)
+    stored = in_memory(unit, value, order)
     read = access(stored, stored.shape)
     assert read is not None
     return read, ACC, pads, stored.shape

@@ -32,6 +32,7 @@ RULES: dict[str, Rule] = {
     "relax.strided_slice": views.strided_slice,
     "relax.nn.pad": views.pad,
     "relax.permute_dims": views.transpose,
+    "relax.broadcast_to": views.broadcast,
     "relax.reshape": shuffle.reshape,
     "relax.flatten": views.reshape,
     "relax.nn.batch_flatten": views.reshape,

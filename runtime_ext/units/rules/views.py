@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime_ext.kernels.expression import windows
+from runtime_ext.kernels.open_shapes import extent_in_relax
 from runtime_ext.kernels.relax_function import static_shape
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.units.storing import in_memory, write
@@ -115,7 +116,7 @@ def split(unit: UnitDraft, var: Any, call: Any) -> bool:
 
 def strided_slice(unit: UnitDraft, var: Any, call: Any) -> bool:
     """Plan relax.strided_slice with positive steps; return False for others."""
-    fields = [[int(v) for v in arg.fields] for arg in call.args[1:]]
+    fields = [[extent_in_relax(v) for v in arg.fields] for arg in call.args[1:]]
     axes, begins = fields[0], fields[1]
     steps = fields[3] if len(fields) > 3 else [1] * len(axes)
     value = unit.value(call.args[0])
@@ -125,7 +126,8 @@ def strided_slice(unit: UnitDraft, var: Any, call: Any) -> bool:
     for axis, begin, step in zip(axes, begins, steps, strict=True):
         axis %= len(result)
         extent = value.shape[axis]
-        begin = max(0, min(begin + extent if begin < 0 else begin, extent))
+        if begin != 0:
+            begin = max(0, min(begin + extent if begin < 0 else begin, extent))
         if isinstance(value, Widened) and axis == 1 and step == 1:
             shifted = _shifted(value, begin, result[axis])
             if shifted is not None:
@@ -189,7 +191,7 @@ def reshape(unit: UnitDraft, var: Any, call: Any) -> bool:
         return True
     home = unit.home(var)
     if home is None or not is_row_major(home):
-        home = unit.scratch(shape, layout="plain")
+        home = unit.scratch(shape, layout="")
     if isinstance(value, Arranged):
         value = in_memory(unit, value)
     target = Stored(home.storage, value.shape, row_major(value.shape), home.offset)
@@ -213,6 +215,18 @@ def transpose(unit: UnitDraft, var: Any, call: Any) -> bool:
     order = reversed(range(len(stored.shape))) if axes is None else map(int, axes)
     permuted = [(stored.shape[axis], stored.strides[axis]) for axis in order]
     shape, strides = (tuple(extents) for extents in zip(*permuted, strict=True))
+    unit.bind(var, Stored(stored.storage, shape, strides, stored.offset, stored.dtype))
+    return True
+
+
+def broadcast(unit: UnitDraft, var: Any, call: Any) -> bool:
+    """Plan relax.broadcast_to as a view that repeats elements."""
+    shape = static_shape(var.ty)
+    stored = in_memory(unit, unit.value(call.args[0]), "")
+    added = len(shape) - len(stored.shape)
+    repeated = (extent == 1 for extent in stored.shape)
+    own = (0 if once else stride for once, stride in zip(repeated, stored.strides, strict=True))
+    strides = (*(0,) * added, *own)
     unit.bind(var, Stored(stored.storage, shape, strides, stored.offset, stored.dtype))
     return True
 

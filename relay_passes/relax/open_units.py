@@ -1,0 +1,210 @@
+"""One set of units for a range of shapes, from the units at some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx
+from tvm import relax
+
+from relay_passes.load import load_model
+from relay_passes.pipeline import applied
+from relay_passes.relax.expressions import constant
+from relay_passes.relax.function_data import function_data, with_extents
+from relay_passes.relax.scheduled import scheduled_units
+from runtime_ext.kernels.open_shapes import relax_extent
+from runtime_ext.scheduled_units import ScheduledUnits
+from tvm_ios.files.array_files import Array
+from tvm_ios.graph.extent import OpenExtentError, at_values, is_open, symbols_in
+from tvm_ios.graph.fitting import Values
+from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.graph.open_graph import open_graph
+from tvm_ios.graph.shape_ranges import Ranges, open_shapes
+from tvm_ios.models.load import read_model
+from tvm_ios.models.open_model import require_onnx
+from tvm_ios.models.source import AnyModel, ModelSource
+from tvm_ios.onnx.inputs import declared_extents
+from tvm_ios.policies.sequential import sequential_schedule
+from tvm_ios.progress import Progress, silent
+
+#: Reads a model for these shapes of its inputs, as the units of a sequential schedule.
+ReadUnits = Callable[[Mapping[str, tuple[int, ...]]], ScheduledUnits]
+_FUNCTION = "function"
+
+
+@dataclass(frozen=True)
+class OpenUnits:
+    """The units of a model for a range of shapes.
+
+    Attributes
+    ----------
+    units
+        The units, whose types have variables for open extents.
+    points
+        The shapes that they were compared with, as values of the symbols.
+    special
+        Shapes at the ends of the range at which the model has other units, each with the reason.
+    """
+
+    units: ScheduledUnits
+    points: tuple[Values, ...]
+    special: tuple[tuple[Values, str], ...]
+
+
+@dataclass(frozen=True)
+class OpenModel:
+    """A model that was read for a range of shapes.
+
+    Attributes
+    ----------
+    source
+        Its file, and how to read it.
+    proto
+        The model as it is written.
+    shapes
+        For each input, by name, its extents, open ones as expressions.
+    opened
+        Its units.
+    """
+
+    source: ModelSource
+    proto: onnx.ModelProto
+    shapes: Mapping[str, tuple[int, ...]]
+    opened: OpenUnits
+
+
+def load_open_model(model: AnyModel, ranges: Ranges, progress: Progress = silent) -> OpenModel:
+    """Read an ONNX model for all shapes in the ranges of its inputs.
+
+    Raise OpenExtentError if the model has no one set of units in the ranges, InputShapeError if
+    these do not fit its inputs, and as :func:`relay_passes.load.load_model`.
+    """
+    source = ModelSource.of(model)
+    require_onnx(source)
+    proto = read_model(source)
+    shapes = open_shapes(ranges, declared_extents(proto))
+
+    def read(at: Mapping[str, tuple[int, ...]]) -> ScheduledUnits:
+        loaded = load_model(replace(source, shapes=at))
+        if loaded.tail is not None:
+            raise OpenExtentError(
+                f"{loaded.tail.sentence}: only a model whose whole runs in the program has a range"
+            )
+        prepared = loaded.prepared()
+        return scheduled_units(applied(prepared, sequential_schedule(prepared.units)))
+
+    return OpenModel(source, proto, shapes, open_units(read, shapes, progress))
+
+
+def open_units(
+    read: ReadUnits, shapes: Mapping[str, Sequence[int]], progress: Progress = silent
+) -> OpenUnits:
+    """Return the units of a model for all shapes in a range.
+
+    ``shapes`` has for each input its extents, open ones as expressions. Raise OpenExtentError as
+    :func:`tvm_ios.graph.open_graph.open_graph`, and if a constant depends on the shape and is not
+    the begin of the one at the range's end.
+    """
+    at_hint: list[ScheduledUnits] = []
+    arrays: dict[tuple[tuple[int, ...], ...], list[list[Array]]] = {}
+
+    def graph(at: Mapping[str, tuple[int, ...]]) -> OpGraph:
+        units = read(at)
+        if not at_hint:
+            at_hint.append(units)
+        operators = tuple(
+            replace(op, attrs={_FUNCTION: function_data(function)})
+            for op, function in zip(units.graph.operators, units.functions, strict=True)
+        )
+        arrays[tuple(at.values())] = [
+            [np.from_dlpack(value.value) for value in values] for values in units.constants
+        ]
+        return replace(units.graph, operators=operators)
+
+    opened = open_graph(graph, shapes, progress)
+    units = at_hint[0]
+    points = [arrays[at_values(tuple(map(tuple, shapes.values())), p)] for p in opened.points]
+    functions: list[Any] = []
+    constants: list[tuple[Any, ...]] = []
+    for place, op in enumerate(units.graph.operators):
+        data: Any = opened.attrs[place][_FUNCTION]
+        largest = _largest(op.name, data, [arrays_of[place] for arrays_of in points])
+        functions.append(_opened(units.functions[place], data, largest, op.name))
+        given = enumerate(units.constants[place])
+        constants.append(tuple(constant(largest[i]) if i in largest else v for i, v in given))
+    tensors = tuple(
+        replace(tensor, shape=shape)
+        for tensor, shape in zip(units.graph.tensors, opened.shapes, strict=True)
+    )
+    units = replace(
+        units,
+        graph=replace(units.graph, tensors=tensors),
+        functions=tuple(functions),
+        constants=tuple(constants),
+    )
+    return OpenUnits(units, opened.points, opened.special)
+
+
+def _largest(
+    unit: str, data: tuple[Any, ...], points: Sequence[Sequence[Array]]
+) -> dict[int, Array]:
+    """Return the constants of a unit that depend on the shape, by place, at the range's end.
+
+    Of an axis along which all elements are the same there is one. Raise OpenExtentError if the
+    constants at smaller shapes are not the begin of these along each axis, or a constant of one
+    shape has other elements at another point.
+    """
+    count = len(points[0])
+    types: Sequence[Any] = data[0][len(data[0]) - count :]
+    largest: dict[int, Array] = {}
+    for place, (_, *extents) in enumerate(types):
+        at_points = [arrays[place] for arrays in points]
+        last = max(at_points, key=lambda array: array.size)
+        ends = {symbol.name: symbol.most for symbol in symbols_in(tuple(extents))}
+        if at_values(tuple(extents), ends) != last.shape:
+            raise OpenExtentError(
+                f"unit {unit!r} has a constant that depends on the shape, and the model has other "
+                "units at the end of the range"
+            )
+        for array in at_points:
+            if not np.array_equal(last[tuple(map(slice, array.shape))], array, equal_nan=True):
+                raise OpenExtentError(
+                    f"unit {unit!r} has a constant that depends on the shape, and is not the begin "
+                    "of that of a larger one"
+                )
+        if not any(map(is_open, extents)):
+            continue
+        for axis, extent in enumerate(extents):
+            first = last[(slice(None),) * axis + (slice(0, 1),)]
+            if is_open(extent) and np.array_equal(np.broadcast_to(first, last.shape), last):
+                last = first
+        largest[place] = np.ascontiguousarray(last)
+    return largest
+
+
+def _opened(function: Any, data: tuple[Any, ...], largest: Mapping[int, Array], unit: str) -> Any:
+    """Return a function with open extents, whose open constants are views of the largest ones."""
+    opened = with_extents(function, data, unit)
+    if not largest:
+        return opened
+    params, views = list(opened.params), list[Any]()
+    first = int(opened.attrs["num_input"])
+    for place, array in largest.items():
+        view = params[first + place]
+        whole = relax.Var(view.name, relax.TensorType(array.shape, str(array.dtype)))
+        params[first + place] = whole
+        axes = list(range(array.ndim))
+        extents = list(map(relax_extent, data[0][first + place][1:]))
+        ends = [e if n > 1 else 1 for e, n in zip(extents, array.shape, strict=True)]
+        part = relax.Var(view.name, relax.TensorType(ends, str(array.dtype)))
+        cut = relax.op.strided_slice(whole, axes, [0] * array.ndim, ends)
+        views.append(relax.VarBinding(part, cut))
+        views.append(relax.VarBinding(view, relax.op.broadcast_to(part, extents)))
+    head, *others = opened.body.blocks
+    blocks = [type(head)([*views, *head.bindings]), *others]
+    body = relax.SeqExpr(blocks, opened.body.body)
+    whole = relax.Function(params, body, opened.ret_ty, is_pure=True)
+    return whole.with_attrs(dict(opened.attrs.items()))
