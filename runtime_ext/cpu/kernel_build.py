@@ -37,6 +37,8 @@ from runtime_ext.kernels.spec import (
     Spec,
 )
 from runtime_ext.units.unit import FormKernel
+from tvm_ios.errors import UserError
+from tvm_ios.graph.extent import symbols_in
 
 _Kernel = Spec | Chained | FormKernel | Generic | Scheduled
 #: The writers of specs of no form: each returns the PrimFunc of a spec and its number of tiles.
@@ -52,6 +54,10 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Chain: chain,
     Attention: attention,
 }
+
+
+#: Specs that may have open extents.
+_OPEN = (Contraction, Product, Normalisation, Pointwise, Mean, Attention)
 
 
 @tvm.transform.module_pass(opt_level=0)
@@ -99,9 +105,15 @@ def tir_of(spec: _Kernel, target: Any, isa: Isa) -> Phases:
     """Return the TIR of a kernel."""
     if isinstance(spec, (Generic, Scheduled)):
         return lower_generic(spec, target)
+    of_what = spec.kernel if isinstance(spec, Finer) else spec
+    if type(of_what) not in _OPEN and symbols_in(spec):
+        raise UserError(
+            f"there is no kernel of open extents for {type(of_what).__name__}: give exact shapes"
+        )
     writers = _WRITERS | form_writers()
     if isinstance(spec, Finer):
         function, tiles = writers[type(spec.kernel)](spec.kernel, isa, finer=True)
     else:
         function, tiles = writers[type(spec)](spec, isa)
-    return Phases((Phase(function, tiles, tuple(range(len(spec.buffers)))),), ())
+    scalars = tuple(symbol.name for symbol in symbols_in(spec))
+    return Phases((Phase(function, tiles, tuple(range(len(spec.buffers))), scalars),), ())

@@ -14,11 +14,14 @@ import tvm
 from tvm import tirx
 
 from runtime_ext.isa.isa import Estimate
+from runtime_ext.kernels.expression import Access
+from runtime_ext.kernels.open_shapes import INDEX, prim_of_extent
 from runtime_ext.kernels.spec import Encoding
 from runtime_ext.kernels.transcendental import ROUNDING, Arithmetic, dividing
+from tvm_ios.graph.extent import Extent, Symbol, is_open, mapped
 from tvm_ios.program.program import LINE
 
-#: A Python int or an int32 expression of TIR.
+#: A Python int or an integer expression of TIR.
 Index = Any
 #: The least float32, with which a maximum begins.
 LOWEST = -3.4028234663852886e38
@@ -46,7 +49,7 @@ class Code:
     Statements are appended to one flat list; :meth:`loop` and :meth:`branch` open inner ones. The
     options tell which instructions exist: ``rounds`` one that rounds float32 to bfloat16,
     ``fuses`` a fused multiply-add, ``reciprocals`` those that estimate reciprocals of float32, by
-    how many at once.
+    how many at once. The values of ``symbols`` are parameters; indices are then int64.
     """
 
     def __init__(
@@ -55,7 +58,13 @@ class Code:
         rounds: bool = False,
         fuses: bool = False,
         reciprocals: Mapping[int, Estimate] | None = None,
+        symbols: Sequence[Symbol] = (),
     ) -> None:
+        self.index = INDEX if symbols else "int32"
+        self._scalars = {symbol.name: tirx.Var(symbol.name, INDEX) for symbol in symbols}
+        self._extents: dict[Any, Any] = {}
+        #: While it is set, store_statement stores so many elements of each vector.
+        self.stored: Index | None = None
         self.fuses = fuses
         self._reciprocals = reciprocals or {}
         self._rounds = rounds
@@ -74,6 +83,19 @@ class Code:
         var = tirx.Var(name, value.ty)
         self.append(tirx.Bind(var, value))
         return var
+
+    def extent(self, extent: int) -> Index:
+        """Return an extent as an index; an expression is computed once, when the function begins."""
+        if not isinstance(extent, Extent):
+            return extent
+        if extent.terms not in self._extents:
+            value = prim_of_extent(extent, self._scalars)
+            self._extents[extent.terms] = tirx.Bind(tirx.Var("extent", INDEX), value)
+        return self._extents[extent.terms].var
+
+    def access(self, access: Access) -> Access:
+        """Return an access whose offset and strides are indices."""
+        return mapped(access, self.extent) if self._scalars else access
 
     def keep(self, value: Any, lanes: int) -> Any:
         """Compute a float32 vector once, however often it is used.
@@ -131,7 +153,7 @@ class Code:
         offset: Index,
         value: Any,
         lanes: int,
-        stride: int = 1,
+        stride: Index = 1,
         *,
         nearest: bool = False,
     ) -> None:
@@ -140,6 +162,25 @@ class Code:
             value = self.encoded(value, lanes, buffer.encoding, nearest=nearest)
             buffer = buffer.buffer
         self.append(tirx.BufferStore(buffer, value, element(buffer, vector(offset, lanes, stride))))
+
+    def store_first(
+        self,
+        count: Index,
+        buffer: Any,
+        offset: Index,
+        value: Any,
+        lanes: int,
+        stride: Index = 1,
+        *,
+        nearest: bool = False,
+    ) -> None:
+        """Store the first ``count`` elements of a vector, one by one; see :meth:`store`."""
+        (kept,) = self.accumulators(1, lanes)
+        self.store(kept, 0, value, lanes)
+        for lane in range(lanes):
+            with self.branch(lane < count):
+                one = load(kept, lane, 1)
+                self.store(buffer, offset + lane * stride, one, 1, nearest=nearest)
 
     def encoded(self, value: Any, lanes: int, encoding: Encoding, *, nearest: bool = False) -> Any:
         """Convert floats to a buffer's encoding; ``nearest`` rounds them to integers first."""
@@ -177,12 +218,12 @@ class Code:
     @contextmanager
     def loop(self, name: str, begin: Index, end: Index) -> Any:
         """Open a loop over ``[begin, end)``; the statements of the ``with`` block are its body."""
-        var = tirx.Var(name, "int32")
+        var = tirx.Var(name, self.index)
         self._enter()
         yield var
         body = self._leave()
-        extent = integer(end - begin)
-        self.append(tirx.For(var, integer(begin), extent, tirx.ForKind.SERIAL, body))
+        first, extent = integer(begin, self.index), integer(end - begin, self.index)
+        self.append(tirx.For(var, first, extent, tirx.ForKind.SERIAL, body))
 
     @contextmanager
     def branch(self, condition: Any) -> Any:
@@ -195,13 +236,17 @@ class Code:
         self.append(tirx.IfThenElse(condition, self._leave(), None))
 
     def blocks(
-        self, block: Index, extent: int, size: int, write: Callable[[Index, int], None]
+        self, block: Index, extent: int, size: int, write: Callable[[Index, Index], None]
     ) -> None:
         """Write statements for one block of a range, of which the last may be shorter.
 
         ``block`` is the block's number, ``extent`` the range's elements, ``size`` those of a whole
-        block; ``write`` is given the block's begin and size.
+        block; ``write`` is given the block's begin and size, of an open range an expression.
         """
+        if is_open(extent):
+            begin = self.bind("begin", block * size)
+            write(begin, self.bind("count", tirx.min(size, self.extent(extent) - begin)))
+            return
         last = -(-extent // size) - 1
         last_size = extent - last * size
         if last_size == size or not last:
@@ -263,12 +308,12 @@ class Code:
         self._imported[text] = None
 
     def function(self, buffers: Sequence[Any], begin: Any, end: Any) -> Any:
-        """Return the statements as a PrimFunc of its buffers and a tile range."""
-        body = sequence(self._statements)
+        """Return the statements as a PrimFunc of its buffers, the symbols and a tile range."""
+        body = sequence([*self._extents.values(), *self._statements])
         if self._imported:
             text = tvm.ir.StringImm("".join(self._imported))
             body = tirx.AttrStmt(integer(0), "pragma_import_llvm", text, body)
-        function = tirx.PrimFunc([*buffers, begin, end], body)
+        function = tirx.PrimFunc([*buffers, *self._scalars.values(), begin, end], body)
         return function.with_attr("tirx.noalias", True)
 
     def _enter(self) -> None:
@@ -288,15 +333,15 @@ def is_in_bytes(buffer: Any) -> bool:
     return isinstance(buffer, EncodedBuffer) and buffer.encoding.numbers != "bfloat16"
 
 
-def load(buffer: Any, offset: Index, lanes: int, stride: int = 1) -> Any:
+def load(buffer: Any, offset: Index, lanes: int, stride: Index = 1) -> Any:
     """Read a vector; stride 0 repeats one element."""
     if isinstance(buffer, EncodedBuffer):
-        if stride == 0:
+        if _is_zero(stride):
             return broadcast(load(buffer, offset, 1), lanes)
         return _decoded(load(buffer.buffer, offset, lanes, stride), lanes, buffer.encoding)
     if lanes == 1:
         return tirx.BufferLoad(buffer, element(buffer, integer(offset)))
-    if stride == 0:
+    if _is_zero(stride):
         return broadcast(tirx.BufferLoad(buffer, element(buffer, integer(offset))), lanes)
     return tirx.BufferLoad(buffer, element(buffer, vector(offset, lanes, stride)))
 
@@ -307,18 +352,24 @@ def element(buffer: Any, offset: Any) -> list[Any]:
     return [integer(0)] * (rank - 1) + [offset] if rank else []
 
 
-def vector(offset: Index, lanes: int, stride: int = 1) -> Any:
+def vector(offset: Index, lanes: int, stride: Index = 1) -> Any:
     """Return the indices of a vector's elements."""
-    return (
-        integer(offset)
-        if lanes == 1
-        else tirx.Ramp(integer(offset), integer(stride), integer(lanes))
-    )
+    first = integer(offset)
+    if lanes == 1:
+        return first
+    return tirx.Ramp(first, integer(stride, str(first.ty.dtype)), integer(lanes))
 
 
 def constant(value: float, lanes: int) -> Any:
     """Return a number in every lane."""
     return broadcast(tirx.FloatImm("float32", value), lanes)
+
+
+def number(count: Index) -> Any:
+    """Return a count as a float."""
+    if isinstance(count, int):
+        return tirx.FloatImm("float32", float(count))
+    return tirx.Cast("float32", count)
 
 
 def broadcast(value: Any, lanes: int) -> Any:
@@ -328,7 +379,8 @@ def broadcast(value: Any, lanes: int) -> Any:
 
 def equal(a: Index, b: Index) -> Any:
     """Return the condition that two indices are the same."""
-    return tirx.EQ(integer(a), integer(b))
+    dtype = next((str(index.ty.dtype) for index in (a, b) if not isinstance(index, int)), "int32")
+    return tirx.EQ(integer(a, dtype), integer(b, dtype))
 
 
 def widths(count: int, lanes: int) -> list[int]:
@@ -341,6 +393,12 @@ def low_lanes(value: Any, lanes: int, of: int) -> Any:
     if lanes == of:
         return value
     return tirx.Shuffle([value], [integer(i) for i in range(lanes)])
+
+
+def first_lanes(count: Index, lanes: int) -> Any:
+    """Return the condition of each lane of a vector to be one of the first ``count``."""
+    # Numbers of 32 bits fill as many lanes of a register as floats do.
+    return vector(0, lanes) < broadcast(tirx.Cast("int32", count), lanes)
 
 
 def shuffle(vectors: Sequence[Any], places: Sequence[int]) -> Any:
@@ -383,6 +441,10 @@ def _decoded(value: Any, lanes: int, encoding: Encoding) -> Any:
     return value - constant(float(encoding.shift), lanes) if encoding.shift else value
 
 
-def integer(value: Index) -> Any:
-    """Return an index as TIR."""
-    return tirx.IntImm("int32", value) if isinstance(value, int) else value
+def integer(value: Index, dtype: str = "int32") -> Any:
+    """Return an index as TIR; ``dtype`` is the type of a number."""
+    return tirx.IntImm(dtype, value) if isinstance(value, int) else value
+
+
+def _is_zero(stride: Index) -> bool:
+    return isinstance(stride, int) and stride == 0

@@ -85,6 +85,12 @@ def extent_of_prim(expression: Any, symbols: Mapping[str, Symbol]) -> int:
     return extent(expression)
 
 
+def is_multiple(extent: int, of: int) -> bool:
+    """Return whether an extent is a multiple of a number at all shapes."""
+    rest = extent % of
+    return not isinstance(rest, Extent) and rest == 0
+
+
 def _sum(terms: Terms, variables: Mapping[str, Any]) -> Any:
     total: Any = None
     for monomial, factor in terms:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 from tvm import tirx
 
 from runtime_ext.kernels.code import Code, Index, is_in_bytes, load
-from runtime_ext.kernels.expression import Access, Expr, emit, operations, reads_nothing
+from runtime_ext.kernels.expression import Access, Expr, emit, loads, operations, reads_nothing
+from runtime_ext.kernels.open_shapes import INDEX, is_multiple
 from runtime_ext.kernels.quotients import with_reciprocals
-from runtime_ext.kernels.spec import Statement
+from runtime_ext.kernels.spec import PhysicalShape, Statement, extents
 from runtime_ext.kernels.transcendental import VECTORISED
+from tvm_ios.graph.extent import is_open
+from tvm_ios.program.program import LINE
 
 #: A value to store: the statement, its pixel and channel, the anchor's value, and the lanes.
 Store = tuple[Statement, tuple[Index, Index, Index], Index, Any, int]
@@ -58,13 +62,17 @@ def store_statement(
 
     ``shift`` is added to the offset, for targets that hold only a part of the grid.
     """
-    target = statement.target
+    target = code.access(statement.target)
     buffer, expr = buffers[target.buffer], _without_division(code, statement.value)
     # A clipped value fits a byte, and is rounded when it is stored.
     nearest = is_in_bytes(buffer) and expr[0] == "round" and expr[1][0] == "min"
     value = evaluate(code, buffers, expr[1] if nearest else expr, grid, channel, acc, lanes)
     at = element_offset(target, grid, channel) + shift
-    code.store(buffer, at, value, lanes, target.strides[3], nearest=nearest)
+    if code.stored is None:
+        code.store(buffer, at, value, lanes, target.strides[3], nearest=nearest)
+    else:
+        stored = code.stored
+        code.store_first(stored, buffer, at, value, lanes, target.strides[3], nearest=nearest)
 
 
 def evaluate(
@@ -79,6 +87,7 @@ def evaluate(
     """Return the value of an expression for one vector of channels."""
 
     def read(access: Access) -> Any:
+        access = code.access(access)
         at = element_offset(access, grid, channel)
         return load(buffers[access.buffer], at, lanes, access.strides[3])
 
@@ -89,6 +98,29 @@ def element_offset(access: Access, grid: tuple[Index, Index, Index], channel: In
     """Return the element of the access's buffer that holds a channel of a pixel."""
     sn, sh, sw, sc = access.strides
     return access.offset + grid[0] * sn + grid[1] * sh + grid[2] * sw + channel * sc
+
+
+def is_padded(access: Access, grid: Sequence[int], shape: PhysicalShape) -> bool:
+    """Return whether the rows of an access lie in whole cache lines.
+
+    What is behind an open number of elements of a row is then no element of another.
+    """
+    outer = zip(access.strides[:3], grid, strict=True)
+    # An extent that is not surely 1 has the stride of a next row.
+    steps = [stride for stride, extent in outer if is_open(extent) or extent != 1]
+    whole = (prod(extents(shape)), access.offset, *steps)
+    in_rows = is_in_order(access) and access.strides[3] == 1
+    return in_rows and all(is_multiple(n, LINE) for n in whole)
+
+
+def reads_in_order(expr: Expr) -> bool:
+    """Return whether an expression reads adjacent elements of each buffer, or the same ones."""
+    return all(is_in_order(access) for access in loads(expr))
+
+
+def is_in_order(access: Access) -> bool:
+    """Return whether adjacent elements of a vector are adjacent in memory, or one."""
+    return not is_open(access.strides[3]) and access.strides[3] in (0, 1)
 
 
 def activate(code: Code, prologue: Expr, value: Any, lanes: int) -> Any:
@@ -103,10 +135,15 @@ def _without_division(code: Code, expr: Expr) -> Expr:
 
 def divide(code: Code, name: str, value: Index, by: int, extent: int) -> tuple[Index, Index]:
     """Return quotient and remainder of a number below ``by * extent``; plain ints if known."""
-    if by == 1:
+    if not is_open(by) and by == 1:
         return value, 0
-    if extent == 1:
+    if not is_open(extent) and extent == 1:
         return 0, value
+    if code.index == INDEX:
+        # By a number that is not known the remainder is cheaper as what the quotient leaves.
+        divisor = code.extent(by)
+        quotient = code.bind(name, tirx.truncdiv(value, divisor))
+        return quotient, code.bind(name + "_rest", value - quotient * divisor)
     return (
         code.bind(name, tirx.floordiv(value, by)),
         code.bind(name + "_rest", tirx.floormod(value, by)),

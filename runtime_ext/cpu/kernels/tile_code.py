@@ -13,6 +13,7 @@ from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Code, EncodedBuffer, Index
 from runtime_ext.kernels.spec import Encoded, PhysicalShape
 from runtime_ext.kernels.statements import divide
+from tvm_ios.graph.extent import Symbol, is_open
 
 #: More regions than lanes gain nothing.
 _REGIONS = 16
@@ -34,6 +35,7 @@ class TileCode(Code):
 
     ``shapes`` are those of the kernel's buffers, ``dtypes`` their types, by default float32,
     unless a shape is encoded. ``buffers`` are one-dimensional views of the kernel's parameters.
+    The values of ``symbols`` are parameters, too.
     """
 
     def __init__(
@@ -41,15 +43,18 @@ class TileCode(Code):
         shapes: Sequence[PhysicalShape],
         isa: Isa,
         dtypes: Sequence[str] | None = None,
+        symbols: Sequence[Symbol] = (),
     ) -> None:
-        super().__init__(rounds=isa.rounds, fuses=isa.fuses, reciprocals=isa.reciprocals)
+        super().__init__(
+            rounds=isa.rounds, fuses=isa.fuses, reciprocals=isa.reciprocals, symbols=symbols
+        )
         types = dtypes or ["float32"] * len(shapes)
         self._parameters: list[Any] = []
         self.buffers = [
             self._parameter(shape, dtype, f"b{i}")
             for i, (shape, dtype) in enumerate(zip(shapes, types, strict=True))
         ]
-        self._begin, self._end = tirx.Var("begin", "int32"), tirx.Var("end", "int32")
+        self._begin, self._end = (tirx.Var(name, self.index) for name in ("begin", "end"))
         self._count = 0
 
     @contextmanager
@@ -90,7 +95,9 @@ class TileCode(Code):
             line, part = divide(self, "line", tile, strips, batch * height)
             image, row = divide(self, "image", line, height, batch)
             first = self.bind("first", part * strip)
-            last = first + strip if width % strip == 0 else tirx.min(first + strip, width)
+            last = first + strip
+            if is_open(width) or width % strip:
+                last = tirx.min(last, self.extent(width))
             with self.loop("x", first, last) as x:
                 yield image, row, x
 
@@ -103,8 +110,10 @@ class TileCode(Code):
         if isinstance(shape, Encoded):
             elements = self._parameter(shape.shape, shape.encoding.dtype, name)
             return EncodedBuffer(elements, shape.encoding)
-        parameter = tirx.decl_buffer(shape, dtype, name)
+        # The size of an open buffer matters to nobody.
+        known = shape if not any(map(is_open, shape)) else (1,)
+        parameter = tirx.decl_buffer(known, dtype, name)
         self._parameters.append(parameter)
-        elements = tirx.decl_buffer((prod(shape),), dtype, name, data=parameter.data)
+        elements = tirx.decl_buffer((prod(known),), dtype, name, data=parameter.data)
         self.append(tirx.DeclBuffer(elements, data=parameter.data))
         return elements
