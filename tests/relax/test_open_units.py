@@ -63,7 +63,7 @@ def test_the_units_at_a_shape_are_those_that_are_read_there(
         compared = 0
         for place, (ours, theirs) in enumerate(zip(units.functions, static.functions, strict=True)):
             types = [
-                [c.ty.shape for c in values]
+                [static_shape(c.ty) for c in values]
                 for values in (units.constants[place], static.constants[place])
             ]
             if types[0] != types[1]:
