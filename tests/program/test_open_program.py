@@ -109,7 +109,7 @@ def test_a_program_at_a_shape_has_the_structure_of_the_open_one(
         assert sorted(tiles) == list(range(concrete.uses[kernel].tiles))
 
 
-@given(lanes, shapes)
+@given(st.integers(1, 2), shapes)
 def test_on_one_lane_cuts_are_joined_again(lanes: int, values: dict[str, int]) -> None:
     program = open_program(lanes)
     alone = on_one_lane(program)

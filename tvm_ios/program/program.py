@@ -301,8 +301,8 @@ class Program:
         scalars = 0 if self.symbols else len(use.scalars)
         if len(launch.scalars) != scalars:
             raise ProgramError(
-                f"lane {lane} gives {len(launch.scalars)} scalars to kernel {kernel!r}, which takes "
-                f"{scalars}"
+                f"lane {lane} gives {len(launch.scalars)} scalars to kernel {kernel!r}, "
+                f"which takes {scalars}"
             )
         for place in use.writes:
             buffer = self.buffers[launch.buffers[place]]

@@ -58,7 +58,8 @@ def program_from_json(data: Mapping[str, Any]) -> Program:
     if data.get("format") != _FORMAT or version not in (_VERSION, _OPEN_VERSION):
         raise ProgramError(f"this is not a {_FORMAT} of version {_VERSION} or {_OPEN_VERSION}")
     try:
-        tables = data if version == _OPEN_VERSION else {"symbols": [], "expressions": []}
+        none: Mapping[str, Any] = {"symbols": (), "expressions": ()}
+        tables = data if version == _OPEN_VERSION else none
         number = ExpressionReader(tables).extent
         return Program(
             lanes=tuple(tuple(_item(item, number) for item in lane) for lane in data["lanes"]),

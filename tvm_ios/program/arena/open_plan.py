@@ -101,14 +101,13 @@ def plan_open(program: Program) -> OpenMemoryPlan:
         offsets = place(times.sizes, conflicts, tried[0], lowest=tried[1])
         return int((offsets + times.sizes).max(initial=0))
 
-    order, lowest = min(orders(times, conflicts), key=nbytes)
-    number = {int(buffer): place for place, buffer in enumerate(order)}
+    best, lowest = min(orders(times, conflicts), key=nbytes)
+    order: list[int] = best.tolist()
+    number = {buffer: place for place, buffer in enumerate(order)}
+    near: list[list[int]] = [sorted(number[o] for o in conflicts[b].tolist()) for b in order]
     return OpenMemoryPlan(
         tuple(int(times.buffers[b]) for b in order),
-        tuple(
-            tuple(sorted(number[int(o)] for o in conflicts[b] if number[int(o)] < number[int(b)]))
-            for b in order
-        ),
+        tuple(tuple(o for o in others if o < place) for place, others in enumerate(near)),
         lowest,
     )
 
