@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tvm_ios.errors import UserError
 from tvm_ios.program.program import Launch, Program, Role, Wait
 from tvm_ios.program.regions import regions_of
+from tvm_ios.program.tile_ranges import at_most
 
 
 class RaceError(UserError):
@@ -57,7 +58,7 @@ def check_races(program: Program) -> None:
             for region in regions[buffer]:
                 earlier = accesses.setdefault(region, [])
                 for other in earlier:
-                    if _conflict(other, access) and not _before(other, access):
+                    if _conflict(program, other, access) and not _before(other, access):
                         raise RaceError(
                             f"{_describe(program, other)} and {_describe(program, access)} both "
                             f"use buffer {program.buffers[buffer].name!r}, one writes it, and no "
@@ -105,7 +106,7 @@ def ordered_launches(
                 moved = True
 
 
-def _conflict(one: _Access, other: _Access) -> bool:
+def _conflict(program: Program, one: _Access, other: _Access) -> bool:
     if not (one.writes or other.writes):
         return False
     if (one.lane, one.finished) == (other.lane, other.finished):
@@ -113,7 +114,9 @@ def _conflict(one: _Access, other: _Access) -> bool:
         return False
     a, b = one.launch, other.launch
     same_work = (a.unit, a.kernel, a.buffers) == (b.unit, b.kernel, b.buffers)
-    return not same_work or (a.begin < b.end and b.begin < a.end)
+    tiles = program.uses[a.kernel].tiles
+    apart = at_most(a.end, b.begin, tiles) or at_most(b.end, a.begin, tiles)
+    return not (same_work and apart)
 
 
 def _before(earlier: _Access, later: _Access) -> bool:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tvm_ios.graph.extent import hint_of
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.tile_ranges import at_most, same
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,20 @@ class Place:
     axis: int
     begin: int
     end: int
+
+    def is_at(self, other: Place | None) -> bool:
+        """Return whether another place is this one for every shape."""
+        return (
+            other is not None
+            and (self.of, self.axis) == (other.of, other.axis)
+            and same(self.begin, other.begin)
+            and same(self.end, other.end)
+        )
+
+    def overlaps(self, other: Place) -> bool:
+        """Return whether another range of this tensor has elements of this one for some shape."""
+        apart = at_most(self.end, other.begin) or at_most(other.end, self.begin)
+        return self.of == other.of and not apart
 
 
 #: The place of each tensor that lies in another one, which lies in no other itself.
@@ -51,7 +67,7 @@ class Join:
         return frozenset(
             tensor
             for tensor, place in self.field_places(places.get(self.output, self.alone))
-            if tensor is not None and times[tensor] == 1 and places.get(tensor) == place
+            if tensor is not None and times[tensor] == 1 and place.is_at(places.get(tensor))
         )
 
     def reads_its_result(self, places: Places) -> bool:
@@ -62,7 +78,7 @@ class Join:
         whole = places.get(self.output, self.alone)
         copied = {tensor for tensor, _ in self.fields} - self.in_place(places)
         owners = (places[t] for t in copied if t is not None and t in places)
-        return any(p.of == whole.of and p.begin < whole.end and whole.begin < p.end for p in owners)
+        return any(owner.overlaps(whole) for owner in owners)
 
     def field_places(self, whole: Place) -> Iterator[tuple[int | None, Place]]:
         """Yield each field with the place that it should have if the result begins at ``whole``."""
@@ -87,7 +103,8 @@ def join_priority(
     """
     makers = [None if t is None else graph.producer[t] for t, _ in fields]
     depths = tuple(-1 if maker is None else graph.depth[maker] for maker in makers)
-    return (graph.depth[unit], size, depths, tuple(extent for _, extent in fields), unit)
+    extents = tuple(hint_of(extent) for _, extent in fields)
+    return (graph.depth[unit], hint_of(size), depths, extents, unit)
 
 
 def place_joined(
@@ -141,7 +158,7 @@ def _side_by_side(join: Join, places: Places) -> Place | None:
         return None
     end = first.begin
     for tensor, place in join.field_places(first):
-        if tensor is None or places.get(tensor) != place:
+        if tensor is None or not place.is_at(places.get(tensor)):
             return None
         end = place.end
     return replace(first, end=end)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
+from tvm_ios.graph.extent import hint_of
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.lane_writer import LaneWriter
 from tvm_ios.program.lanes import allocate_lanes
@@ -185,7 +186,7 @@ def group_teams(
         return (tuple(range(lanes)),)
 
     def assumed(unit: int, count: int) -> float:
-        return (graph.operators[unit].flops + graph.operator_bytes(unit)) / count
+        return hint_of(graph.operators[unit].flops + graph.operator_bytes(unit)) / count
 
     latency = unit_latency or assumed
     return allocate_lanes(

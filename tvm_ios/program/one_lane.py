@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tvm_ios.program.happens_before import ordered_launches
 from tvm_ios.program.program import Launch, Program
+from tvm_ios.program.tile_ranges import same
 
 
 def on_one_lane(program: Program) -> Program:
@@ -32,8 +33,8 @@ def _joined(first: Launch, second: Launch) -> Launch | None:
     """Return both launches as one if their tiles are adjacent ones of the same work, else None."""
     if replace(first, begin=0, end=0) != replace(second, begin=0, end=0):
         return None
-    if first.end == second.begin:
+    if same(first.end, second.begin):
         return replace(first, end=second.end)
-    if second.end == first.begin:
+    if same(second.end, first.begin):
         return replace(first, begin=second.begin)
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
+from tvm_ios.graph.extent import is_open
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.lane_writer import PhaseWriter
 from tvm_ios.program.program import UnitCode
@@ -29,6 +30,12 @@ def reject_misfit(
             raise LoweringError(f"the schedule is for more lanes than {lanes}: search again")
         place = (share.unit, share.phase)
         tiles[place] = max(tiles.get(place, 0), share.end)
+    for unit in stage.units:
+        if any(is_open(call.tiles) for call in code[unit].calls):
+            raise LoweringError(
+                f"a co-scheduled stage places the tiles of unit {graph.operators[unit].name!r}, "
+                "whose number depends on the shape"
+            )
     calls = {(u, phase): c.tiles for u in stage.units for phase, c in enumerate(code[u].calls)}
     for unit, phase in sorted(calls.keys() | tiles.keys()):
         if calls.get((unit, phase)) != tiles.get((unit, phase)):

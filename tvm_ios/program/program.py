@@ -3,17 +3,25 @@
 A *lane* is an ordered list of :class:`Launch` and :class:`Wait`. On a CPU a lane is a thread and a
 launch calls a kernel on a range of its tiles; on CUDA a lane is a stream and a wait an event.
 Sequential, concurrent, merged and co-scheduled stages differ only in the program.
+
+In an *open* program shapes of buffers, tiles, ranges and borders of parts may be expressions of
+symbols (:class:`tvm_ios.graph.extent.Extent`), whose values each run chooses. Lanes, launches and
+waits do not depend on them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from math import prod
 
 import numpy as np
 
 from tvm_ios.errors import UserError
+from tvm_ios.graph.extent import OpenExtentError, Symbol, at_values, evaluate, is_open, symbols_in
+from tvm_ios.program.tile_ranges import at_most
 
 #: Kernels are compiled for vectors of this many bytes; it is a cache line too.
 ALIGNMENT = 64
@@ -162,7 +170,9 @@ class Buffer:
 class Launch:
     """A launch of the tiles ``[begin, end)`` of a kernel on some buffers.
 
-    ``unit`` is an index into :attr:`Program.units`, for errors and traces.
+    ``unit`` is an index into :attr:`Program.units`, for errors and traces. ``scalars`` are the
+    values that the kernel takes between the buffers and the range; in an open program there are
+    none, because the values of the symbols are not known.
     """
 
     kernel: int
@@ -170,6 +180,7 @@ class Launch:
     begin: int
     end: int
     unit: int
+    scalars: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +207,8 @@ class Program:
         Names of the units, for errors and traces.
     uses
         How each kernel may be launched. Empty in a program written by hand, whose launches are
-        then not checked against the kernels.
+        then not checked against the kernels. The scalars of an open program's kernels are known by
+        them alone.
     """
 
     lanes: tuple[tuple[Launch | Wait, ...], ...]
@@ -212,6 +224,7 @@ class Program:
             raise ProgramError("the program does not say of every kernel how it may be launched")
         if any(place >= use.arguments for use in self.uses for place in use.writes):
             raise ProgramError("a kernel of the program writes an argument that it does not take")
+        self._reject_open_constants()
         self._reject_parts()
         launches = [sum(isinstance(i, Launch) for i in lane) for lane in self.lanes]
         for number, lane in enumerate(self.lanes):
@@ -233,7 +246,8 @@ class Program:
                     )
                 if not all(0 <= b < len(self.buffers) for b in item.buffers):
                     raise ProgramError(f"lane {number} uses a buffer that does not exist")
-                if not 0 <= item.begin <= item.end:
+                tiles = self.uses[item.kernel].tiles if self.uses else None
+                if not (at_most(0, item.begin, tiles) and at_most(item.begin, item.end, tiles)):
                     raise ProgramError(f"lane {number} has the tile range {item.begin}, {item.end}")
                 if not 0 <= item.unit < len(self.units):
                     raise ProgramError(
@@ -256,16 +270,25 @@ class Program:
                 raise ProgramError(f"buffer {buffer.name!r} cannot be part of {whole.name!r}")
             if axes.setdefault(part.of, part.axis) != part.axis or not (
                 0 <= part.axis < len(whole.type.shape)
-                and 0 <= part.begin < part.end <= whole.type.shape[part.axis]
+                and _is_range(part.begin, part.end, whole.type.shape[part.axis])
             ):
                 raise ProgramError(
                     f"buffer {buffer.name!r} is {part.begin} to {part.end} of axis {part.axis} of "
                     f"{whole.name!r}, which has no such part"
                 )
 
+    def _reject_open_constants(self) -> None:
+        for buffer in self.buffers:
+            if buffer.role is Role.CONSTANT and any(map(is_open, buffer.type.shape)):
+                raise ProgramError(f"the shape of constant {buffer.name!r} is open")
+        known = {symbol.name for symbol in self.symbols}
+        for use, kernel in zip(self.uses, self.kernels, strict=False):
+            if known and not known.issuperset(use.scalars):
+                raise ProgramError(f"kernel {kernel!r} takes a symbol that no shape depends on")
+
     def _reject_misuse(self, lane: int, launch: Launch) -> None:
         use, kernel = self.uses[launch.kernel], self.kernels[launch.kernel]
-        if launch.end > use.tiles:
+        if not at_most(launch.end, use.tiles, use.tiles):
             raise ProgramError(
                 f"lane {lane} launches the tiles {launch.begin} to {launch.end} of kernel "
                 f"{kernel!r}, which has {use.tiles}"
@@ -274,6 +297,12 @@ class Program:
             raise ProgramError(
                 f"lane {lane} gives {len(launch.buffers)} buffers to kernel {kernel!r}, "
                 f"which takes {use.arguments}"
+            )
+        scalars = 0 if self.symbols else len(use.scalars)
+        if len(launch.scalars) != scalars:
+            raise ProgramError(
+                f"lane {lane} gives {len(launch.scalars)} scalars to kernel {kernel!r}, "
+                f"which takes {scalars}"
             )
         for place in use.writes:
             buffer = self.buffers[launch.buffers[place]]
@@ -299,7 +328,72 @@ class Program:
             if position[number] < len(lane):
                 raise ProgramError(f"lane {number} would wait for ever: the waits form a cycle")
 
+    @cached_property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """The symbols of an open program, in order; none if all numbers are known."""
+        numbers = [n for buffer in self.buffers for n in (*buffer.type.shape, *_borders(buffer))]
+        numbers += [use.tiles for use in self.uses]
+        numbers += [n for lane in self.lanes for item in lane for n in _range(item)]
+        return symbols_in(tuple(dict.fromkeys(filter(is_open, numbers))))
+
+    def at(self, values: Mapping[str, int]) -> Program:
+        """Return the program for these values of its symbols, by name: all its numbers are known.
+
+        Raises
+        ------
+        ProgramError
+            If a symbol has no value, or one that is not in its range.
+        """
+        if not self.symbols:
+            return self
+        for symbol in self.symbols:
+            value = values.get(symbol.name)
+            if value is None or not symbol.least <= value <= symbol.most:
+                raise ProgramError(
+                    f"{symbol.name} is {value}, and the program is for {symbol.least} to "
+                    f"{symbol.most}"
+                )
+        scalars = [tuple(values[name] for name in use.scalars) for use in self.uses]
+
+        def concrete(item: Launch | Wait) -> Launch | Wait:
+            if isinstance(item, Wait):
+                return item
+            return replace(
+                item,
+                begin=evaluate(item.begin, values),
+                end=evaluate(item.end, values),
+                scalars=scalars[item.kernel] if scalars else (),
+            )
+
+        return Program(
+            tuple(tuple(map(concrete, lane)) for lane in self.lanes),
+            self.kernels,
+            at_values(self.buffers, values),
+            self.units,
+            at_values(self.uses, values),
+        )
+
+    def at_hint(self) -> Program:
+        """Return the program at the hints of its symbols."""
+        return self.at({symbol.name: symbol.hint for symbol in self.symbols})
+
     def whole_of(self, buffer: int) -> int:
         """Return the buffer whose memory a buffer lies in: a part's whole, else itself."""
         part = self.buffers[buffer].part
         return buffer if part is None else part.of
+
+
+def _borders(buffer: Buffer) -> tuple[int, ...]:
+    return () if buffer.part is None else (buffer.part.begin, buffer.part.end)
+
+
+def _range(item: Launch | Wait) -> tuple[int, ...]:
+    return () if isinstance(item, Wait) else (item.begin, item.end)
+
+
+def _is_range(begin: int, end: int, extent: int) -> bool:
+    """Return whether ``[begin, end)`` has elements and lies in ``[0, extent)``, in every shape."""
+    try:
+        return 0 <= begin < end <= extent
+    except OpenExtentError:
+        return False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tvm_ios.errors import UserError
+from tvm_ios.graph.extent import is_open
 from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.program.lane_writer import PhaseWriter
 from tvm_ios.program.program import (
@@ -22,6 +23,7 @@ from tvm_ios.program.program import (
     Wait,
 )
 from tvm_ios.program.regions import regions_of
+from tvm_ios.program.tile_ranges import cut, same
 
 NO_PARTS: Mapping[int, Part] = MappingProxyType({})
 
@@ -83,11 +85,15 @@ class ProgramBuilder:
         code: UnitCode,
         lanes: Sequence[int],
     ) -> None:
-        """Write the launches of some units' code, each phase's tiles spread over the lanes."""
+        """Write the launches of some units' code, each phase's tiles spread over the lanes.
+
+        Tiles whose number is open are spread over all of them, whatever the shape: where there are
+        fewer tiles than lanes some ranges are empty.
+        """
         begun = self.begin(units, code)
         for phase, call in enumerate(code.calls):
-            width = max(1, min(len(lanes), call.tiles))
-            cuts = [call.tiles * i // width for i in range(width + 1)]
+            width = len(lanes) if is_open(call.tiles) else max(1, min(len(lanes), call.tiles))
+            cuts = [cut(call.tiles, i, width) for i in range(width + 1)]
             self.emit_phase(writer, begun, phase, list(zip(lanes, cuts, cuts[1:], strict=False)))
 
     def begin(self, units: tuple[int, ...], code: UnitCode) -> BegunWork:
@@ -125,7 +131,8 @@ class ProgramBuilder:
     def _note_use(self, call: PhaseCall, written: set[int]) -> None:
         use = self._uses.get(call.symbol)
         if use is not None:
-            if (use.tiles, use.arguments) != (call.tiles, len(call.arguments)):
+            known = use.arguments, use.scalars
+            if not same(use.tiles, call.tiles) or known != (len(call.arguments), call.scalars):
                 raise LoweringError(f"two units launch kernel {call.symbol!r} differently")
             # An argument that is an input of any of the units is not written.
             written = written & set(use.writes)

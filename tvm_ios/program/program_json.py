@@ -1,13 +1,20 @@
-"""Programs as plain data, for files."""
+"""Programs as plain data, for files.
+
+Version 4 is of open programs: a number that depends on the shape is a reference to the tables of
+symbols and expressions (:mod:`tvm_ios.graph.extent_json`). It is also of programs whose kernels
+take scalars, of which each launch has the values once they are known. Others are of version 3.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple
 from typing import Any
 
+from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import natural, naturals
 from tvm_ios.files.plain_data import read_as
+from tvm_ios.graph.extent_json import ExpressionReader, ExpressionTable
 from tvm_ios.program.program import (
     Buffer,
     BufferType,
@@ -20,28 +27,26 @@ from tvm_ios.program.program import (
     Wait,
 )
 
-_FORMAT, _VERSION = "tvm-ios program", 3
+_FORMAT, _VERSION, _OPEN_VERSION = "tvm-ios program", 3, 4
 
 
 def program_to_json(program: Program) -> dict[str, Any]:
     """Return plain data, from which :func:`program_from_json` makes the program."""
-    return {
-        "format": _FORMAT,
-        "version": _VERSION,
+    opened = bool(program.symbols) or any(use.scalars for use in program.uses)
+    table = ExpressionTable()
+    content = {
         "kernels": program.kernels,
-        "uses": [astuple(use) for use in program.uses],
-        "units": program.units,
-        "buffers": [_buffer_json(buffer) for buffer in program.buffers],
-        "lanes": [
-            [
-                ["wait", item.lane, item.launches]
-                if isinstance(item, Wait)
-                else ["launch", item.kernel, item.buffers, item.begin, item.end, item.unit]
-                for item in lane
-            ]
-            for lane in program.lanes
+        "uses": [
+            [table.reference(use.tiles), use.arguments, use.writes, *([use.scalars] * opened)]
+            for use in program.uses
         ],
+        "units": program.units,
+        "buffers": [_buffer_json(buffer, table) for buffer in program.buffers],
+        "lanes": [[_item_json(item, table) for item in lane] for lane in program.lanes],
     }
+    version = _OPEN_VERSION if opened else _VERSION
+    tables = table.to_json() if opened else {}
+    return {"format": _FORMAT, "version": version, **tables, **content}
 
 
 def program_from_json(data: Mapping[str, Any]) -> Program:
@@ -49,43 +54,74 @@ def program_from_json(data: Mapping[str, Any]) -> Program:
 
     Raise ProgramError if the data is not a program of this version, or would not run.
     """
-    if data.get("format") != _FORMAT or data.get("version") != _VERSION:
-        raise ProgramError(f"this is not a {_FORMAT} of version {_VERSION}")
+    version = data.get("version")
+    if data.get("format") != _FORMAT or version not in (_VERSION, _OPEN_VERSION):
+        raise ProgramError(f"this is not a {_FORMAT} of version {_VERSION} or {_OPEN_VERSION}")
     try:
+        none: Mapping[str, Any] = {"symbols": (), "expressions": ()}
+        tables = data if version == _OPEN_VERSION else none
+        number = ExpressionReader(tables).extent
         return Program(
-            lanes=tuple(
-                tuple(
-                    Wait(natural(item[1]), natural(item[2]))
-                    if item[0] == "wait"
-                    else Launch(natural(item[1]), naturals(item[2]), *naturals(item[3:6]))
-                    for item in lane
-                )
-                for lane in data["lanes"]
-            ),
+            lanes=tuple(tuple(_item(item, number) for item in lane) for lane in data["lanes"]),
             kernels=tuple(map(str, data["kernels"])),
-            buffers=_buffers(data["buffers"]),
+            buffers=_buffers(data["buffers"], number),
             units=tuple(map(str, data["units"])),
-            uses=read_as(tuple[KernelUse, ...], data["uses"]),
+            uses=tuple(_use(*use, number=number) for use in data["uses"]),
         )
     except ProgramError:
         raise
-    except (KeyError, TypeError, IndexError, ValueError) as error:
+    except (KeyError, TypeError, IndexError, ValueError, UserError) as error:
         raise ProgramError(f"the program file lacks or misstates {error}") from error
 
 
-def _buffer_json(buffer: Buffer) -> list[Any]:
-    part = buffer.part
+def _item_json(item: Launch | Wait, table: ExpressionTable) -> list[Any]:
+    if isinstance(item, Wait):
+        return ["wait", item.lane, item.launches]
+    ranges = table.reference(item.begin), table.reference(item.end)
+    scalars = (item.scalars,) if item.scalars else ()
+    return ["launch", item.kernel, item.buffers, *ranges, item.unit, *scalars]
+
+
+def _item(item: Any, number: Callable[[Any], int]) -> Launch | Wait:
+    if item[0] == "wait":
+        return Wait(natural(item[1]), natural(item[2]))
+    kernel, buffers, begin, end, unit, *scalars = item[1:]
+    return Launch(
+        natural(kernel),
+        naturals(buffers),
+        number(begin),
+        number(end),
+        natural(unit),
+        *map(naturals, scalars),
+    )
+
+
+def _use(
+    tiles: Any, arguments: Any, writes: Any, scalars: Any = (), *, number: Callable[[Any], int]
+) -> KernelUse:
+    return KernelUse(
+        number(tiles), natural(arguments), naturals(writes), read_as(tuple[str, ...], scalars)
+    )
+
+
+def _buffer_json(buffer: Buffer, table: ExpressionTable) -> list[Any]:
+    part = table.references(buffer.part)
     place = () if part is None else (astuple(part),)
-    return [buffer.name, buffer.type.shape, buffer.type.dtype, buffer.role.value, *place]
+    shape = table.references(buffer.type.shape)
+    return [buffer.name, shape, buffer.type.dtype, buffer.role.value, *place]
 
 
-def _buffers(data: Any) -> tuple[Buffer, ...]:
+def _part(of: Any, axis: Any, begin: Any, end: Any, number: Callable[[Any], int]) -> Part:
+    return Part(natural(of), natural(axis), number(begin), number(end))
+
+
+def _buffers(data: Any, number: Callable[[Any], int]) -> tuple[Buffer, ...]:
     buffers = tuple(
         Buffer(
             str(name),
-            BufferType(naturals(shape), str(dtype)),
+            BufferType(tuple(map(number, shape)), str(dtype)),
             Role(role),
-            *read_as(tuple[Part, ...], parts),
+            *(_part(*part, number=number) for part in parts),
         )
         for name, shape, dtype, role, *parts in data
     )

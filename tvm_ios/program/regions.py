@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from tvm_ios.graph.extent import OpenExtentError, hint_of
 from tvm_ios.program.program import Buffer
 
 
@@ -19,6 +20,8 @@ def regions_of(buffers: Sequence[Buffer]) -> tuple[range, ...]:
     The parts of one buffer are ranges of the same axis.
     """
     borders = _borders(buffers)
+    #: By hash, as comparisons of open borders may depend on the shape.
+    places = {n: {border: place for place, border in enumerate(c)} for n, c in borders.items()}
     first: dict[int, int] = {}
     regions = 0
     for number, cuts in borders.items():
@@ -29,7 +32,7 @@ def regions_of(buffers: Sequence[Buffer]) -> tuple[range, ...]:
         part = buffer.part
         if part is None:
             return range(first[number], first[number] + len(borders[number]) - 1)
-        begin, end = (borders[part.of].index(border) for border in (part.begin, part.end))
+        begin, end = (places[part.of][border] for border in (part.begin, part.end))
         return range(first[part.of] + begin, first[part.of] + end)
 
     return tuple(of(number, buffer) for number, buffer in enumerate(buffers))
@@ -51,4 +54,18 @@ def _borders(buffers: Sequence[Buffer]) -> dict[int, list[int]]:
         if buffer.part is not None:
             extent = buffer.type.shape[buffer.part.axis]
             cuts[buffer.part.of] |= {0, buffer.part.begin, buffer.part.end, extent}
-    return {number: sorted(cut or {0, 1}) for number, cut in cuts.items()}
+    return {number: _ascending(cut or {0, 1}) for number, cut in cuts.items()}
+
+
+def _ascending(borders: set[int]) -> list[int]:
+    """Return borders in their order, which has to be the same for every shape.
+
+    Raise OpenExtentError if it is not, or cannot be shown to be.
+    """
+    ordered = sorted(borders, key=hint_of)
+    for before, after in pairwise(ordered):
+        if not before < after:
+            raise OpenExtentError(
+                f"whether a part ends at {before} or {after} depends on the shape"
+            )
+    return ordered

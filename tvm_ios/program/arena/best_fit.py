@@ -49,16 +49,20 @@ def place(
 
 def placements(times: Lifetimes, conflicts: Sequence[Array]) -> Iterator[Array]:
     """Yield the offsets of all buffers for several orders, the most promising first."""
+    for order, lowest in orders(times, conflicts):
+        yield place(times.sizes, conflicts, order, lowest=lowest)
+
+
+def orders(times: Lifetimes, conflicts: Sequence[Array]) -> Iterator[tuple[Array, bool]]:
+    """Yield the orders that are worth trying, and whether buffers take the lowest gap."""
     sizes = times.sizes
     lived = times.last_step - times.first_step + 1
     beside = np.array([sizes[near].sum() for near in conflicts], np.int64) + sizes
-    large_first = np.lexsort((-lived, -sizes))
-    yield place(sizes, conflicts, large_first)
-    yield place(sizes, conflicts, np.lexsort((-sizes, -beside)))
-    yield place(sizes, conflicts, np.argsort(-sizes * lived, kind="stable"))
+    yield np.lexsort((-lived, -sizes)), False
+    yield np.lexsort((-sizes, -beside)), False
+    yield np.argsort(-sizes * lived, kind="stable"), False
     crowded_first = np.lexsort((-beside, -sizes))
-    yield place(sizes, conflicts, crowded_first)
-    yield place(sizes, conflicts, crowded_first, lowest=True)
-    early_first = np.lexsort((times.finished_before.sum(axis=0), -sizes))
-    yield place(sizes, conflicts, early_first, lowest=True)
-    yield place(sizes, conflicts, np.argsort(times.first_step, kind="stable"))
+    yield crowded_first, False
+    yield crowded_first, True
+    yield np.lexsort((times.finished_before.sum(axis=0), -sizes)), True
+    yield np.argsort(times.first_step, kind="stable"), False
