@@ -13,6 +13,8 @@ from runtime_ext.execution.ports import ports
 from runtime_ext.scheduled_units import ScheduledUnits, require_lanes
 from runtime_ext.units.in_place import arrange
 from tvm_ios.files.array_files import Array
+from tvm_ios.graph.extent import is_open, unequal_if_undecided
+from tvm_ios.program.arena.open_plan import plan_open_memory
 from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
 from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.lower import recorded_latency
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from runtime_ext.units.unit_compiler import UnitCompiler
 
 
+@unequal_if_undecided()
 def build_units(
     units: ScheduledUnits,
     compiler: UnitCompiler,
@@ -42,6 +45,9 @@ def build_units(
     encodings = compiler.encodings
     if FORM not in units.kernels.values():
         encodings -= {FORM}
+    if any(is_open(extent) for tensor in graph.tensors for extent in tensor.shape):
+        # No kernel of open extents decodes what it reads.
+        encodings = frozenset()
     memory = arrange(graph, units.functions, encodings, compiler.line)
 
     def source(members: tuple[int, ...]) -> UnitSource:
@@ -66,6 +72,8 @@ def build_units(
     # Lanes that run whole instances have a region of the arena each, which stays in their caches.
     program = lowered.program
     plan = plan_lane_memory if UNROLLED_FROM in units.schedule else plan_memory
+    if program.symbols:
+        plan = plan_open_memory
     return BuiltModel(
         program=program,
         memory=plan(program),

@@ -12,6 +12,7 @@ from runtime_ext.execution.session import Session
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.arena.open_plan import PlannedOpenMemory
 from tvm_ios.program.arena.planner import PlannedMemory
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.lower import UnitLatency, lower_stages
@@ -37,7 +38,7 @@ class ModelProgram:
 
     program: Program
     constants: Mapping[str, Array]
-    memory: PlannedMemory
+    memory: PlannedMemory | PlannedOpenMemory
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
 

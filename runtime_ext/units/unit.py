@@ -11,9 +11,11 @@ from tvm_ffi import StructuralKey
 from runtime_ext.kernels.chain import Chained
 from runtime_ext.kernels.generic import Generic, Scheduled
 from runtime_ext.kernels.library_convolution import LibraryConvolution
+from runtime_ext.kernels.relax_function import static_shape
 from runtime_ext.kernels.spec import Encoding, PhysicalShape, Spec, extents
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.values import Layout, SliceLayout
+from tvm_ios.graph.extent import symbols_in
 from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
 
@@ -62,7 +64,10 @@ class UnitSource:
     def key(self) -> tuple[object, ...]:
         """A key that is equal for units of equal plans, whatever their variables are called."""
         function = StructuralKey(self.function)
-        return function, self.layouts, self.in_place, self.integers, self.encodings
+        # Functions that differ in the names of variables alone have one key, and other symbols.
+        shapes = tuple(static_shape(param.ty) for param in self.function.params)
+        symbols = repr(shapes) if symbols_in(shapes) else ""
+        return function, symbols, self.layouts, self.in_place, self.integers, self.encodings
 
     @property
     def alone(self) -> UnitSource:
