@@ -33,6 +33,14 @@ define {bits} @{name}({floats} %value) {{
   ret {bits} %bits
 }}
 """
+#: TIR has no masked stores.
+_STORE_FIRST = """
+declare void @llvm.masked.store.v{lanes}f32.p0({floats}, ptr, i32, {bits})
+define void @store_first_{lanes}(ptr %at, {bits} %mask, {floats} %value) {{
+  call void @llvm.masked.store.v{lanes}f32.p0({floats} %value, ptr %at, i32 4, {bits} %mask)
+  ret void
+}}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +93,7 @@ class Code:
         return var
 
     def extent(self, extent: int) -> Index:
-        """Return an extent as an index; an expression is computed once, when the function begins."""
+        """Return an extent as an index; expressions are computed once, as the function begins."""
         if not isinstance(extent, Extent):
             return extent
         if extent.terms not in self._extents:
@@ -174,7 +182,15 @@ class Code:
         *,
         nearest: bool = False,
     ) -> None:
-        """Store the first ``count`` elements of a vector, one by one; see :meth:`store`."""
+        """Store the first ``count`` elements of a vector; see :meth:`store`."""
+        if not isinstance(buffer, EncodedBuffer) and isinstance(stride, int) and stride == 1:
+            bits, floats = (f"<{lanes} x {kind}>" for kind in ("i1", "float"))
+            self.import_llvm(_STORE_FIRST.format(lanes=lanes, bits=bits, floats=floats))
+            place = tirx.address_of(tirx.BufferLoad(buffer, element(buffer, integer(offset))))
+            mask = first_lanes(count, lanes)
+            name = f"store_first_{lanes}"
+            self.append(tirx.Evaluate(tirx.call_extern("void", name, place, mask, value)))
+            return
         (kept,) = self.accumulators(1, lanes)
         self.store(kept, 0, value, lanes)
         for lane in range(lanes):

@@ -62,6 +62,18 @@ def store_statement(
 
     ``shift`` is added to the offset, for targets that hold only a part of the grid.
     """
+    if code.stored is not None and not reads_in_order(statement.value):
+        # Elements that are not stored may not be read either.
+        count, code.stored = code.stored, None
+        (kept,) = code.accumulators(1, lanes)
+        if acc is not None:
+            code.store(kept, 0, acc, lanes)
+        for lane in range(lanes):
+            one = None if acc is None else load(kept, lane, 1)
+            with code.branch(lane < count):
+                store_statement(code, buffers, statement, grid, channel + lane, one, 1, shift)
+        code.stored = count
+        return
     target = code.access(statement.target)
     buffer, expr = buffers[target.buffer], _without_division(code, statement.value)
     # A clipped value fits a byte, and is rounded when it is stored.

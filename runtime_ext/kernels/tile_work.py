@@ -7,6 +7,7 @@ blocks.
 from __future__ import annotations
 
 from runtime_ext.kernels.spec import Finer, Pointwise, Pooling, Spec
+from tvm_ios.graph.extent import hint_of, is_open
 from tvm_ios.program.program import LINE
 
 #: Elements of a tile: long against a call, short enough to balance lanes; and of a finer tile, to
@@ -39,10 +40,13 @@ def work_a_tile(spec: Pointwise, finer: bool) -> int:
     """Return the work of a tile: pixels of a row, or elements of a long run."""
     elements = _FINER if finer else _ELEMENTS
     if is_long_run(spec):
-        return min(elements, spec.statements[0].count)
-    return max(1, min(spec.grid[2], elements // sum(s.count for s in spec.statements)))
+        count = spec.statements[0].count
+        return elements if is_open(count) else min(elements, count)
+    pixels = max(1, elements // hint_of(sum(s.count for s in spec.statements)))
+    return pixels if is_open(spec.grid[2]) else min(spec.grid[2], pixels)
 
 
 def is_long_run(spec: Pointwise) -> bool:
     """Return whether one statement covers a single run of elements."""
-    return spec.grid == (1, 1, 1) and len(spec.statements) == 1
+    is_one = not any(map(is_open, spec.grid)) and spec.grid == (1, 1, 1)
+    return is_one and len(spec.statements) == 1

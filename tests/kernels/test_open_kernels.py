@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from runtime_ext.kernels.expression import ACC, Access
-from runtime_ext.kernels.spec import Mean, Normalisation, Statement
+from runtime_ext.kernels.spec import Finer, Mean, Normalisation, Pointwise, Product, Statement
 from tests.kernels.kernel_harness import AVX2, AVX512, host_target
 from tests.kernels.open_kernels import OpenKernel
 from tvm_ios.files.array_files import Array
@@ -149,3 +149,164 @@ def test_mean_of_any_pixels(target: str) -> None:
     for values in shapes():
         x = random(values["batch"], values["length"], 100)
         compared(kernel, values, [x, nothing(len(x), 100)], x.mean(1, dtype=np.float64))
+
+
+@on_targets
+@pytest.mark.parametrize("row", [PADDED, L], ids=["padded", "exact"])
+def test_sums_of_rows_of_any_length_and_broadcasts(row: int, target: str) -> None:
+    """A mask of each image is added to all rows, and a number of each row."""
+    at = Access(0, 0, (HEADS * L * row, L * row, row, 1))
+    mask, number = Access(1, 0, (row, 0, 0, 1)), Access(2, 0, (0, 1, 0, 0))
+    value = ("add", ("add", ("load", at), ("load", mask)), ("exp", ("load", number)))
+    stored = Statement(value, Access(3, 0, at.strides), 0, L)
+    buffers = ((B, HEADS, L, row), (B, row), (HEADS,), (B, HEADS, L, row))
+    kernel = kernel_of(Pointwise(buffers, (B, HEADS, L), (stored,)), target)
+    for values in shapes():
+        batch, length = values.values()
+        pitch = evaluate(row, values)
+        x, m, n = random(batch, HEADS, length, length), random(batch, length), random(HEADS)
+        arrays = [in_rows(x, pitch), in_rows(m, pitch), n, nothing(batch, HEADS, length, pitch)]
+        compared(kernel, values, arrays, x + m[:, None, None] + np.exp(n)[:, None, None])
+
+
+@on_targets
+@pytest.mark.parametrize("is_finer", [False, True])
+def test_long_runs_of_any_number_of_elements(target: str, is_finer: bool) -> None:
+    """Several tiles, of which the last is shorter."""
+    count = B * L * 33
+    at = Access(0, 0, (0, 0, 0, 1))
+    stored = Statement(("mul", ("load", at), ("const", 2.0)), Access(1, 0, at.strides), 0, count)
+    spec = Pointwise(((count,), (count,)), (1, 1, 1), (stored,))
+    kernel = kernel_of(Finer(spec) if is_finer else spec, target)
+    for values in shapes():
+        x = random(evaluate(count, values))
+        compared(kernel, values, [x, nothing(x.size)], x * 2)
+
+
+@on_targets
+@pytest.mark.parametrize("row", [PADDED, L], ids=["padded", "exact"])
+def test_transposed_copies(row: int, target: str) -> None:
+    """Keys [B, L, heads * 5] become [B, heads, 5, L] and come back: strides are open on a side."""
+    width = HEADS * 5
+    apart = Access(0, 0, (L * width, 1, 0, width))
+    along = Access(1, 0, (width * row, row, 0, 1))
+    there = Pointwise(
+        ((B, L, width), (B, width, row)), (B, width, 1), (Statement(("load", apart), along, 0, L),)
+    )
+    back = Pointwise(
+        ((B, width, row), (B, L, width)),
+        (B, 1, L),
+        (
+            Statement(
+                ("load", Access(0, 0, (width * row, 0, 1, row))),
+                Access(1, 0, (L * width, 0, width, 1)),
+                0,
+                width,
+            ),
+        ),
+    )
+    for values in shapes():
+        batch, length = values.values()
+        x, pitch = random(batch, length, width), evaluate(row, values)
+        turned = np.ascontiguousarray(x.transpose(0, 2, 1))
+        arrays = [x, nothing(batch, width, pitch)]
+        compared(kernel_of(there, target), values, arrays, turned)
+        arrays = [in_rows(turned, pitch), nothing(batch, length, width)]
+        compared(kernel_of(back, target), values, arrays, x)
+
+
+@on_targets
+def test_an_operand_in_place(target: str) -> None:
+    """A tensor that is read and written: each element once."""
+    at = Access(0, 0, (L * 40, 0, 40, 1))
+    stored = Statement(("add", ("load", at), ("const", 1.0)), at, 0, 40)
+    kernel = kernel_of(Pointwise(((B, L, 40),), (B, 1, L), (stored,)), target)
+    for values in shapes():
+        x = random(values["batch"], values["length"], 40)
+        compared(kernel, values, [x], x + 1)
+
+
+def scores_spec(row: int, depth: int, mask: bool = False) -> Product:
+    """[B, H, L, depth] x [B, H, depth, L], keys and results in rows, and a mask of the columns."""
+    value = ("mul", ACC, ("const", 0.125))
+    if mask:
+        value = ("add", value, ("load", Access(2, 0, (row, 0, 0, 1))))
+    target = Access(3, 0, (HEADS * L * row, L * row, row, 1))
+    return Product(
+        ((B, HEADS, L, depth), (B, HEADS, depth, row), (B, row), (B, HEADS, L, row)),
+        (B, HEADS, L),
+        L,
+        depth,
+        Access(0, 0, (HEADS * L * depth, L * depth, depth, 1)),
+        Access(1, 0, (HEADS * depth * row, depth * row, row, 1)),
+        (Statement(value, target, 0, L),),
+    )
+
+
+def values_spec(row: int, columns: int) -> Product:
+    """[B, H, L, L] x [B, H, L, columns] -> [B, L, H * columns]."""
+    width = HEADS * columns
+    return Product(
+        ((B, HEADS, L, row), (B, HEADS, L, columns), (B, L, width)),
+        (B, HEADS, L),
+        columns,
+        L,
+        Access(0, 0, (HEADS * L * row, L * row, row, 1)),
+        Access(1, 0, (HEADS * L * columns, L * columns, columns, 1)),
+        (Statement(ACC, Access(2, 0, (L * width, columns, width, 1)), 0, columns),),
+    )
+
+
+def of_doubles(a: Array, b: Array) -> Array:
+    return a.astype(np.float64) @ b
+
+
+@on_targets
+@pytest.mark.parametrize("row", [PADDED, L], ids=["padded", "exact"])
+@pytest.mark.parametrize("mask", [False, True])
+def test_scores_of_any_length(row: int, mask: bool, target: str) -> None:
+    depth = 20
+    kernel = kernel_of(scores_spec(row, depth, mask), target)
+    for values in shapes():
+        batch, length = values.values()
+        pitch = evaluate(row, values)
+        q, k = random(batch, HEADS, length, depth), random(batch, HEADS, depth, length)
+        m = random(batch, length) * mask
+        arrays = [q, in_rows(k, pitch), in_rows(m, pitch), nothing(batch, HEADS, length, pitch)]
+        compared(kernel, values, arrays, of_doubles(q, k) / 8 + m[:, None, None])
+
+
+@on_targets
+@pytest.mark.parametrize("row", [PADDED, L], ids=["padded", "exact"])
+@pytest.mark.parametrize("columns", [64, 20])
+def test_values_of_any_length(row: int, columns: int, target: str) -> None:
+    kernel = kernel_of(values_spec(row, columns), target)
+    for values in shapes():
+        batch, length = values.values()
+        pitch = evaluate(row, values)
+        p, v = random(batch, HEADS, length, length), random(batch, HEADS, length, columns)
+        want = of_doubles(p, v).transpose(0, 2, 1, 3).reshape(batch, length, -1)
+        compared(kernel, values, [in_rows(p, pitch), v, nothing(*want.shape)], want)
+
+
+@on_targets
+def test_products_with_open_columns_and_a_number_of_each_column_that_is_far_away(
+    target: str,
+) -> None:
+    """Five rows; what is added to a column lies three elements from the next one's."""
+    value = ("add", ACC, ("load", Access(2, 0, (0, 0, 0, 3))))
+    spec = Product(
+        ((5, 7), (7, PADDED), (L, 3), (5, PADDED)),
+        (1, 1, 5),
+        L,
+        7,
+        Access(0, 0, (0, 0, 7, 1)),
+        Access(1, 0, (0, 0, PADDED, 1)),
+        (Statement(value, Access(3, 0, (0, 0, PADDED, 1)), 0, L),),
+    )
+    kernel = kernel_of(spec, target)
+    for length in (1, 2, 15, 16, 17, 33, 50):
+        pitch = (length + 15) // 16 * 16
+        a, b, c = random(5, 7), random(7, length), random(length, 3)
+        arrays = [a, in_rows(b, pitch), c, nothing(5, pitch)]
+        compared(kernel, {"length": length}, arrays, of_doubles(a, b) + c[:, 0])

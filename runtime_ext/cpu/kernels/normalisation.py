@@ -238,12 +238,10 @@ class _OpenRow(RowWriter):
         stored_shift: Index = 0,
     ) -> None:
         super().__init__(spec, isa, code, grid, read_shift, stored_shift)
-        shapes, statements = spec.buffers, spec.statements
-        self._is_in_order = is_in_order(spec.data) and all(
-            reads_in_order(s.value) for s in statements
-        )
-        targets = (statement.target for statement in statements)
-        self._is_padded = all(is_padded(t, spec.grid, shapes[t.buffer]) for t in targets)
+        read = (reads_in_order(statement.value) for statement in spec.statements)
+        self._is_in_order = is_in_order(spec.data) and all(read)
+        targets = (statement.target for statement in spec.statements)
+        self._is_padded = all(is_padded(t, spec.grid, spec.buffers[t.buffer]) for t in targets)
         #: The elements of the vector that is written, if it is the last one.
         self._rest: Index | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -28,6 +29,42 @@ def regions(worth: float, groups: int) -> int:
     tiles.
     """
     return min(groups, 1 << (max(1, min(_REGIONS, int(worth))).bit_length() - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The rows that are left after whole register tiles: one smaller tile.
+
+    Rows that do not exist are computed as the last one again, and not stored.
+
+    Attributes
+    ----------
+    count
+        The rows that exist.
+    least, size
+        The fewest and most of them for which this tile is written.
+    """
+
+    count: Index
+    least: int
+    size: int
+
+    @property
+    def condition(self) -> Any:
+        """The condition for this tile to be the one that runs."""
+        return tirx.all(self.count >= self.least, self.count <= self.size)
+
+    def row(self, row: int) -> Index:
+        """Return a row of the tile, or the last that exists."""
+        return row if row < self.least else tirx.min(row, self.count - 1)
+
+
+def tails(count: Index, rows: int) -> list[Tail]:
+    """Return tiles for ``count`` rows that are left of ``rows``: of a power of two, or of all."""
+    sizes = [1 << n for n in range(rows.bit_length()) if 1 << n < rows]
+    if sizes and sizes[-1] < rows - 1:
+        sizes.append(rows)
+    return [Tail(count, before + 1, size) for before, size in zip([0, *sizes], sizes, strict=False)]
 
 
 class TileCode(Code):

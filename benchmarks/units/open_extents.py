@@ -1,0 +1,202 @@
+"""Kernels of any number of rows against those of exactly these rows: the layers of a text encoder.
+
+Run: python -m benchmarks.units.open_extents [LAYER ...] [--target x86-64-v3] [--at 7,31]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tvm
+
+from benchmarks.in_turn import Runner, compared
+from benchmarks.report import update_result
+from runtime_ext.cpu.kernel_build import build_kernel
+from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.levels import isa_of
+from runtime_ext.kernels.cut import UNCUT
+from runtime_ext.kernels.expression import ACC, Access, Expr
+from runtime_ext.kernels.spec import (
+    Contraction,
+    Normalisation,
+    Product,
+    Statement,
+    Window,
+    extents,
+)
+from runtime_ext.machine import this_machine
+from tvm_ios.graph.extent import Symbol, at_values, evaluate, extent_of
+from tvm_ios.program.constant_transform import packing
+from tvm_ios.program.program import LINE
+
+_HEADS, _DEPTH = 12, 64
+_AT = (1, 2, 5, 7, 31, 128, 384, 1024)
+
+
+def dense(channels: int, out: int, gelu: bool = False) -> Callable[[int, int], Contraction]:
+    """Rows times a matrix, plus a bias."""
+    value: Expr = ("add", ACC, ("load", Access(2, 0, (0, 0, 0, 1))))
+    if gelu:
+        half, root = ("mul", value, ("const", 0.5)), ("mul", value, ("const", 0.5**0.5))
+        value = ("mul", half, ("add", ("const", 1.0), ("erf", root)))
+
+    def spec(rows: int, _: int) -> Contraction:
+        window = Window((1, rows), (1, rows), (1, 1), (1, 1), (0, 0), (1, 1))
+        stored = Statement(value, Access(3, 0, (0, 0, out, 1)), 0, out)
+        return Contraction(
+            ((rows, channels), (channels, out), (out,), (rows, out)),
+            1,
+            window,
+            channels,
+            1,
+            Access(0, 0, (0, 0, channels, 1)),
+            ACC,
+            1,
+            (out,),
+            UNCUT,
+            (stored,),
+        )
+
+    return spec
+
+
+def scores(length: int, row: int) -> Product:
+    """Products of queries and keys."""
+    return Product(
+        ((_HEADS, length, _DEPTH), (_HEADS, _DEPTH, row), (_HEADS, length, row)),
+        (1, _HEADS, length),
+        length,
+        _DEPTH,
+        Access(0, 0, (0, length * _DEPTH, _DEPTH, 1)),
+        Access(1, 0, (0, _DEPTH * row, row, 1)),
+        (
+            Statement(
+                ("mul", ACC, ("const", 0.125)), Access(2, 0, (0, length * row, row, 1)), 0, length
+            ),
+        ),
+    )
+
+
+def softmax(length: int, row: int) -> Normalisation:
+    """The softmax of all scores."""
+    at = Access(0, 0, (0, length * row, row, 1))
+    stored = Statement(ACC, Access(1, 0, at.strides), 0, length)
+    buffers = ((_HEADS, length, row),) * 2
+    return Normalisation(buffers, "softmax", (1, _HEADS, length), length, at, ACC, 0.0, (stored,))
+
+
+def values(length: int, row: int) -> Product:
+    """Products of the softmax and the values."""
+    width = _HEADS * _DEPTH
+    return Product(
+        ((_HEADS, length, row), (_HEADS, length, _DEPTH), (length, width)),
+        (1, _HEADS, length),
+        _DEPTH,
+        length,
+        Access(0, 0, (0, length * row, row, 1)),
+        Access(1, 0, (0, length * _DEPTH, _DEPTH, 1)),
+        (Statement(ACC, Access(2, 0, (0, _DEPTH, width, 1)), 0, _DEPTH),),
+    )
+
+
+def layer_norm(rows: int, _: int) -> Normalisation:
+    """Layer normalisation of 384 channels, with a scale and a bias."""
+    scaled = ("mul", ACC, ("load", Access(1, 0, (0, 0, 0, 1))))
+    value = ("add", scaled, ("load", Access(2, 0, (0, 0, 0, 1))))
+    at = (0, 0, 384, 1)
+    stored = Statement(value, Access(3, 0, at), 0, 384)
+    buffers = ((rows, 384), (384,), (384,), (rows, 384))
+    return Normalisation(
+        buffers, "layer_norm", (1, 1, rows), 384, Access(0, 0, at), ACC, 1e-5, (stored,)
+    )
+
+
+#: By name, what makes the spec for a length and the elements from one row of scores to the next.
+LAYERS: dict[str, Callable[[int, int], Any]] = {
+    "dense 384x384": dense(384, 384),
+    "dense 384x1536": dense(384, 1536, gelu=True),
+    "dense 1536x384": dense(1536, 384),
+    "scores": scores,
+    "softmax": softmax,
+    "values": values,
+    "layer norm": layer_norm,
+}
+
+
+class Bench:
+    """A target on which kernels are compiled and timed."""
+
+    def __init__(self, target: tvm.target.Target) -> None:
+        self._target = target
+        self._space = VectorSpace(isa_of(target))
+        self._count = 0
+
+    def kernel(self, spec: Any) -> tuple[Any, Any, Any]:
+        """The spec as it is compiled, the compiled module, and its phase."""
+        if isinstance(spec, Contraction):
+            spec = replace(spec, blocking=self._space.blocking(spec))
+            whole = (spec.channels, spec.parts[0])
+            width = self._space.width(spec.blocking)
+            packed = packing(whole, spec.parts, width).shape(whole)
+            shapes = (*spec.buffers[:1], packed, *spec.buffers[2:])
+            spec = replace(spec, buffers=shapes)
+        self._count += 1
+        artefact, module = build_kernel(spec, f"bench{self._count}", self._target, self._space.isa)
+        (phase,) = artefact.phases
+        return spec, module, phase
+
+    def runner(self, made: tuple[Any, Any, Any], at: dict[str, int]) -> Runner:
+        """Runs all tiles of a kernel at a shape, on random data."""
+        spec, module, phase = made
+        rng = np.random.default_rng(0)
+        memory: list[Any] = []
+        for shape in at_values(spec.buffers, at):
+            size = int(np.prod(extents(shape)))
+            memory.append(tvm.runtime.tensor(rng.standard_normal(size + LINE, np.float32)))
+        scalars = [at[name] for name in phase.scalars]
+        arguments = (*memory, *scalars, 0, evaluate(phase.tiles, at))
+
+        def run(number: int) -> float:
+            timer = module.time_evaluator(phase.symbol, tvm.cpu(), number=number)
+            return timer(*arguments).results[0]
+
+        return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("layers", nargs="*", metavar="LAYER", default=[*LAYERS])
+    parser.add_argument("--target", default="", help="the processor, by default this one")
+    parser.add_argument("--at", type=lambda text: tuple(map(int, text.split(","))), default=_AT)
+    options = parser.parse_args()
+    target = this_machine.host_target(1)
+    if options.target:
+        target = tvm.target.Target({"kind": "llvm", "mcpu": options.target})
+    bench, length = Bench(target), extent_of(Symbol("length", 1, 1024, 128))
+    for name in options.layers:
+        make = LAYERS[name]
+        made = bench.kernel(make(length, (length + LINE - 1) // LINE * LINE))
+        rows: list[dict[str, Any]] = []
+        for at in options.at:
+            exact = bench.runner(bench.kernel(make(at, at)), {})
+            ratio, (old, new) = compared(exact, bench.runner(made, {"length": at}), most=1.5)
+            print(f"{name:16} {at:5} {old * 1e6:10.1f} us {ratio.median:.3f}", flush=True)
+            rows.append(
+                {
+                    "layer": name,
+                    "target": options.target or "this machine's",
+                    "rows": at,
+                    "exact_us": round(old * 1e6, 2),
+                    "open_us": round(new * 1e6, 2),
+                    "ratio": round(ratio.median, 3),
+                }
+            )
+        update_result("open_extents", rows, "layer", "target", "rows")
+
+
+if __name__ == "__main__":
+    main()
