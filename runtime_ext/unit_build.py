@@ -14,8 +14,7 @@ from runtime_ext.scheduled_units import ScheduledUnits, require_lanes
 from runtime_ext.units.in_place import arrange
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.extent import is_open, unequal_if_undecided
-from tvm_ios.program.arena.open_plan import plan_open_memory
-from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory
+from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory, plan_open_memory
 from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.lower import recorded_latency
 from tvm_ios.progress import Steps

@@ -81,7 +81,7 @@ class BuiltModel(ModelProgram):
         arch = cuda_arch(target)
         return Executable(
             program=self.program,
-            plan=self.memory.plan,
+            plan=self.memory.open_plan or self.memory.plan,
             kernels=kernels,
             constants=self.constants,
             inputs=self.inputs,

@@ -12,7 +12,6 @@ from runtime_ext.execution.session import Session
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.program.arena.open_plan import PlannedOpenMemory
 from tvm_ios.program.arena.planner import PlannedMemory
 from tvm_ios.program.compiled_unit import CompiledUnit
 from tvm_ios.program.lower import UnitLatency, lower_stages
@@ -38,7 +37,7 @@ class ModelProgram:
 
     program: Program
     constants: Mapping[str, Array]
-    memory: PlannedMemory | PlannedOpenMemory
+    memory: PlannedMemory
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
 
@@ -54,7 +53,7 @@ class ModelProgram:
             self.constants,
             self.inputs,
             self.outputs,
-            plan=self.memory.plan,
+            plan=self.memory.open_plan or self.memory.plan,
             **options,
         )
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tvm_ios.api.optimizer import optimize
     from tvm_ios.api.options import Options
     from tvm_ios.api.programs import load
+    from tvm_ios.api.ranges import optimize_range
     from tvm_ios.api.throughput import optimize_throughput
     from tvm_ios.api.units import load_operators, load_units, operators_and_tail, units_and_tail
 
@@ -19,6 +20,7 @@ __all__ = [
     "load_units",
     "operators_and_tail",
     "optimize",
+    "optimize_range",
     "optimize_throughput",
     "units_and_tail",
 ]
@@ -30,6 +32,7 @@ _MODULES = {
     "load_units": "units",
     "operators_and_tail": "units",
     "optimize": "optimizer",
+    "optimize_range": "ranges",
     "optimize_throughput": "throughput",
     "units_and_tail": "units",
 }

@@ -88,18 +88,6 @@ class OpenMemoryPlan:
         return plan
 
 
-@dataclass(frozen=True)
-class PlannedOpenMemory:
-    """A memory plan of an open program."""
-
-    plan: OpenMemoryPlan
-
-
-def plan_open_memory(program: Program) -> PlannedOpenMemory:
-    """Plan the memory of an open program, as :func:`plan_open`."""
-    return PlannedOpenMemory(plan_open(program))
-
-
 def plan_open(program: Program) -> OpenMemoryPlan:
     """Plan the intermediate buffers and scratch of an open, race-free program.
 

@@ -12,6 +12,7 @@ from tvm_ios.program.arena.best_fit import placements
 from tvm_ios.program.arena.bound import heaviest_antichain, sweep
 from tvm_ios.program.arena.lane_regions import plan_lane_regions
 from tvm_ios.program.arena.lifetimes import Lifetimes, lifetimes
+from tvm_ios.program.arena.open_plan import OpenMemoryPlan, plan_open
 from tvm_ios.program.arena.solver import solve
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program
@@ -36,6 +37,8 @@ class PlannedMemory:
         Bytes of the buffers if none shares memory.
     regions
         The region of each lane, for the buffers that it alone uses, if lanes have regions.
+    open_plan
+        The plan for all shapes of an open program, of which the others are the figures at the hint.
     """
 
     plan: MemoryPlan
@@ -43,6 +46,7 @@ class PlannedMemory:
     proven: bool
     unshared: int
     regions: tuple[range, ...] = ()
+    open_plan: OpenMemoryPlan | None = None
 
     @property
     def ratio(self) -> float:
@@ -72,6 +76,15 @@ def plan_lane_memory(program: Program) -> PlannedMemory:
     proven = _nbytes(times.sizes, offsets) == bound
     plan = _plan(times, offsets)
     return PlannedMemory(plan, bound, proven, int(times.sizes.sum()), placed.regions)
+
+
+def plan_open_memory(program: Program) -> PlannedMemory:
+    """Plan the memory of an open program for all its shapes, by best-fit."""
+    opened = plan_open(program)
+    hints = {symbol.name: symbol.hint for symbol in program.symbols}
+    times, plan = lifetimes(program.at(hints)), opened.at(program, hints)
+    bound, unshared = sweep(times), int(times.sizes.sum())
+    return PlannedMemory(plan, bound, plan.nbytes == bound, unshared, open_plan=opened)
 
 
 def plan_lifetimes(times: Lifetimes) -> PlannedMemory:

@@ -1,0 +1,310 @@
+"""From a model to one program for a range of shapes: read, build, verify, time, save."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.api.options import Options
+from tvm_ios.clock import Clock
+from tvm_ios.contest.outputs import (
+    EDGES,
+    Reference,
+    Sample,
+    Verify,
+    largest_errors,
+    verify_outputs,
+)
+from tvm_ios.contest.tolerance import rounds
+from tvm_ios.errors import UserError
+from tvm_ios.files.array_files import Array
+from tvm_ios.graph.extent import Symbol, at_values
+from tvm_ios.graph.fitting import Values
+from tvm_ios.graph.shape_ranges import Range, Ranges
+from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.first_difference import kinds
+
+if TYPE_CHECKING:
+    from relay_passes.relax.open_units import OpenModel
+    from runtime_ext.execution.built_model import BuiltModel
+    from tvm_ios.models.source import AnyModel
+
+#: Random shapes that are compared besides those at the ends of the range.
+_RANDOM = 5
+#: Points of a symbol at which programs are timed.
+_TIMED = 3
+#: Samples of a time, and seconds of each.
+_SAMPLES, _SAMPLE_SECONDS = 5, 0.02
+
+
+@dataclass(frozen=True)
+class TimedPoint:
+    """A shape at which the program was timed.
+
+    ``values`` are those of the symbols, ``latency`` is in seconds, and ``arena`` in bytes.
+    """
+
+    values: Values
+    latency: float
+    arena: int
+
+
+@dataclass(frozen=True)
+class RangeResult:
+    """A program for a range of shapes.
+
+    Attributes
+    ----------
+    model
+        The name of the model.
+    target
+        The architecture that it was compiled for.
+    lanes
+        Its lanes.
+    symbols
+        The range of each open dimension, as a user writes it.
+    units, kernels
+        Their numbers.
+    compared
+        The shapes at which outputs were compared, as values of the symbols.
+    error
+        The largest error relative to an output's largest value; None if nothing was compared.
+    reference
+        The framework that outputs were compared with; None if they were not.
+    special
+        Shapes at the ends of the range at which the model itself has other units, each with the
+        reason. The program was compared there too.
+    points
+        Shapes at which it was timed.
+    executable
+        The path of the executable; None if nothing was saved.
+    seconds
+        Seconds of each phase.
+    """
+
+    model: str
+    target: str
+    lanes: int
+    symbols: Mapping[str, str]
+    units: int
+    kernels: int
+    compared: tuple[Values, ...]
+    error: float | None
+    reference: str | None
+    special: tuple[tuple[Values, str], ...]
+    points: tuple[TimedPoint, ...]
+    executable: Path | None
+    seconds: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON data."""
+        data = asdict(self)
+        data["executable"] = None if self.executable is None else str(self.executable)
+        data["special"] = [{"at": at, "reason": reason} for at, reason in self.special]
+        return data
+
+
+def optimize_range(
+    model: AnyModel,
+    ranges: Ranges,
+    output: Path | None,
+    options: Options | None = None,
+    progress: Progress = silent,
+) -> RangeResult:
+    """Compile a model once for all shapes in the ranges of its inputs.
+
+    Its units run one after another, each on all lanes. The outputs are compared at the ends of the
+    range and at random shapes.
+
+    Parameters
+    ----------
+    model
+        A zoo name, an ``.onnx`` file, or a :class:`~tvm_ios.models.source.ModelSource`.
+    ranges
+        For each input its extents: numbers, or a :class:`~tvm_ios.graph.shape_ranges.Range`.
+    output
+        The folder or ``.tar`` of the executable; None to save nothing.
+    options
+        Lanes, target and ``verify``; the other options are of programs of one shape.
+    progress
+        Called with (phase, done, total).
+
+    Raises
+    ------
+    UserError
+        If the model cannot be read, or has no one program for the range; one sentence says why.
+    VerificationError
+        If the program computes something else.
+    """
+    options = options or Options()
+    from relay_passes.relax.open_units import load_open_model
+    from runtime_ext.targets import target_backend
+    from runtime_ext.unit_build import build_units
+    from tvm_ios.api.destination import destination_of
+
+    if output is not None:
+        destination_of(output).require_writable()
+    search, clock = options.search, Clock()
+    read = load_open_model(model, ranges, progress)
+    clock.lap("read")
+    units = read.opened.units
+    backend = target_backend(
+        search.target_for(op.kind for op in units.graph.operators),
+        search.lanes,
+        search.cache / "kernels",
+        database=None,
+    )
+    built = build_units(
+        units,
+        backend.compiler,
+        search.lanes,
+        lambda done, total: progress("compiling kernels", done, total),
+    )
+    clock.lap("build")
+    symbols = built.program.symbols
+    compared = _compared_points(symbols, read.opened.special)
+    session = built.session()
+    try:
+        reference, error = _verified(read, built, session, compared, options.verify, progress)
+        clock.lap("verify")
+        points = _timed(built, session, symbols, progress)
+        clock.lap("time")
+    finally:
+        session.close()
+    ranges_of = {s.name: str(Range(s.least, s.most)) for s in symbols}
+    if output is not None:
+        notes = {
+            "model": read.source.name,
+            "kept": "sequential",
+            "ranges": ranges_of,
+            "reference": reference,
+            "points": [asdict(point) for point in points],
+        }
+        built.save(output, notes)
+    clock.lap("save")
+    return RangeResult(
+        model=read.source.name,
+        target=str(backend.compiler.target.attrs["mcpu"]),
+        lanes=search.lanes,
+        symbols=ranges_of,
+        units=len(units.functions),
+        kernels=len(built.program.kernels),
+        compared=tuple(compared) if reference else (),
+        error=error,
+        reference=reference,
+        special=read.opened.special,
+        points=points,
+        executable=output,
+        seconds=clock.seconds,
+    )
+
+
+def inputs_at(built: BuiltModel, values: Values, seed: int = 0) -> dict[str, Array]:
+    """Return random inputs of an open program for these values of its symbols."""
+    from runtime_ext.execution.model_session import random_values
+
+    return random_values([at_values(port, values) for port in built.inputs], seed)
+
+
+def _compared_points(
+    symbols: Sequence[Symbol], special: Sequence[tuple[Values, str]]
+) -> list[Values]:
+    """Return the shapes at which outputs are compared: ends, beside them, and random ones."""
+    random = Random(0)
+
+    def at(numbers: Sequence[int]) -> Values:
+        return {symbol.name: number for symbol, number in zip(symbols, numbers, strict=True)}
+
+    ends = [at(numbers) for numbers in product(*((s.least, s.most) for s in symbols))]
+    beside = at([min(s.least + 1, s.most) for s in symbols])
+    hint = at([s.hint for s in symbols])
+    drawn = [at([random.randint(s.least, s.most) for s in symbols]) for _ in range(_RANDOM)]
+    every = [*ends, beside, hint, *drawn, *(point for point, _ in special)]
+    return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in every)]
+
+
+def _verified(
+    read: OpenModel,
+    built: BuiltModel,
+    session: Any,
+    points: Sequence[Values],
+    verify: Verify,
+    progress: Progress,
+) -> tuple[str | None, float | None]:
+    """Return the framework that the program's outputs agree with, and the largest error."""
+    if verify is Verify.off:
+        return None, None
+    from runtime_ext.verification.expected import expected_outputs
+
+    samples = [Sample(inputs_at(built, point, seed)) for seed, point in enumerate(points)]
+    samples += _edges(read, built, points)
+    progress("computing the reference", 0, 1)
+    expected = expected_outputs(
+        read.proto, [sample.inputs for sample in samples], _no_outputs, Verify.onnx
+    )
+    progress("computing the reference", 1, 1)
+    samples = [replace(s, outputs=o) for s, o in zip(samples, expected.outputs, strict=False)]
+    reference = Reference(
+        samples,
+        quantised=rounds(kinds(built.schedule.get("graph", {}))),
+        source=expected.source,
+    )
+    errors: list[tuple[float, float]] = []
+    for place, sample in enumerate(samples):
+        progress("comparing outputs", place, len(samples))
+        session.run(**sample.inputs)
+        outputs = [session.get_output(port.name) for port in session.outputs]
+        errors.append(verify_outputs("sequential", outputs, sample, reference))
+    progress("comparing outputs", len(samples), len(samples))
+    return expected.source, largest_errors(errors)[1]
+
+
+def _edges(read: OpenModel, built: BuiltModel, points: Sequence[Values]) -> list[Sample]:
+    """Return samples with infinities, ties and last indices, at two shapes."""
+    from tvm_ios.models.load import simplified
+    from tvm_ios.onnx.edge_inputs import edge_inputs
+
+    samples: list[Sample] = []
+    for point in (points[0], points[-1]):
+        shapes = {name: at_values(shape, point) for name, shape in read.shapes.items()}
+        simple = simplified(replace(read.source, shapes=shapes), read.proto)
+        edges = edge_inputs(simple.model, inputs_at(built, point), infinities=True)
+        samples += [] if edges is None else [Sample(edges, kind=EDGES)]
+    return samples
+
+
+def _no_outputs() -> Any:
+    raise UserError(
+        "nothing computes this model's outputs at several shapes: install onnxruntime, or compare "
+        "nothing by --verify off"
+    )
+
+
+def _timed(
+    built: BuiltModel, session: Any, symbols: Sequence[Symbol], progress: Progress
+) -> tuple[TimedPoint, ...]:
+    """Return the times at the least, a middle and the largest extent of each symbol."""
+    plan = built.memory.open_plan
+    assert plan is not None
+    points = [{s.name: _between(s, place) for s in symbols} for place in range(_TIMED)]
+    timed: list[TimedPoint] = []
+    for number, point in enumerate(points):
+        progress("timing", number, len(points))
+        session.run(**inputs_at(built, point))
+        (once,) = session.benchmark(1, 1)
+        seconds = session.benchmark(max(1, int(_SAMPLE_SECONDS / once)), _SAMPLES)
+        nbytes = plan.at(built.program, point).nbytes
+        timed.append(TimedPoint(point, statistics.median(seconds), nbytes))
+    progress("timing", len(points), len(points))
+    return tuple(timed)
+
+
+def _between(symbol: Symbol, place: int) -> int:
+    """Return an extent of a symbol: the least, the geometric middle, or the most."""
+    least, most = symbol.least, symbol.most
+    return (least, round((least * most) ** 0.5), most)[place]
