@@ -11,7 +11,7 @@ import typer
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, print_json, progress_bars, reports_errors
-from tvm_ios.cli.optimize_range import optimize_range_command
+from tvm_ios.cli.optimize_range import optimize_range_command, shapes_of_range
 from tvm_ios.cli.options.combinations import (
     AlternativeShapes,
     Archs,
@@ -54,7 +54,6 @@ from tvm_ios.cli.tables.fleet_report import fleet_report, tell_fleet
 from tvm_ios.cli.tables.result import print_result
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.deployment.registry import is_deployment
-from tvm_ios.graph.shape_ranges import has_range
 
 if TYPE_CHECKING:
     from tvm_ios.api.options import Options
@@ -178,29 +177,22 @@ def optimize(
     become one program, whose inputs and outputs have the model's name before them where two models
     have the same; their units run side by side only where that is faster than one after another.
     With a range in --shape, such as input_ids:1..32,1..512, one program serves all these shapes:
-    its units run one after another, each on all lanes.
+    its units run one after another, each on all lanes. Without --shape it is the program of a model
+    of texts whose inputs have open dimensions.
     """
-    if has_range(shape or ()):
+    others = {
+        **{"--together": together, "--policy": policy, "--schedule": schedule},
+        "--objective": objective is Objective.throughput,
+        **{"--memory-budget": memory_budget, "--cost": cost, "--from-logs": from_logs},
+        "--fallback": fallback is Fallback.onnxruntime,
+        **{"--cudnn": cudnn is not None, "--device": device, "--batch": batch},
+        "--random-weights": random_weights is not None,
+        **{"--state": state, "--log": log, "--time-limit": time_limit},
+        **{"--launches": launches, "--dump-ir": dump_ir, "--tracker": servers.choice()},
+    }
+    if (of_range := shapes_of_range(model, shape or (), others, compiled, measuring)) is not None:
         return optimize_range_command(
-            model,
-            shape or (),
-            output,
-            lanes=lanes,
-            arch=arch,
-            verify=verify,
-            reporting=reporting,
-            compiled=compiled,
-            measuring=measuring,
-            others={
-                **{"--together": together, "--policy": policy, "--schedule": schedule},
-                "--objective": objective is Objective.throughput,
-                **{"--memory-budget": memory_budget, "--cost": cost, "--from-logs": from_logs},
-                "--fallback": fallback is Fallback.onnxruntime,
-                **{"--cudnn": cudnn is not None, "--device": device, "--batch": batch},
-                "--random-weights": random_weights is not None,
-                **{"--state": state, "--log": log, "--time-limit": time_limit},
-                **{"--launches": launches, "--dump-ir": dump_ir, "--tracker": servers.choice()},
-            },
+            model[0], of_range, output, lanes=lanes, arch=arch, verify=verify, reporting=reporting
         )
     named = models_together(model, together, random_seed=random_seed)
     dialect, batches = compiled.dialect.value, numbers_in(batch, "--batch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,47 @@ from typing import Any
 from tvm_ios.cli.frame.output import Reporting, print_json, progress_bars
 from tvm_ios.cli.options.search_options import CompileOptions, MeasuringOptions, search_options
 from tvm_ios.cli.options.values import names_in, numbers_in, refuse, wrong_use
-from tvm_ios.cli.tables.ranges import print_range
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.deployment.registry import is_deployment
-from tvm_ios.graph.input_shapes import InputShapeError
-from tvm_ios.graph.shape_ranges import parse_ranges
 
-#: The reason for which other options are refused.
-_ONE_SHAPE = "it is for programs of one shape, and --shape has a range"
+
+def shapes_of_range(
+    models: Sequence[str],
+    shapes: Sequence[str],
+    others: Mapping[str, Any],
+    compiled: CompileOptions,
+    measuring: MeasuringOptions,
+) -> Sequence[str] | None:
+    """Return the shapes, if one has a range, or those of a model that has open dimensions.
+
+    ``others`` are the options, by name, that programs of a range do not have: with a range they are
+    wrong uses, and without one the model is not asked for its own.
+    """
+    # These import NumPy and ONNX, for which help need not wait.
+    from tvm_ios.graph.shape_ranges import has_range
+    from tvm_ios.models.open_model import default_shapes
+
+    refused = {
+        **others,
+        "MODEL...": len(models) > 1,
+        "--target, --dialect and --precision": compiled != CompileOptions(),
+        "options of the search": measuring != MeasuringOptions(),
+    }
+    if has_range(shapes):
+        refuse("it is for programs of one shape, and --shape has a range", refused)
+        return shapes
+    if shapes or any(refused.values()):
+        return None
+    taken = default_shapes(models[0])
+    if not taken:
+        return None
+    told = " ".join(f"--shape {shape}" for shape in taken)
+    print(f"tvm-ios: one program for a range of shapes: {told}", file=sys.stderr)
+    return taken
 
 
 def optimize_range_command(
-    model: Sequence[str],
+    model: str,
     shapes: Sequence[str],
     output: Path | None,
     *,
@@ -28,36 +58,31 @@ def optimize_range_command(
     arch: str | None,
     verify: Verify,
     reporting: Reporting,
-    compiled: CompileOptions,
-    measuring: MeasuringOptions,
-    others: Mapping[str, Any],
 ) -> None:
-    """Compile a model for a range of shapes, save it, and print the times in the range.
+    """Compile a model for a range of shapes, save it, and print the times in the range."""
+    from tvm_ios.cli.tables.ranges import print_range
+    from tvm_ios.graph.input_shapes import InputShapeError
+    from tvm_ios.graph.shape_ranges import parse_ranges
 
-    ``others`` are the options, by name, that programs of a range do not have.
-    """
-    refuse(_ONE_SHAPE, {**others, "MODEL...": len(model) > 1})
-    refuse(_ONE_SHAPE, {"--target, --dialect and --precision": compiled != CompileOptions()})
-    refuse(_ONE_SHAPE, {"options of the search": measuring != MeasuringOptions()})
     lane_counts, archs = numbers_in(lanes, "--lanes"), names_in(arch or "")
-    path = output or Path(f"{Path(model[0]).stem}.ios")
-    refuse(_ONE_SHAPE, {"--lanes": len(lane_counts) > 1, "--arch": len(archs) > 1})
-    refuse(_ONE_SHAPE, {"--output": is_deployment(path)})
+    path = output or Path(f"{Path(model).stem}.ios")
+    several = "a program of a range is no entry of a deployment yet"
+    refuse(several, {"--lanes": len(lane_counts) > 1, "--arch": len(archs) > 1})
+    refuse(several, {"--output": is_deployment(path)})
     try:
         ranges = parse_ranges(shapes)
     except InputShapeError as error:
         raise wrong_use("--shape", error) from error
     search = search_options(
         lane_counts[0] if lane_counts else None,
-        measuring,
-        compiled=compiled,
+        MeasuringOptions(),
         arch=archs[0] if archs else None,
     )
     from tvm_ios.api import Options, optimize_range
 
     with progress_bars() as update:
         options = Options(search=search, verify=verify)
-        result = optimize_range(model[0], ranges, path, options, update)
+        result = optimize_range(model, ranges, path, options, update)
     if reporting.as_json:
         return print_json(result.to_json())
     return print_range(result)

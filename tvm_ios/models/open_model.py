@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tvm_ios.graph.default_ranges import default_ranges, range_text
 from tvm_ios.graph.extent import OpenExtentError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.open_graph import OpenGraph, open_graph
@@ -12,7 +13,7 @@ from tvm_ios.graph.shape_ranges import Ranges, open_shapes
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import AnyModel, Form, ModelSource
 from tvm_ios.onnx.graph import graph_from_onnx
-from tvm_ios.onnx.inputs import declared_extents
+from tvm_ios.onnx.inputs import declared_extents, position_rows
 from tvm_ios.progress import Progress, silent
 
 
@@ -39,3 +40,17 @@ def require_onnx(source: ModelSource) -> None:
         raise OpenExtentError(
             f"{source.model} is {source.form.value}: ranges of shapes are known of ONNX models only"
         )
+
+
+def default_shapes(model: str) -> list[str]:
+    """Return ranges for the inputs of a model, as a user gives shapes; none if it needs none.
+
+    These are of ONNX models of texts and signals whose inputs have other open dimensions than the
+    batch.
+    """
+    source = ModelSource.of(model)
+    if source.form is not Form.ONNX:
+        return []
+    proto = read_model(source)
+    ranges = default_ranges(declared_extents(proto), position_rows(proto))
+    return [range_text(*each) for each in (ranges or {}).items()]

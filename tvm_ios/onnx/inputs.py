@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnx import TensorProto
+
 from tvm_ios.graph.input_shapes import Extent
+
+FLOAT = TensorProto.FLOAT
 
 
 def free_inputs(model: Any) -> list[Any]:
@@ -26,3 +30,11 @@ def _extents(value: Any) -> list[Extent] | None:
         extent.dim_value if extent.HasField("dim_value") else extent.dim_param or None
         for extent in tensor.shape.dim
     ]
+
+
+def position_rows(model: Any) -> int | None:
+    """Return the positions that a model has a table of, by the table's name; None without one."""
+    tables = [t for t in model.graph.initializer if "position" in t.name.lower() and t.dims]
+    # Numbers of positions lie in a row, their vectors in a column.
+    rows = [t.dims[0] if t.data_type == FLOAT else t.dims[-1] for t in tables]
+    return min((row for row in rows if row > 1), default=None)
