@@ -136,7 +136,7 @@ def explain(
     executable = load(path)
     if isinstance(executable, ForeignBuild):
         return executable
-    program = executable.program
+    program, plan = executable.program, executable.fixed_plan()
     lanes = len(program.lanes)
     try:
         kinds, flops, tunable = _units(program, executable.schedule)
@@ -161,8 +161,7 @@ def explain(
     blocks = split_blocks(work)
     all_units = tuple(range(len(program.units)))
     regions = [
-        measure_region(work, units, runs, flops, peaks, executable.plan)
-        for units in (all_units, *blocks)
+        measure_region(work, units, runs, flops, peaks, plan) for units in (all_units, *blocks)
     ]
     policy = str(executable.schedule["policy"])
     searched = any(
@@ -183,8 +182,8 @@ def explain(
         preemptions=seen.preemptions,
         held_up=statistics.fmean(run.held_up for run in runs),
         lanes=lanes,
-        arena=executable.plan.nbytes,
-        unshared=sum(program.buffers[n].type.nbytes for n in executable.plan.offsets),
+        arena=plan.nbytes,
+        unshared=sum(program.buffers[n].type.nbytes for n in plan.offsets),
         peaks=peaks,
         total=regions[0],
         blocks=tuple(regions[1:]),

@@ -57,12 +57,12 @@ def relay(lanes: int) -> Program:
     for step in range(STEPS):
         if step and lanes > 1:
             items[step % lanes].append(Wait((step - 1) % lanes, (step - 1) // lanes + 1))
-        items[step % lanes].append(Launch(0, (step % lanes,), 0, 0, 0))
+        items[step % lanes].append(Launch(0, (step % lanes,), 0, 1, 0))
     return program(items)
 
 
 def one_step_each(lanes: int) -> Program:
-    return program([[Launch(0, (lane,), 0, 0, 0)] for lane in range(lanes)])
+    return program([[Launch(0, (lane,), 0, 1, 0)] for lane in range(lanes)])
 
 
 def samples_of(lanes: int, kernel: Any) -> dict[str, list[float]]:

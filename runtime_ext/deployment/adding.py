@@ -86,10 +86,13 @@ def add_entry(folder: Path, model: str, identity: str, new: NewEntry) -> Entry:
     An entry for the same shapes, kind of machine and lanes is replaced. If the process is killed,
     the deployment is as before, or has the new entry. ``identity`` is the model's
     :func:`tvm_ios.models.identity.model_identity`. Raise DeploymentError if the folder has other
-    files or a deployment of another model, cannot be written, or the program keeps states.
+    files or a deployment of another model, cannot be written, or the program keeps states or is for
+    a range of shapes.
     """
     if new.executable.states:
         raise DeploymentError("a deployment keeps no states: make an executable for each shape")
+    if new.executable.program.symbols:
+        raise DeploymentError("a deployment has programs of one shape: add one for each shape")
     with (
         only_writer(folder, model, identity) as registry,
         temporary_folder(folder, NEW) as room,

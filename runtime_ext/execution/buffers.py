@@ -29,14 +29,24 @@ def allocate(buffer_type: BufferType) -> Array:
 def allocate_bytes(nbytes: int) -> Array:
     """Return zeroed bytes whose first one is aligned to 64; raise UserError if memory is lacking.
 
-    Garbage may be denormal numbers, on which kernels take a hundred times longer.
+    Garbage may be denormal numbers, on which kernels take a hundred times longer. Behind the bytes
+    are as many as an aligned vector has, which kernels may read, whatever is there.
     """
     try:
-        raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+        raw = np.zeros(nbytes + 2 * ALIGNMENT, np.uint8)
     except (MemoryError, ValueError) as error:
         raise UserError(f"a buffer of {nbytes} bytes cannot be allocated: {error}") from error
     first = -raw.ctypes.data % ALIGNMENT
     return raw[first : first + nbytes]
+
+
+def slack(memory: Array) -> Array:
+    """Return the bytes behind memory of :func:`allocate_bytes`, or a view of its beginning."""
+    raw = memory
+    while isinstance(raw.base, np.ndarray):
+        raw = raw.base
+    first = memory.ctypes.data + memory.nbytes - raw.ctypes.data
+    return raw[first : first + ALIGNMENT]
 
 
 def view(memory: Array, buffer_type: BufferType, offset: int = 0) -> Array:

@@ -20,7 +20,7 @@ import os
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ from runtime_ext.execution.kernel_files import (
     read_launched,
 )
 from runtime_ext.execution.package import META, open_folder, require_version, write_package
-from runtime_ext.execution.ports import NO_STATES, Port, saved_states
+from runtime_ext.execution.ports import NO_STATES, Port, read_ports, saved_states
 from runtime_ext.execution.program_files import TAIL_FILE, ProgramFiles, read_program_files
 from runtime_ext.execution.session import ExecutorName, Session
 from runtime_ext.native_errors import ExecutableError
@@ -49,7 +49,7 @@ from tvm_ios.deployment.registry import is_deployment
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, save_tensors
 from tvm_ios.files.json_text import json_object, natural
-from tvm_ios.files.plain_data import read_as
+from tvm_ios.program.arena.open_plan import OpenMemoryPlan
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, Role
 
@@ -97,7 +97,7 @@ class Executable:
     """
 
     program: Program
-    plan: MemoryPlan
+    plan: MemoryPlan | OpenMemoryPlan
     kernels: Path | Libraries
     constants: Mapping[str, Array]
     inputs: tuple[Port, ...]
@@ -158,8 +158,8 @@ class Executable:
             "features": self.features,
             "arch": self.arch,
             "fingerprint": self.fingerprint,
-            "inputs": [asdict(port) for port in self.inputs],
-            "outputs": [asdict(port) for port in self.outputs],
+            "inputs": [port.to_json() for port in self.inputs],
+            "outputs": [port.to_json() for port in self.outputs],
             "constants": keys,
             "tail": None if self.tail is None else TAIL_FILE,
             "notes": self.notes,
@@ -183,6 +183,21 @@ class Executable:
     def states(self) -> Mapping[str, str]:
         """The states that :meth:`session` has by default: for outputs, by name, their inputs."""
         return saved_states(self.notes)
+
+    def fixed_plan(self) -> MemoryPlan:
+        """Return the memory plan of a program that has one shape.
+
+        Raises
+        ------
+        ExecutableError
+            If its dimensions are open.
+        """
+        if isinstance(self.plan, OpenMemoryPlan):
+            symbols = ", ".join(symbol.name for symbol in self.program.symbols)
+            raise ExecutableError(
+                f"the executable is for a range of shapes ({symbols}), and this needs one shape"
+            )
+        return self.plan
 
     def functions(self) -> dict[str, Any]:
         """Load the program's kernels, and return them by symbol, as a session takes them."""
@@ -309,8 +324,8 @@ def load(path: Path | str) -> Executable | ForeignBuild:
                 name: adopt_constant(np.from_dlpack(content), meta["constants"][name])
                 for name, content in constants.items()
             },
-            inputs=read_as(tuple[Port, ...], meta["inputs"]),
-            outputs=read_as(tuple[Port, ...], meta["outputs"]),
+            inputs=read_ports(meta["inputs"], files.program),
+            outputs=read_ports(meta["outputs"], files.program),
             schedule=files.schedule,
             target=meta["target"],
             features=tuple(meta["features"]),

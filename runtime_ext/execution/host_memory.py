@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from runtime_ext.execution.buffers import allocate, allocate_bytes, share_constant, view
+from runtime_ext.execution.buffers import allocate, allocate_bytes, share_constant, slack, view
 from runtime_ext.native_library import load_native_library
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.memory_plan import MemoryPlan
-from tvm_ios.program.program import Buffer, Program, Role
+from tvm_ios.program.program import Program, Role
 
 
 class HostMemory:
@@ -26,17 +26,23 @@ class HostMemory:
         self, program: Program, constants: Mapping[str, Array], plan: MemoryPlan | None
     ) -> None:
         wholes: dict[int, Array] = {}
+        blocks: list[Array] = []
         if plan is not None:
             arena = allocate_bytes(plan.nbytes)
             wholes = {
                 n: view(arena, program.buffers[n].type, offset)
                 for n, offset in plan.offsets.items()
             }
-        wholes |= {
-            n: _outside(buffer, constants)
-            for n, buffer in enumerate(program.buffers)
-            if buffer.part is None and n not in wholes
-        }
+            blocks.append(arena)
+        for n, buffer in enumerate(program.buffers):
+            if buffer.part is not None or n in wholes:
+                continue
+            if buffer.role is Role.CONSTANT:
+                wholes[n] = share_constant(np.asarray(constants[buffer.name]))
+            else:
+                wholes[n] = allocate(buffer.type)
+                blocks.append(wholes[n])
+        self._blocks = blocks
         # Kernels that use a part get the whole buffer.
         arrays = [wholes[program.whole_of(n)] for n in range(len(program.buffers))]
         #: For each buffer of the program its array, and the tensor that kernels are called with.
@@ -45,6 +51,14 @@ class HostMemory:
         self._arrays = {b.name: a for b, a in zip(program.buffers, arrays, strict=True)}
         self._program = program
         self._exchanges: dict[Sequence[tuple[str, str]], Callable[[], None]] = {}
+
+    def poison(self) -> None:
+        """Set all bits of outputs, and of what lies behind the arena and buffers outside of it."""
+        for buffer, array in zip(self._program.buffers, self.arrays, strict=True):
+            if buffer.role is Role.OUTPUT and buffer.part is None:
+                array.reshape(-1).view(np.uint8).fill(0xFF)
+        for block in self._blocks:
+            slack(block).fill(0xFF)
 
     def write(self, name: str, value: Array) -> None:
         """Copy an array into a buffer."""
@@ -74,9 +88,3 @@ class HostMemory:
         buffers = self._program.buffers
         (whole,) = (n for n, buffer in enumerate(buffers) if buffer.name == name)
         return [t for n, t in enumerate(self.tensors) if self._program.whole_of(n) == whole]
-
-
-def _outside(buffer: Buffer, constants: Mapping[str, Array]) -> Array:
-    if buffer.role is Role.CONSTANT:
-        return share_constant(np.asarray(constants[buffer.name]))
-    return allocate(buffer.type)

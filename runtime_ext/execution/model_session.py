@@ -13,6 +13,7 @@ from runtime_ext.execution.ports import Port, State, find_port, named_values, po
 from runtime_ext.execution.session_pool import SessionWithWorkers
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
+from tvm_ios.graph.extent import at_hint
 
 
 class ModelSession(SessionWithWorkers):
@@ -197,14 +198,18 @@ class ModelSession(SessionWithWorkers):
 
 
 def random_values(ports: Sequence[Port], seed: int = 0) -> dict[str, Array]:
-    """Return random values of ports by name: normal numbers, or zeros and ones for integers."""
+    """Return random values of ports by name: normal numbers, or zeros and ones for integers.
+
+    Open ports have the shapes at the hints of their symbols.
+    """
     generator = np.random.default_rng(seed)
     values: dict[str, Array] = {}
     for port in ports:
+        shape = at_hint(tuple(port.shape))
         if np.issubdtype(np.dtype(port.dtype), np.floating):
-            value = generator.standard_normal(port.shape)
+            value = generator.standard_normal(shape)
         else:
-            value = generator.integers(0, 2, port.shape)
+            value = generator.integers(0, 2, shape)
         values[port.name] = np.asarray(value).astype(port.dtype)
     return values
 

@@ -22,8 +22,8 @@ class NativeExecutor:
     program
         The program to run.
     functions
-        For each of the program's symbols a function of its buffers, ``begin`` and ``end``.
-        KeyError is raised if one is missing.
+        For each of the program's symbols a function of its buffers, its scalars, ``begin`` and
+        ``end``. KeyError is raised if one is missing.
     buffers
         A tensor for each buffer of the program.
     pin
@@ -49,11 +49,11 @@ class NativeExecutor:
     ) -> None:
         self._library = load_native_library()
         self._handle = self._library["create"](
-            [_function(functions[symbol]) for symbol in program.kernels],
+            [native_function(functions[symbol]) for symbol in program.kernels],
             list(program.kernels),
             list(program.units),
             list(buffers),
-            [_encode(lane) for lane in program.lanes],
+            [encode_lane(lane) for lane in program.lanes],
             pin,
             spin_seconds,
             patience_seconds,
@@ -98,17 +98,21 @@ class NativeExecutor:
         self._library["close"](self._handle)
 
 
-def _function(function: Callable[..., Any]) -> Any:
+def native_function(function: Callable[..., Any]) -> Any:
+    """Return a function of buffers and numbers as the native library calls it."""
     # convert() wraps a compiled function again, as a Python one: each call would take the GIL.
     return function if isinstance(function, tvm_ffi.Function) else tvm_ffi.convert(function)
 
 
-def _encode(lane: Sequence[Any]) -> list[int]:
+def encode_lane(lane: Sequence[Any]) -> list[int]:
+    """Return a lane as the native library takes it; see ``runtime_ext/native/plan.h``."""
     code: list[int] = []
     for item in lane:
         if isinstance(item, Wait):
             code += (0, item.lane, item.launches)
         else:
-            code += (1, item.kernel, item.begin, item.end, item.unit)
+            code += (2 if item.scalars else 1, item.kernel, item.begin, item.end, item.unit)
             code += (len(item.buffers), *item.buffers)
+            if item.scalars:
+                code += (len(item.scalars), *item.scalars)
     return code

@@ -12,9 +12,14 @@ import numpy as np
 
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
+from tvm_ios.files.json_text import natural
+from tvm_ios.graph.extent import is_open
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import Program, Role
 from tvm_ios.program.program_builder import tensor_names
+
+#: In place of an extent that is open, in a file: the program's buffer has it.
+_OPEN = -1
 
 NO_STATES: Mapping[str, str] = MappingProxyType({})
 
@@ -23,13 +28,24 @@ NO_STATES: Mapping[str, str] = MappingProxyType({})
 class Port:
     """An input or output under the model's name for it.
 
-    ``buffer`` is the name of the program's buffer, which has the same shape and type.
+    ``buffer`` is the name of the program's buffer, which has the same shape and type; extents of
+    both may be open.
     """
 
     name: str
     buffer: str
     shape: tuple[int, ...]
     dtype: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the shape depends on the run."""
+        return any(map(is_open, self.shape))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, from which :func:`read_ports` makes the port."""
+        shape = tuple(_OPEN if is_open(extent) else extent for extent in self.shape)
+        return {"name": self.name, "buffer": self.buffer, "shape": shape, "dtype": self.dtype}
 
 
 def ports(
@@ -45,6 +61,24 @@ def ports(
         return Port(name, buffer, types[buffer].shape, types[buffer].dtype)
 
     return tuple(map(port, tensors, names))
+
+
+def read_ports(data: Any, program: Program) -> tuple[Port, ...]:
+    """Return the ports of a program from the data of :meth:`Port.to_json`.
+
+    Raise ValueError or KeyError if it is none.
+    """
+    types = {buffer.name: buffer.type for buffer in program.buffers}
+
+    def port(item: Any) -> Port:
+        known = types[str(item["buffer"])].shape
+        if len(known) != len(item["shape"]):
+            raise ValueError(f"the shape of {item['name']!r}")
+        extents = zip(known, item["shape"], strict=True)
+        shape = tuple(own if extent == _OPEN else natural(extent) for own, extent in extents)
+        return Port(str(item["name"]), str(item["buffer"]), shape, str(item["dtype"]))
+
+    return tuple(map(port, data))
 
 
 def named_values(
@@ -100,7 +134,8 @@ def port_value(port: Port, value: Any, *, any_shape: bool = False) -> Array:
         array: Array = value
     else:
         array = np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
-    if not any_shape and array.shape != tuple(port.shape):
+    # What shapes an open input has is known where all inputs are.
+    if not (any_shape or port.is_open) and array.shape != tuple(port.shape):
         raise SessionError(
             f"input {port.name!r} has shape {list(array.shape)}, not {list(port.shape)}"
         )
@@ -134,6 +169,11 @@ def bound_states(
         port = find_port(inputs, input_name, "input")
         if any(state.input is port for state in found):
             raise SessionError(f"input {input_name!r} is the state of two outputs: name it once")
+        if output.is_open or port.is_open:
+            raise SessionError(
+                f"output {output_name!r} cannot be the state {input_name!r}: a state has one "
+                "shape, and theirs are open"
+            )
         if (tuple(output.shape), output.dtype) != (tuple(port.shape), port.dtype):
             raise SessionError(
                 f"output {output_name!r} is {output.dtype}{list(output.shape)} and input "

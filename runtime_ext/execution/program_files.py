@@ -1,6 +1,7 @@
 """The files of an executable that hold its program, memory plan, schedule and tail.
 
-They are ``program.json``, ``memory.json`` (the offset of each buffer in the arena),
+They are ``program.json``, ``memory.json`` (the offset of each buffer in the arena, or how an open
+program's buffers are placed in each shape),
 ``schedule.json``, ``tail.onnx`` if the end of the model runs after the program, and
 ``model.tvm_ios``, by whose name TVM's runtime loads the folder as a module.
 """
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.files.json_text import json_object
-from tvm_ios.program.arena.check import check_arena
+from tvm_ios.program.arena.open_plan import OpenMemoryPlan, read_plan
 from tvm_ios.program.happens_before import check_races
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program
@@ -38,7 +39,7 @@ class ProgramFiles:
     """
 
     program: Program
-    plan: MemoryPlan
+    plan: MemoryPlan | OpenMemoryPlan
     schedule: Mapping[str, Any]
     tail: Tail | None
 
@@ -60,8 +61,7 @@ def read_program_files(folder: Path, *, tail: bool) -> ProgramFiles:
     """
     program = program_from_json(json_object((folder / _PROGRAM).read_bytes()))
     check_races(program)
-    plan = MemoryPlan.from_json(json_object((folder / _MEMORY).read_bytes()), program)
-    check_arena(program, plan)
+    plan = read_plan(json_object((folder / _MEMORY).read_bytes()), program)
     schedule = json_object((folder / _SCHEDULE).read_bytes())
     Schedule.from_json(schedule)
     return ProgramFiles(program, plan, schedule, _read_tail(folder) if tail else None)

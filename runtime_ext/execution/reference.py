@@ -31,8 +31,8 @@ class ReferenceExecutor:
     program
         The program to run.
     functions
-        For each of the program's symbols a function of its buffers, ``begin`` and ``end``.
-        KeyError is raised if one is missing.
+        For each of the program's symbols a function of its buffers, its scalars, ``begin`` and
+        ``end``. KeyError is raised if one is missing.
     buffers
         A tensor for each buffer of the program.
     seed
@@ -120,9 +120,10 @@ class ReferenceExecutor:
         if self._poison is not None:
             self._poison.before(launch)
         try:
-            self._functions[launch.kernel](
-                *(self._buffers[b] for b in launch.buffers), launch.begin, launch.end
-            )
+            # A shape may leave a lane nothing to do.
+            if launch.begin < launch.end:
+                buffers = (self._buffers[b] for b in launch.buffers)
+                self._functions[launch.kernel](*buffers, *launch.scalars, launch.begin, launch.end)
         except Exception as error:
             raise KernelError(
                 f"unit '{self._program.units[launch.unit]}' failed in kernel "

@@ -23,6 +23,7 @@ from runtime_ext.execution.session_start import (
 )
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
+from tvm_ios.program.arena.open_plan import OpenMemoryPlan, plan_open
 from tvm_ios.program.arena.planner import plan_quickly
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.one_lane import on_one_lane
@@ -32,12 +33,15 @@ from tvm_ios.program.program import Program, Role
 class Session(ModelSession):
     """Runs one program. Not re-entrant: one thread at a time, and a second one is refused.
 
+    Inputs of an open program have any shapes in its range, which have to agree when it runs;
+    outputs have those of the last run.
+
     Parameters
     ----------
     program
         The program to run.
     functions
-        For each kernel symbol a function of buffers, ``begin`` and ``end``; on a GPU a
+        For each kernel symbol a function of buffers, scalars, ``begin`` and ``end``; on a GPU a
         :class:`runtime_ext.cuda.machine_code.launchable.Launchable`.
     constants
         For each constant buffer, by name, its content. Equal constants of all sessions of a
@@ -47,7 +51,8 @@ class Session(ModelSession):
         and output buffers under their own names.
     plan
         Where intermediate buffers and scratch lie in one arena; without it each has memory of
-        its own.
+        its own. An open program always has a plan, by default that of
+        :func:`tvm_ios.program.arena.open_plan.plan_open`.
     executor
         ``"native"`` runs each lane in a thread of its own, ``"reference"`` interleaves them
         at random on the calling thread, ``"poisoning"`` does so too and overwrites intermediate
@@ -85,7 +90,7 @@ class Session(ModelSession):
         inputs: Sequence[Port] | None = None,
         outputs: Sequence[Port] | None = None,
         *,
-        plan: MemoryPlan | None = None,
+        plan: MemoryPlan | OpenMemoryPlan | None = None,
         executor: ExecutorName = "native",
         device: int = 0,
         pin: bool | None = None,
@@ -100,10 +105,14 @@ class Session(ModelSession):
         missing = [symbol for symbol in program.kernels if symbol not in functions]
         if missing:
             raise SessionError(f"kernel {missing[0]!r} of the program is in no library given")
+        if plan is None and program.symbols:
+            plan = plan_open(program)
         check_session_plan(program, plan, (*ports_in, *ports_out))
         check_constants(program, constants)
         bound = bound_states(states, ports_in, ports_out)
-        memory, runner = start(program, functions, constants, plan, executor, device, pin, seed)
+        memory, runner = start(
+            program, functions, constants, plan, executor, device, pin, seed, ports_in, ports_out
+        )
         self._plan, self._on_cpu = plan, not executor.startswith("cuda")
         self._again = partial(
             Session,
@@ -124,7 +133,7 @@ class Session(ModelSession):
             memory,
             runner,
             states=bound,
-            exchanged=exchangeable(program, bound),
+            exchanged=() if program.symbols else exchangeable(program, bound),
             workers=workers,
             pin=pin,
         )
@@ -138,5 +147,9 @@ class Session(ModelSession):
             return self._again(self.program, plan=self._plan)
         program = on_one_lane(self.program)
         # A smaller arena stays in a worker's cache.
-        plan = self._plan and plan_quickly(program).plan
+        plan = self._plan
+        if isinstance(plan, OpenMemoryPlan):
+            plan = plan_open(program)
+        elif plan is not None:
+            plan = plan_quickly(program).plan
         return self._again(program, plan=plan, pin=False)

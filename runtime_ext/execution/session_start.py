@@ -11,8 +11,9 @@ from runtime_ext.execution.executor import Executor, Memory
 from runtime_ext.execution.ports import Port
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
+from tvm_ios.program.arena.open_plan import OpenMemoryPlan, check_buffers
 from tvm_ios.program.memory_plan import MemoryPlan, check_plan
-from tvm_ios.program.program import Program, Role
+from tvm_ios.program.program import Program, ProgramError, Role
 
 #: Names of executors; see :class:`runtime_ext.execution.session.Session`.
 ExecutorName = Literal["native", "reference", "poisoning", "cuda", "cuda-streams"]
@@ -22,13 +23,22 @@ def start(
     program: Program,
     functions: Mapping[str, Any],
     constants: Mapping[str, Array],
-    plan: MemoryPlan | None,
+    plan: MemoryPlan | OpenMemoryPlan | None,
     executor: ExecutorName,
     device: int,
     pin: bool | None,
     seed: int,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
 ) -> tuple[Memory, Executor]:
     """Return the memory and the executor of a program; parameters as of the session."""
+    if isinstance(plan, OpenMemoryPlan):
+        from runtime_ext.execution.open_program import open_memory
+
+        opened = open_memory(
+            program, functions, constants, plan, executor, pin, seed, inputs, outputs
+        )
+        return opened, opened
     if executor in ("cuda", "cuda-streams"):
         from runtime_ext.cuda.executor import run_on_device
 
@@ -46,14 +56,23 @@ def start(
     return memory, ReferenceExecutor(program, functions, memory.tensors, seed=seed, poison=poison)
 
 
-def check_session_plan(program: Program, plan: MemoryPlan | None, ports: Sequence[Port]) -> None:
+def check_session_plan(
+    program: Program, plan: MemoryPlan | OpenMemoryPlan | None, ports: Sequence[Port]
+) -> None:
     """Refuse a plan of another program, and one that places a port's buffer in the arena."""
     if plan is None:
         return
-    check_plan(program, plan)
+    if isinstance(plan, OpenMemoryPlan) != bool(program.symbols):
+        raise ProgramError("the memory plan and the program are not both of open dimensions")
+    if isinstance(plan, OpenMemoryPlan):
+        check_buffers(program, plan)
+        planned = frozenset(plan.buffers)
+    else:
+        check_plan(program, plan)
+        planned = frozenset(plan.offsets)
     numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
     for port in ports:
-        if program.whole_of(numbers[port.buffer]) in plan.offsets:
+        if program.whole_of(numbers[port.buffer]) in planned:
             raise SessionError(
                 f"{port.name!r} lies in buffer {port.buffer!r}, whose memory others may take"
             )

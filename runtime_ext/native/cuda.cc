@@ -320,6 +320,7 @@ class Cuda final : public Device {
 
   Call MakeCall(const Program& program, std::size_t lane, std::size_t place, const Item& item) {
     const std::string& symbol = program.kernels[item.kernel];
+    if (!item.scalars.empty()) throw Misfit("kernel '" + symbol + "' for a GPU takes scalars");
     if (item.begin != 0 || item.end != 1) {
       throw Misfit("lane " + std::to_string(lane) + " launches a range of tiles of kernel '" +
                    symbol + "', and CUDA kernels run whole");
@@ -466,6 +467,9 @@ class Cuda final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> MakeCuda(const Executable& executable) {
+  if (executable.program.expressions.open()) {
+    throw Misfit("a program of open dimensions runs on a CPU alone");
+  }
   try {
     return std::make_unique<Cuda>(executable);
   } catch (const Failure& failure) {

@@ -7,12 +7,19 @@
 
 #include "executable.h"
 #include "executor.h"
+#include "shape_binding.h"
 
 namespace tvm_ios {
 
 class Device {
  public:
   virtual ~Device() = default;
+
+  // Of an open program, which a GPU does not run: makes room for an input of this shape, which is then
+  // written; and lets runs be of a shape. These throw an ffi::Error of kind ExecutableError if there
+  // is no memory for it.
+  virtual void Resize(std::size_t, const std::vector<std::int64_t>&) {}
+  virtual void Bind(const BoundShape&) {}
 
   // Copies all bytes of a buffer in or out.
   virtual void Write(std::size_t buffer, const void* bytes) = 0;
@@ -31,6 +38,10 @@ class Device {
 // Threads of this machine. Throws an ffi::Error of kind ExecutableError if the kernels cannot be
 // loaded.
 std::unique_ptr<Device> MakeHost(const Executable& executable);
+// The same with these kernels.
+std::unique_ptr<Device> MakeHost(const Executable& executable,
+                                 const std::vector<ffi::Function>& kernels,
+                                 const ExecutorOptions& options);
 
 // Streams of the first GPU. Throws an ffi::Error of kind ExecutableError if there is none that the
 // kernels run on, and a Misfit if the program is none for a GPU or the kernels are none.

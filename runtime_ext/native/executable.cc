@@ -9,6 +9,7 @@
 
 #include "cpu_features.h"
 #include "params_file.h"
+#include "shape_binding.h"
 #include "tvm_runtime.h"
 #include "verified_file.h"
 
@@ -233,13 +234,23 @@ std::map<std::size_t, Constant> LoadConstants(const Folder& folder, const Progra
   return constants;
 }
 
+// Extents that are open are -1.
+std::vector<std::int64_t> ReadShape(const ffi::Any& value) {
+  std::vector<std::int64_t> shape;
+  for (const ffi::Any& item : List(value)) {
+    const auto extent = item.as<std::int64_t>();
+    shape.push_back(extent && *extent == -1 ? -1 : Natural(item));
+  }
+  return shape;
+}
+
 std::vector<Port> ReadPorts(const ffi::Any& value, const Program& program) {
   std::vector<Port> ports;
   for (const ffi::Any& item : List(value)) {
     const JsonObject about = Object(item);
     const std::string buffer = Text(Field(about, "buffer"));
     Port port{Text(Field(about, "name")), 0,
-              {Naturals(Field(about, "shape")), Text(Field(about, "dtype"))}};
+              {ReadShape(Field(about, "shape")), Text(Field(about, "dtype"))}};
     while (port.buffer < program.buffers.size() && program.buffers[port.buffer].name != buffer) {
       ++port.buffer;
     }
@@ -247,10 +258,11 @@ std::vector<Port> ReadPorts(const ffi::Any& value, const Program& program) {
       throw Misfit("'" + port.name + "' belongs to buffer '" + buffer + "', of none");
     }
     const BufferType& type = program.buffers[port.buffer].type;
-    if (!(port.type == type)) {
+    if (!(port.type == KnownType(type))) {
       throw Misfit("'" + port.name + "' is " + port.type.Name() + " but its buffer is " +
-                   type.Name());
+                   KnownType(type).Name());
     }
+    port.type = type;
     const std::size_t whole = program.buffers[port.buffer].whole;
     if (program.buffers[whole].planned(whole)) {
       throw Misfit("'" + port.name + "' lies in buffer '" + buffer +

@@ -18,6 +18,7 @@ namespace tvm_ios {
 struct Port {
   std::string name;
   std::size_t buffer;
+  // As the buffer's: extents may be references.
   BufferType type;
 };
 

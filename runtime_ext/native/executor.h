@@ -79,6 +79,8 @@ class Executor {
   void Close();
 
   const Plan& plan() const { return *plan_; }
+  // Gives the plan's references their values, between two runs.
+  void Bind(const std::vector<std::int64_t>& values) { plan_->Bind(values); }
   // The lane's thread as the system numbers it; 0 before it has begun, or a run for lane 0.
   pid_t thread(std::size_t lane) const { return threads_of_lanes_[lane].load(); }
 

@@ -14,13 +14,15 @@
 #include "executor.h"
 #include "json_text.h"
 #include "sampling.h"
+#include "session.h"
+#include "session_module.h"
 #include "sha256.h"
 #include "trial.h"
 
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 10;
+constexpr std::int64_t kInterface = 11;
 
 class ExecutorObj : public ffi::Object {
  public:
@@ -50,15 +52,20 @@ std::vector<std::string> Texts(const ffi::Array<ffi::String>& strings) {
 
 std::int64_t Interface() { return kInterface; }
 
+ExecutorOptions Options(bool pin, double spin_seconds, double patience_seconds) {
+  ExecutorOptions options;
+  options.pin = pin;
+  options.spin = std::chrono::nanoseconds(static_cast<std::int64_t>(spin_seconds * 1e9));
+  options.patience = std::chrono::nanoseconds(static_cast<std::int64_t>(patience_seconds * 1e9));
+  return options;
+}
+
 ExecutorRef Create(ffi::Array<ffi::Function> functions, ffi::Array<ffi::String> symbols,
                    ffi::Array<ffi::String> units, ffi::Array<ffi::Tensor> buffers,
                    ffi::Array<ffi::Array<std::int64_t>> lanes, bool pin, double spin_seconds,
                    double patience_seconds) {
   auto plan = std::make_unique<Plan>(functions, Texts(symbols), Texts(units), buffers, lanes);
-  ExecutorOptions options;
-  options.pin = pin;
-  options.spin = std::chrono::nanoseconds(static_cast<std::int64_t>(spin_seconds * 1e9));
-  options.patience = std::chrono::nanoseconds(static_cast<std::int64_t>(patience_seconds * 1e9));
+  const ExecutorOptions options = Options(pin, spin_seconds, patience_seconds);
   return ExecutorRef(
       ffi::make_object<ExecutorObj>(Executor::Make(std::move(plan), options)));
 }
@@ -132,6 +139,104 @@ ffi::Function MakeExchange(ffi::Array<ffi::Array<ffi::Array<ffi::Tensor>>> pairs
       for (DLTensor* tensor : one) tensor->data = other[0]->data;
       for (DLTensor* tensor : other) tensor->data = memory;
     }
+  });
+}
+
+// A program that is given as its files' texts, and how its user names its inputs and outputs: each
+// as its name and that of its buffer.
+using PortNames = ffi::Array<ffi::Array<ffi::String>>;
+
+std::vector<Port> PortsOf(const PortNames& names, const Program& program) {
+  std::vector<Port> ports;
+  for (const ffi::Array<ffi::String>& name : names) {
+    for (std::size_t i = 0; i < program.buffers.size(); ++i) {
+      if (program.buffers[i].name != name[1]) continue;
+      ports.push_back({name[0], i, program.buffers[i].type});
+    }
+  }
+  if (ports.size() != names.size()) throw Misfit("an input or output has no buffer");
+  return ports;
+}
+
+Executable ReadTexts(const ffi::Bytes& program, const ffi::Bytes& memory, const PortNames& inputs) {
+  Executable executable;
+  executable.program = ReadProgram(ParseObject({program.data(), program.size()}));
+  executable.memory =
+      ReadMemoryPlan(ParseObject({memory.data(), memory.size()}), executable.program);
+  executable.inputs = PortsOf(inputs, executable.program);
+  return executable;
+}
+
+// A session of an open program as a module, whose constants are given by the names of their buffers.
+ffi::Module OpenProgram(ffi::Array<ffi::Function> kernels, ffi::Bytes program, ffi::Bytes memory,
+                        ffi::Map<ffi::String, ffi::Tensor> constants, PortNames inputs,
+                        PortNames outputs, bool pin, double spin_seconds,
+                        double patience_seconds) {
+  return WithOneSentence("the program", [&] {
+    Executable executable = ReadTexts(program, memory, inputs);
+    executable.outputs = PortsOf(outputs, executable.program);
+    for (std::size_t i = 0; i < executable.program.buffers.size(); ++i) {
+      const Buffer& buffer = executable.program.buffers[i];
+      if (buffer.role != "constant") continue;
+      const auto tensor = constants.Get(buffer.name);
+      if (!tensor) throw Misfit("it lacks the constant '" + buffer.name + "'");
+      // The tensor lives as long as the block.
+      const Block block(static_cast<char*>(tensor->data_ptr()), [tensor](char*) {});
+      executable.constants.emplace(i, Constant{buffer.name, block});
+    }
+    const ExecutorOptions options = Options(pin, spin_seconds, patience_seconds);
+    const std::vector<ffi::Function> functions(kernels.begin(), kernels.end());
+    return SessionModule(std::make_unique<Session>(executable, functions, options),
+                         [](bool) -> std::unique_ptr<ModelSession> {
+                           Misuse("workers of this program are opened in Python");
+                         });
+  });
+}
+
+// A function that makes of the shapes of all inputs what a session makes of them: the values of the
+// symbols by name, the size of the arena, the offset of each buffer or -1, and the lanes as Plan
+// takes them. Without all shapes it only requires those that are given.
+ffi::Function ShapeBinder(ffi::Bytes program, ffi::Bytes memory, PortNames inputs) {
+  return WithOneSentence("the program", [&] {
+    const auto executable = std::make_shared<Executable>(ReadTexts(program, memory, inputs));
+    std::vector<ShapedInput> shaped;
+    for (const Port& port : executable->inputs) shaped.push_back({port.name, port.type});
+    const auto binding =
+        std::make_shared<ShapeBinding>(executable->program, executable->memory, shaped);
+    using Shape = ffi::Array<std::int64_t>;
+    using Bound = ffi::Map<ffi::String, ffi::Any>;
+    return ffi::Function::FromTyped([=](ffi::Array<ffi::Optional<Shape>> given)
+                                        -> ffi::Optional<Bound> {
+      std::vector<std::vector<std::int64_t>> shapes;
+      bool complete = true;
+      for (std::size_t i = 0; i < shaped.size(); ++i) {
+        const ffi::Optional<Shape> shape = given[i];
+        complete &= shape.has_value();
+        if (!shape) continue;
+        shapes.emplace_back((*shape).begin(), (*shape).end());
+        binding->Require(i, {shapes.back(), shaped[i].type.dtype});
+      }
+      if (!complete) return std::nullopt;
+      const BoundShape& bound = binding->Settle(shapes);
+      const Program& open = executable->program;
+      ffi::Map<ffi::String, std::int64_t> symbols;
+      for (std::size_t i = 0; i < bound.symbols.size(); ++i) {
+        symbols.Set(open.expressions.symbols()[i].name, bound.symbols[i]);
+      }
+      std::vector<std::int64_t> offsets(open.buffers.size(), -1);
+      for (std::size_t i = 0; i < bound.offsets.size(); ++i) {
+        offsets[executable->memory.order[i]] = static_cast<std::int64_t>(bound.offsets[i]);
+      }
+      ffi::Array<ffi::Array<std::int64_t>> lanes;
+      for (std::vector<std::int64_t> lane : open.lanes) {
+        for (std::int64_t& number : lane) number = At(number, bound.values);
+        lanes.push_back(ffi::Array<std::int64_t>(lane.begin(), lane.end()));
+      }
+      return Bound{{"symbols", symbols},
+                   {"nbytes", static_cast<std::int64_t>(bound.bytes)},
+                   {"offsets", ffi::Array<std::int64_t>(offsets.begin(), offsets.end())},
+                   {"lanes", lanes}};
+    });
   });
 }
 
@@ -287,6 +392,8 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(benchmark, Benchmark);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile, Profile);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(close, Close);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(make_exchange, MakeExchange);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(open_program, OpenProgram);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(shape_binder, ShapeBinder);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(time_program, Time);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(profile_launches, Launches);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(fill_random, Randomise);

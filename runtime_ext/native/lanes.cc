@@ -118,14 +118,16 @@ bool Executor::Launch(std::uint64_t run, std::size_t lane, std::uint64_t launch,
 
 // Computes all tiles of a launch, with what others take of them; false if the run is cancelled.
 bool Executor::CallAll(std::uint64_t run, const Step& step, Pieces* pieces) {
-  const bool learning = pieces != nullptr && Pieces::Learning(run);
+  // A shape may leave a lane nothing to do.
+  if (step.begin == step.end) return true;
+  const bool learning = pieces != nullptr && pieces->Learning();
   const std::uint64_t count =
       pieces == nullptr || learning ? 1 : pieces->Count(step.end - step.begin, piece_);
   if (count == 1) {
     const Clock::time_point begun = learning ? Clock::now() : Clock::time_point();
     ffi::Any result;
     step.function->CallPacked(step.arguments, step.argument_count, &result);
-    if (learning) pieces->Learn(Clock::now() - begun);
+    if (learning) pieces->Learn(Clock::now() - begun, step.end - step.begin);
     return true;
   }
   pieces->Open(run, count);

@@ -94,7 +94,7 @@ ffi::Module Load(const ffi::String& path, const ffi::String& name) {
   const auto open = [path = std::string(path), name = std::string(name)](bool one_lane) {
     return OpenSession(path, name, one_lane);
   };
-  return ffi::Module(ffi::make_object<SessionModuleObj>(open(false), open));
+  return SessionModule(open(false), open);
 }
 
 ffi::Module LoadForLanes(const ffi::String& path, std::int64_t lanes) {
@@ -120,5 +120,10 @@ TVM_FFI_STATIC_INIT_BLOCK() {
 }
 
 }  // namespace
+
+ffi::Module SessionModule(std::unique_ptr<ModelSession> session, OpenWorker open_worker) {
+  return ffi::Module(
+      ffi::make_object<SessionModuleObj>(std::move(session), std::move(open_worker)));
+}
 
 }  // namespace tvm_ios

@@ -60,7 +60,7 @@ std::size_t BufferType::Bytes() const {
 
 Block Allocate(std::size_t bytes) {
   const std::size_t whole =
-      (std::max(bytes, kAlignment) + kAlignment - 1) / kAlignment * kAlignment;
+      (bytes + kSlack + kAlignment - 1) / kAlignment * kAlignment;
   void* const memory = whole < bytes ? nullptr : std::aligned_alloc(kAlignment, whole);
   if (memory == nullptr) {
     throw ffi::Error("ExecutableError",

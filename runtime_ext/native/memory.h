@@ -16,6 +16,8 @@ namespace ffi = tvm::ffi;
 
 // Kernels are compiled for vectors of this many bytes; it is a cache line too.
 constexpr std::size_t kAlignment = 64;
+// Kernels may read so many bytes behind the end of a buffer, whatever is there.
+constexpr std::size_t kSlack = kAlignment;
 
 // Physical shape and type of a buffer.
 struct BufferType {
@@ -35,7 +37,8 @@ struct BufferType {
 // Bytes that live as long as any tensor in them.
 using Block = std::shared_ptr<char>;
 
-// Zeros, not garbage: old bits may be denormal numbers, which take a hundred times longer.
+// Zeros, not garbage: old bits may be denormal numbers, which take a hundred times longer. There is
+// slack behind them.
 // Throws an ffi::Error if there is not as much memory.
 Block Allocate(std::size_t bytes);
 

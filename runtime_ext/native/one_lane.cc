@@ -9,10 +9,12 @@ namespace tvm_ios {
 namespace {
 
 bool SameWork(const Item& one, const Item& other) {
-  return one.kernel == other.kernel && one.unit == other.unit && one.buffers == other.buffers;
+  return one.kernel == other.kernel && one.unit == other.unit && one.buffers == other.buffers &&
+         one.scalars == other.scalars;
 }
 
-// Adds a launch, to the last one if their tiles are adjacent ones of the same work.
+// Adds a launch, to the last one if their tiles are adjacent ones of the same work. Equal expressions
+// have one reference.
 void Add(std::vector<Item>* launches, Item item) {
   if (!launches->empty() && SameWork(launches->back(), item)) {
     Item& last = launches->back();
@@ -28,17 +30,6 @@ void Add(std::vector<Item>* launches, Item item) {
   launches->push_back(std::move(item));
 }
 
-std::vector<std::int64_t> Encode(const std::vector<Item>& launches) {
-  std::vector<std::int64_t> code;
-  for (const Item& item : launches) {
-    code.insert(code.end(), {1, item.kernel, item.begin, item.end,
-                             static_cast<std::int64_t>(item.unit),
-                             static_cast<std::int64_t>(item.buffers.size())});
-    code.insert(code.end(), item.buffers.begin(), item.buffers.end());
-  }
-  return code;
-}
-
 }  // namespace
 
 Program OnOneLane(const Program& program) {
@@ -52,7 +43,8 @@ Program OnOneLane(const Program& program) {
       });
   if (stuck) throw Misfit("lanes wait for one another for ever");
   Program one = program;
-  one.lanes = {Encode(launches)};
+  one.lanes = {{}};
+  for (const Item& item : launches) Encode(item, &one.lanes[0]);
   return one;
 }
 

@@ -11,8 +11,8 @@
 
 namespace tvm_ios {
 
-// A launch is cut by what it took in the first runs. Its runner takes the first piece of those that
-// are left, others the last one.
+// A launch is cut by what its tiles took in the first runs; how many it has may change. Its runner
+// takes the first piece of those that are left, others the last one.
 class Pieces {
  public:
   using Nanoseconds = std::chrono::nanoseconds;
@@ -21,15 +21,17 @@ class Pieces {
   std::uint64_t Count(std::uint64_t tiles, Nanoseconds piece) const {
     const std::int64_t least = least_.load(std::memory_order_relaxed);
     if (least == kUnknown) return 1;
-    const auto worth = static_cast<std::uint64_t>(least / piece.count());
+    const double took = static_cast<double>(least) * static_cast<double>(tiles) / kPicoseconds;
+    const auto worth = static_cast<std::uint64_t>(took / static_cast<double>(piece.count()));
     return std::clamp(worth, std::uint64_t{1}, std::min(kMost, std::max(tiles, std::uint64_t{1})));
   }
 
-  // Whether its time is still to be found out, uncut, in this run.
-  static bool Learning(std::uint64_t run) { return run <= kLearningRuns; }
-  void Learn(Nanoseconds took) {
-    least_.store(std::min<std::int64_t>(least_.load(std::memory_order_relaxed), took.count()),
-                 std::memory_order_relaxed);
+  // Whether its time is still to be found out, uncut. Whoever has claimed the launch asks and learns.
+  bool Learning() const { return learned_.load(std::memory_order_relaxed) < kLearningRuns; }
+  void Learn(Nanoseconds took, std::uint64_t tiles) {
+    const std::int64_t each = took.count() * kPicoseconds / static_cast<std::int64_t>(tiles);
+    least_.store(std::min(least_.load(std::memory_order_relaxed), each), std::memory_order_relaxed);
+    learned_.fetch_add(1, std::memory_order_relaxed);
   }
 
   // Lets pieces be taken in a run; the runner does so once it has claimed the launch.
@@ -62,6 +64,7 @@ class Pieces {
   static constexpr std::uint64_t kMask = (1 << kBits) - 1;
   static constexpr std::uint64_t kMost = 16;
   static constexpr std::uint64_t kLearningRuns = 4;
+  static constexpr std::int64_t kPicoseconds = 1000;
   static constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
 
   static std::uint64_t Word(std::uint64_t run, std::uint64_t front, std::uint64_t back) {
@@ -71,7 +74,9 @@ class Pieces {
   // The run, and which pieces are left in it: from the one, to the other.
   std::atomic<std::uint64_t> left_{0};
   std::atomic<std::uint64_t> done_{0};
+  // The fewest picoseconds that a tile took, and in how many runs that was looked at.
   std::atomic<std::int64_t> least_{kUnknown};
+  std::atomic<std::uint64_t> learned_{0};
 };
 
 }  // namespace tvm_ios

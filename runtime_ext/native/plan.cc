@@ -21,6 +21,15 @@ class Reader {
     return code_[at_++];
   }
 
+  // A number, or a reference to one of so many values.
+  std::int64_t Number(std::size_t values) {
+    const std::int64_t number = Next();
+    if (number < 0 && static_cast<std::size_t>(~number) >= values) {
+      TVM_FFI_THROW(ValueError) << "the program names value " << ~number << " of " << values;
+    }
+    return number;
+  }
+
   std::size_t Index(std::size_t limit, const char* what) {
     const std::int64_t value = Next();
     if (value < 0 || static_cast<std::size_t>(value) >= limit) {
@@ -38,11 +47,12 @@ class Reader {
 
 Plan::Plan(ffi::Array<ffi::Function> functions, std::vector<std::string> symbols,
            std::vector<std::string> units, ffi::Array<ffi::Tensor> buffers,
-           ffi::Array<ffi::Array<std::int64_t>> lanes)
+           ffi::Array<ffi::Array<std::int64_t>> lanes, std::size_t values)
     : functions_(functions.begin(), functions.end()),
       symbols_(std::move(symbols)),
       units_(std::move(units)),
-      buffers_(buffers.begin(), buffers.end()) {
+      buffers_(buffers.begin(), buffers.end()),
+      values_(values) {
   if (symbols_.size() != functions_.size()) {
     TVM_FFI_THROW(ValueError) << "the program has not one symbol a function";
   }
@@ -52,10 +62,10 @@ Plan::Plan(ffi::Array<ffi::Function> functions, std::vector<std::string> symbols
     codes.emplace_back(lane.begin(), lane.end());
     total += codes.back().size();
   }
-  // A launch has four numbers more in the code than it has arguments, so this is enough.
+  // A launch has more numbers in the code than it has arguments, so this is enough.
   arguments_.reserve(total);
   lanes_.resize(codes.size());
-  for (std::size_t i = 0; i < codes.size(); ++i) lanes_[i] = Decode(codes[i]);
+  for (std::size_t i = 0; i < codes.size(); ++i) lanes_[i] = Decode(codes[i], i);
   RejectDeadlock();
 }
 
@@ -68,18 +78,39 @@ void Plan::RejectDeadlock() const {
   }
 }
 
-Lane Plan::Decode(const std::vector<std::int64_t>& code) {
+void Plan::Bind(const std::vector<std::int64_t>& values) {
+  for (const Argument& open : open_arguments_) arguments_[open.place] = values[open.value];
+  for (const Tile& open : open_tiles_) {
+    Step& step = lanes_[open.lane].steps[open.step];
+    (open.begin ? step.begin : step.end) = values[open.value];
+  }
+}
+
+// A number, or a reference.
+void Plan::AddArgument(std::int64_t number) {
+  if (number < 0) open_arguments_.push_back({arguments_.size(), static_cast<std::size_t>(~number)});
+  arguments_.emplace_back(number < 0 ? std::int64_t{0} : number);
+}
+
+Lane Plan::Decode(const std::vector<std::int64_t>& code, std::size_t number) {
   Lane lane;
   Reader reader(code);
   while (!reader.done()) {
     Step step;
-    if (reader.Index(2, "instruction") == 0) {
+    const std::size_t instruction = reader.Index(3, "instruction");
+    if (instruction == 0) {
       step.lane = static_cast<std::int32_t>(reader.Index(lanes_.size(), "lane"));
       step.launches = reader.Index(std::size_t{1} << 62, "launch");
     } else {
       const std::size_t kernel = reader.Index(functions_.size(), "kernel");
-      step.begin = reader.Next();
-      step.end = reader.Next();
+      const std::int64_t begin = reader.Number(values_), end = reader.Number(values_);
+      for (const auto [tile, first] : {std::pair{begin, true}, std::pair{end, false}}) {
+        if (tile >= 0) {
+          (first ? step.begin : step.end) = tile;
+        } else {
+          open_tiles_.push_back({number, lane.steps.size(), first, static_cast<std::size_t>(~tile)});
+        }
+      }
       step.kernel = static_cast<std::int32_t>(kernel);
       step.unit = static_cast<std::int32_t>(reader.Index(units_.size(), "unit"));
       step.function = &functions_[kernel];
@@ -88,8 +119,11 @@ Lane Plan::Decode(const std::vector<std::int64_t>& code) {
       for (std::int64_t left = reader.Next(); left > 0; --left) {
         arguments_.emplace_back(buffers_[reader.Index(buffers_.size(), "buffer")]);
       }
-      arguments_.emplace_back(step.begin);
-      arguments_.emplace_back(step.end);
+      for (std::int64_t left = instruction == 2 ? reader.Next() : 0; left > 0; --left) {
+        AddArgument(reader.Number(values_));
+      }
+      AddArgument(begin);
+      AddArgument(end);
       step.argument_count = static_cast<std::int32_t>(arguments_.size() - first);
       lane.places.push_back(lane.steps.size());
       ++lane.launches;

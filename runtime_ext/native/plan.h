@@ -37,14 +37,21 @@ struct Lane {
 
 class Plan {
  public:
-  // Each lane is a flat list of instructions: (0, lane, launches) for a wait, and
-  // (1, kernel, begin, end, unit, n, n buffers) for a launch. Throws a ValueError that names the
+  // Each lane is a flat list of instructions: (0, lane, launches) for a wait,
+  // (1, kernel, begin, end, unit, n, n buffers) for a launch, and the same with 2 and at the end
+  // (m, m scalars) for a launch of a kernel that takes scalars. Throws a ValueError that names the
   // fault if it names what does not exist or would wait for ever.
+  //
+  // With so many `values` the tiles and scalars may be references to them: ~k for the k-th one. They
+  // are 0 until Bind.
   Plan(ffi::Array<ffi::Function> functions, std::vector<std::string> symbols,
        std::vector<std::string> units, ffi::Array<ffi::Tensor> buffers,
-       ffi::Array<ffi::Array<std::int64_t>> lanes);
+       ffi::Array<ffi::Array<std::int64_t>> lanes, std::size_t values = 0);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
+
+  // Gives references their values, in place; nothing may run.
+  void Bind(const std::vector<std::int64_t>& values);
 
   const std::vector<Lane>& lanes() const { return lanes_; }
   const std::string& symbol(const Step& step) const { return symbols_[step.kernel]; }
@@ -52,7 +59,20 @@ class Plan {
   std::string Describe(const Step& step, std::size_t lane) const;
 
  private:
-  Lane Decode(const std::vector<std::int64_t>& code);
+  // An argument, or a tile of a step, that is a value.
+  struct Argument {
+    std::size_t place;
+    std::size_t value;
+  };
+  struct Tile {
+    std::size_t lane;
+    std::size_t step;
+    bool begin;
+    std::size_t value;
+  };
+
+  Lane Decode(const std::vector<std::int64_t>& code, std::size_t number);
+  void AddArgument(std::int64_t number);
   void RejectDeadlock() const;
 
   std::vector<ffi::Function> functions_;
@@ -62,6 +82,9 @@ class Plan {
   // Never grows after the lanes point into it.
   std::vector<ffi::AnyView> arguments_;
   std::vector<Lane> lanes_;
+  std::size_t values_;
+  std::vector<Argument> open_arguments_;
+  std::vector<Tile> open_tiles_;
 };
 
 }  // namespace tvm_ios

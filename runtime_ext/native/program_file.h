@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "expressions.h"
 #include "json_text.h"
 #include "memory.h"
 
@@ -13,6 +14,7 @@ namespace tvm_ios {
 
 struct Buffer {
   std::string name;
+  // Of an open program extents may be references.
   BufferType type;
   // input, output, constant, intermediate or scratch.
   std::string role;
@@ -30,6 +32,10 @@ struct Program {
   std::vector<Buffer> buffers;
   // As Plan takes them.
   std::vector<std::vector<std::int64_t>> lanes;
+  // By which numbers depend on the shape; without symbols the program has one shape.
+  Expressions expressions = {};
+  // Of each kernel: references.
+  std::vector<std::int64_t> tiles = {};
 };
 
 // An instruction of a lane: a wait, or with a kernel a launch.
@@ -41,6 +47,7 @@ struct Item {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::size_t unit = 0;
+  std::vector<std::int64_t> scalars = {};
 
   bool IsWait() const { return kernel < 0; }
 };
@@ -49,17 +56,29 @@ struct Item {
 // exist.
 std::vector<std::vector<Item>> DecodeLanes(const Program& program);
 
-// Where planned buffers lie in one arena; -1 for the others.
+// A launch as Plan takes it, at the end of a lane.
+void Encode(const Item& launch, std::vector<std::int64_t>* lane);
+
 struct MemoryPlan {
+  // Where planned buffers lie in one arena; -1 for the others.
   std::size_t bytes = 0;
   std::vector<std::int64_t> offsets;
+
+  // Of an open program instead: the planned buffers in the order in which best-fit places them, for
+  // each the places of those before it that it may share no byte with, and whether it takes the
+  // lowest gap.
+  std::vector<std::size_t> order = {};
+  std::vector<std::vector<std::size_t>> conflicts = {};
+  bool lowest = false;
 };
 
 // What a launch may do is checked against what the file says of its kernel. That no two launches
 // race was proven when the file was written, by tvm_ios/program/happens_before.py. Throws a Misfit.
 Program ReadProgram(const JsonObject& file);
 
-// Throws a Misfit if a planned buffer has no bytes of the arena, or another one has.
+// Throws a Misfit if a planned buffer has no bytes of the arena, or another one has. Of an open
+// program the plan has no bytes, but what is needed to place buffers; that no conflict is missing was
+// proven when the file was written, by tvm_ios/program/arena/open_plan.py.
 MemoryPlan ReadMemoryPlan(const JsonObject& file, const Program& program);
 
 }  // namespace tvm_ios

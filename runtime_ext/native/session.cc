@@ -24,6 +24,17 @@ std::vector<bool> OutputsAlone(const std::vector<Buffer>& buffers) {
   return alone;
 }
 
+bool IsOpenType(const BufferType& type) {
+  return std::any_of(type.shape.begin(), type.shape.end(), IsOpen);
+}
+
+std::unique_ptr<ShapeBinding> MakeBinding(const Executable& executable) {
+  if (!executable.program.expressions.open()) return nullptr;
+  std::vector<ShapedInput> inputs;
+  for (const Port& port : executable.inputs) inputs.push_back({port.name, port.type});
+  return std::make_unique<ShapeBinding>(executable.program, executable.memory, std::move(inputs));
+}
+
 ffi::Tensor NewTensor(const BufferType& type) { return TensorIn(Allocate(type.Bytes()), 0, type); }
 
 }  // namespace
@@ -40,15 +51,27 @@ std::vector<std::vector<Session::LaunchName>> Session::Launches(const Program& p
 }
 
 Session::Session(const Executable& executable)
+    : Session(executable, executable.arch.empty() ? MakeHost(executable) : MakeCuda(executable)) {}
+
+Session::Session(const Executable& executable, const std::vector<ffi::Function>& kernels,
+                 const ExecutorOptions& options)
+    : Session(executable, MakeHost(executable, kernels, options)) {}
+
+Session::Session(const Executable& executable, std::unique_ptr<Device> device)
     : inputs_(executable.inputs),
       outputs_(executable.outputs),
       input_names_(Names(inputs_)),
       output_names_(Names(outputs_)),
-      device_(executable.arch.empty() ? MakeHost(executable) : MakeCuda(executable)),
+      device_(std::move(device)),
+      binding_(MakeBinding(executable)),
       launches_(Launches(executable.program)),
       workers_(executable.workers),
       outputs_alone_(OutputsAlone(executable.program.buffers)),
       unset_(input_names_.begin(), input_names_.end()) {
+  for (const Port& port : inputs_) {
+    shapes_.push_back(port.type.shape);
+    shaped_.push_back(!IsOpenType(port.type));
+  }
   const auto place = [](const std::vector<std::string>& names, const std::string& name) {
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) throw Misfit("state '" + name + "' is no input or output");
@@ -66,8 +89,33 @@ Session::Session(const Executable& executable)
 void Session::SetInput(std::size_t which, ffi::TensorView value) {
   const Exclusive exclusive(&inside_);
   const Port& port = inputs_[which];
-  RequireType("input", port.name, port.type, value);
+  if (IsOpenType(port.type)) {
+    const BufferType given = HostTensorType("input", port.name, value);
+    binding_->Require(which, given);
+    RequireType("input", port.name, {given.shape, port.type.dtype}, value);
+    // Until it is written.
+    unset_.insert(port.name);
+    device_->Resize(port.buffer, given.shape);
+    shapes_[which] = given.shape;
+    shaped_[which] = true;
+  } else {
+    RequireType("input", port.name, port.type, value);
+  }
   Write(which, FirstByte(value));
+}
+
+BufferType Session::InputType(std::size_t which) {
+  const BufferType& type = inputs_[which].type;
+  return shaped_[which] ? BufferType{shapes_[which], type.dtype} : KnownType(type);
+}
+
+BufferType Session::OutputType(std::size_t which) {
+  const Port& port = outputs_[which];
+  // An output that is an input passed on has what the input was set to.
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].buffer == port.buffer) return InputType(i);
+  }
+  return values_.empty() ? KnownType(port.type) : TypeAt(port.type, values_);
 }
 
 void Session::Write(std::size_t input, const void* bytes) {
@@ -79,6 +127,10 @@ void Session::Write(std::size_t input, const void* bytes) {
 void Session::BindState(std::size_t output, std::size_t input) {
   const Exclusive exclusive(&inside_);
   const Port &from = outputs_[output], &to = inputs_[input];
+  if (IsOpenType(from.type) || IsOpenType(to.type)) {
+    Misuse("output '" + from.name + "' cannot be the state '" + to.name +
+           "': a state has one shape, and theirs are open");
+  }
   if (!(from.type == to.type)) {
     Misuse("output '" + from.name + "' is " + from.type.Name() + " and input '" + to.name + "' is " +
            to.type.Name() + ": a state has one shape and type");
@@ -120,13 +172,15 @@ void Session::CarryStates() {
 
 ffi::Tensor Session::GetInput(std::size_t which) {
   const Exclusive exclusive(&inside_);
-  ffi::Tensor value = NewTensor(inputs_[which].type);
+  if (!shaped_[which]) Misuse("input '" + inputs_[which].name + "' was never set");
+  ffi::Tensor value = NewTensor(InputType(which));
   device_->Read(inputs_[which].buffer, FirstByte(value));
   return value;
 }
 
 ffi::Tensor Session::GetOutput(std::size_t which) {
-  ffi::Tensor value = NewTensor(outputs_[which].type);
+  if (!ran_) Misuse("output '" + outputs_[which].name + "' is not known before a complete run");
+  ffi::Tensor value = NewTensor(OutputType(which));
   GetOutput(which, value);
   return value;
 }
@@ -135,18 +189,28 @@ void Session::GetOutput(std::size_t which, ffi::TensorView value) {
   const Exclusive exclusive(&inside_);
   const Port& port = outputs_[which];
   if (!ran_) Misuse("output '" + port.name + "' is not known before a complete run");
-  RequireType("output", port.name, port.type, value);
+  RequireType("output", port.name, OutputType(which), value);
   device_->Read(port.buffer, FirstByte(value));
+}
+
+const BoundShape* Session::Settle() {
+  return binding_ == nullptr ? nullptr : &binding_->Settle(shapes_);
 }
 
 template <typename Call>
 auto Session::Running(Call call) {
   const Exclusive exclusive(&inside_);
   if (!unset_.empty()) Misuse("input '" + *unset_.begin() + "' was never set");
+  const BoundShape* const shape = Settle();
   // After a run that failed, inputs are what they were.
   if (ran_) CarryStates();
   for (State& state : states_) state.given = false;
   ran_ = false;
+  if (shape != nullptr) {
+    values_.clear();
+    device_->Bind(*shape);
+    values_ = shape->values;
+  }
   auto result = call();
   ran_ = true;
   return result;

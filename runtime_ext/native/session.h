@@ -10,17 +10,23 @@
 
 #include "device.h"
 #include "model_session.h"
+#include "shape_binding.h"
 
 namespace tvm_ios {
 
 class Session final : public ModelSession {
  public:
   explicit Session(const Executable& executable);
+  // Of a program for a CPU with these kernels.
+  Session(const Executable& executable, const std::vector<ffi::Function>& kernels,
+          const ExecutorOptions& options);
 
   const std::vector<std::string>& input_names() const final { return input_names_; }
   const std::vector<std::string>& output_names() const final { return output_names_; }
-  BufferType InputType(std::size_t which) final { return inputs_[which].type; }
-  BufferType OutputType(std::size_t which) final { return outputs_[which].type; }
+  // Of an open program that of an input that was set, and of an output of the last run; otherwise
+  // extents that are open are -1.
+  BufferType InputType(std::size_t which) final;
+  BufferType OutputType(std::size_t which) final;
 
   void SetInput(std::size_t which, ffi::TensorView value) final;
   ffi::Tensor GetInput(std::size_t which) final;
@@ -43,6 +49,8 @@ class Session final : public ModelSession {
     std::string kernel;
   };
 
+  Session(const Executable& executable, std::unique_ptr<Device> device);
+
   static std::vector<std::vector<LaunchName>> Launches(const Program& program);
 
   // An output that is an input in the next run.
@@ -57,6 +65,8 @@ class Session final : public ModelSession {
 
   template <typename Call>
   auto Running(Call call);
+  // What the shapes of the inputs make of the program; null if it is not open.
+  const BoundShape* Settle();
   void Write(std::size_t input, const void* bytes);
   void CarryStates();
 
@@ -65,6 +75,12 @@ class Session final : public ModelSession {
   std::vector<std::string> input_names_;
   std::vector<std::string> output_names_;
   std::unique_ptr<Device> device_;
+  // Of an open program.
+  std::unique_ptr<ShapeBinding> binding_;
+  // The shape of each input, and whether it is known; and the values of the last run.
+  std::vector<std::vector<std::int64_t>> shapes_;
+  std::vector<bool> shaped_;
+  std::vector<std::int64_t> values_;
   // Lane by lane, as the spans of a profile.
   std::vector<std::vector<LaunchName>> launches_;
   std::int64_t workers_;

@@ -4,6 +4,7 @@
 
 #include <tvm/ffi/extra/module.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ ffi::Map<ffi::String, ffi::Any> PortInfo(const std::string& name, const BufferTy
 // module that has the session.
 ffi::Optional<ffi::Function> SessionFunction(const ffi::Module& self, ModelSession* session,
                                              RequestWorkers* workers, const std::string& name);
+
+// A module of a session, with workers that are opened as they are needed.
+ffi::Module SessionModule(std::unique_ptr<ModelSession> session, OpenWorker open_worker);
 
 }  // namespace tvm_ios
 

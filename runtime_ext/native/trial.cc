@@ -69,6 +69,7 @@ std::vector<ffi::Tensor> RandomBuffers(const std::vector<Buffer>& buffers) {
 
 std::shared_ptr<Executor> Prepare(const JsonObject& request) {
   const Program program = ReadProgram(Object(Field(request, "program")));
+  if (program.expressions.open()) throw Misfit("a program is timed at one shape");
   const std::vector<std::string> paths = Texts(Field(request, "libraries"));
   if (paths.size() != program.kernels.size()) throw Misfit("not every kernel has a library");
   ffi::Array<ffi::Function> functions;

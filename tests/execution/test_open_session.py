@@ -1,0 +1,303 @@
+"""Sessions of programs whose shapes are open, on every executor."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime_ext.execution.native_executor import NativeExecutor, encode_lane
+from runtime_ext.execution.ports import Port
+from runtime_ext.execution.session import Session
+from runtime_ext.native_errors import KernelError, SessionError
+from runtime_ext.native_library import load_native_library
+from tests.open_program import (
+    CONSTANTS,
+    FUNCTIONS,
+    SYMBOLS,
+    B,
+    L,
+    expected,
+    open_inputs,
+    open_program,
+    values_of,
+)
+from tests.refusals import refused
+from tvm_ios.files.array_files import Array
+from tvm_ios.program.arena.open_plan import plan_open
+from tvm_ios.program.one_lane import on_one_lane
+from tvm_ios.program.program import Program, ProgramError
+from tvm_ios.program.program_json import program_to_json
+
+ExecutorName = Literal["native", "reference", "poisoning"]
+EXECUTORS: list[ExecutorName] = ["native", "reference", "poisoning"]
+GROUPS, ROWS, COLUMNS = (SYMBOLS[1], SYMBOLS[2], SYMBOLS[0])
+shapes = st.tuples(*(st.integers(s.least, s.most) for s in (ROWS, COLUMNS, GROUPS)))
+
+
+def session(lanes: int = 2, executor: ExecutorName = "native", **options: Any) -> Session:
+    program = options.pop("program", None) or open_program(lanes, side_by_side=lanes == 3)
+    functions = options.pop("functions", FUNCTIONS)
+    return Session(program, functions, CONSTANTS, executor=executor, **options)
+
+
+def check(live: Session, shape: tuple[int, int, int], seed: int = 0) -> None:
+    inputs = open_inputs(*shape, seed=seed)
+    live.run(**inputs)
+    for name, value in expected(inputs).items():
+        np.testing.assert_array_equal(live.get_output(name), value)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+def test_every_shape_is_computed(executor: ExecutorName, lanes: int) -> None:
+    live = session(lanes, executor)
+
+    @settings(max_examples=25)
+    @given(st.lists(shapes, min_size=1, max_size=6))
+    def run(shapes: list[tuple[int, int, int]]) -> None:
+        for seed, shape in enumerate(shapes):
+            check(live, shape, seed)
+
+    run()
+    live.close()
+
+
+def test_shapes_grow_shrink_and_come_back() -> None:
+    live = session()
+    most = (ROWS.most, COLUMNS.most, GROUPS.most)
+    for shape in [(1, 1, 1), most, (1, 1, 1), (2, 17, 2), most, most, (9, 1, 1), (1, 40, 4)]:
+        for seed in range(3):
+            check(live, shape, seed)
+    # More shapes than are kept, twice.
+    for _ in range(2):
+        for columns in range(1, 41):
+            check(live, (2, columns, 1))
+    assert len(live.benchmark(number=2, repeat=3)) == 3
+    spans = live.profile()
+    launches = sum(len([i for i in lane if hasattr(i, "kernel")]) for lane in live.program.lanes)
+    assert len(spans) == launches
+    live.close()
+
+
+@given(st.integers(1, 3), shapes, st.booleans())
+def test_the_native_library_makes_what_python_makes_of_a_shape(
+    lanes: int, shape: tuple[int, int, int], alone: bool
+) -> None:
+    program = open_program(lanes)
+    program = on_one_lane(program) if alone else program
+    plan, values = plan_open(program), values_of(*shape)
+    bound = _bound(program, shape)
+    assert {str(k): int(v) for k, v in bound["symbols"].items()} == values
+    placed = plan.at(program, values)
+    assert bound["nbytes"] == placed.nbytes
+    assert list(bound["offsets"]) == [
+        placed.offsets.get(n, -1) for n in range(len(program.buffers))
+    ]
+    concrete = program.at(values)
+    assert [list(lane) for lane in bound["lanes"]] == list(map(encode_lane, concrete.lanes))
+
+
+def _bound(program: Program, shape: tuple[int, int, int]) -> Any:
+    inputs = open_inputs(*shape)
+    bind = load_native_library()["shape_binder"](
+        json.dumps(program_to_json(program)).encode(),
+        json.dumps(plan_open(program).to_json(program)).encode(),
+        [[name, name] for name in inputs],
+    )
+    return bind([list(value.shape) for value in inputs.values()])
+
+
+@given(shapes)
+def test_a_program_at_a_shape_runs_as_any_other(shape: tuple[int, int, int]) -> None:
+    program = open_program(2).at(values_of(*shape))
+    inputs = open_inputs(*shape)
+    for executor in EXECUTORS:
+        live = Session(program, FUNCTIONS, CONSTANTS, executor=executor)
+        live.run(**inputs)
+        for name, value in expected(inputs).items():
+            np.testing.assert_array_equal(live.get_output(name), value)
+        live.close()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_inputs_are_set_in_any_order_and_kept(executor: ExecutorName) -> None:
+    live = session(executor=executor)
+    first, second = open_inputs(2, 5), open_inputs(3, 7)
+    live.run(**first)
+    before = live.get_output("turned")
+    # One after another, also of shapes that do not agree yet; outputs stay those of the last run.
+    live.set_input("extra", second["extra"])
+    live.set_input("x", second["x"])
+    np.testing.assert_array_equal(live.get_output("turned"), before)
+    with refused(SessionError, "'mask'", "float32[2, 5]", "'x'", "float32[3, 7]"):
+        live.run()
+    live.run(mask=second["mask"])
+    np.testing.assert_array_equal(live.get_output("turned"), expected(second)["turned"])
+    # What was set before stays.
+    live.run()
+    np.testing.assert_array_equal(live.get_output("total"), expected(second)["total"])
+    # Large and back again before a run.
+    live.set_input(**open_inputs(9, 40, 4))
+    live.run(**second)
+    np.testing.assert_array_equal(live.get_output("turned"), expected(second)["turned"])
+    live.close()
+
+
+X = open_inputs(2, 5)["x"]
+WRONG: list[tuple[dict[str, Array], tuple[object, ...]]] = [
+    ({"x": np.zeros((10, 5), "f")}, ("'x'", "float32[10, 5]", "float32[{1..9}, {1..40}]")),
+    ({"x": np.zeros((2, 41), "f")}, ("'x'", "float32[2, 41]", "float32[{1..9}, {1..40}]")),
+    ({"x": np.zeros((0, 5), "f")}, ("'x'", "float32[0, 5]", "float32[{1..9}, {1..40}]")),
+    ({"x": np.zeros((2, 5, 1), "f")}, ("'x'", "float32[2, 5, 1]", "float32[{1..9}, {1..40}]")),
+    (
+        {"extra": np.zeros((12, 2), "f")},
+        ("'extra'", "float32[12, 2]", "float32[{8..32:8}, {1..9}]"),
+    ),
+    ({"x": np.zeros((2, 5), "float64")}, ("'x'", "float64", "float32")),
+]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(("inputs", "named"), WRONG, ids=[str(case[1][1]) for case in WRONG])
+def test_shapes_that_an_input_never_has_are_refused(
+    executor: ExecutorName, inputs: dict[str, Array], named: tuple[object, ...]
+) -> None:
+    live = session(executor=executor)
+    with refused(SessionError, *named):
+        live.set_input(**inputs)
+    with refused(SessionError, "never set"):
+        live.run()
+    check(live, (2, 5, 1))
+    live.close()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_shapes_that_do_not_agree_are_refused(executor: ExecutorName) -> None:
+    live = session(executor=executor)
+    inputs = open_inputs(2, 5) | {"extra": open_inputs(3, 5)["extra"]}
+    with refused(SessionError, "'extra'", "float32[8, 3]", "float32[8, 2]", "'x'", "float32[2, 5]"):
+        live.run(**inputs)
+    check(live, (2, 5, 1))
+    live.close()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_what_a_run_does_not_write_is_poisoned_in_no_result(executor: ExecutorName) -> None:
+    """A kernel that reads behind its input may find anything there, and must not use it."""
+    seen: list[Array] = []
+
+    def scale(x: Any, factors: Any, y: Any, columns: int, begin: int, end: int) -> None:
+        array = np.from_dlpack(x)
+        behind = (ctypes.c_char * 64).from_address(array.ctypes.data + array.nbytes)
+        seen.append(np.frombuffer(bytes(behind), np.float32))
+        FUNCTIONS["scale"](x, factors, y, columns, begin, end)
+
+    live = session(executor=executor, functions=dict(FUNCTIONS) | {"scale": scale})
+    for shape in [(3, 16, 1), (9, 40, 1), (1, 1, 1)]:
+        check(live, shape)
+    assert len(seen) >= 3
+    if executor == "poisoning":
+        assert all(np.isnan(values).all() for values in seen)
+    live.close()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_kernel_that_fails_leaves_a_session_that_runs(executor: ExecutorName) -> None:
+    broken = True
+
+    def add(*arguments: Any) -> None:
+        if broken:
+            raise ValueError("no luck")
+        FUNCTIONS["add"](*arguments)
+
+    live = session(executor=executor, functions=dict(FUNCTIONS) | {"add": add})
+    with refused(KernelError, "unit 'add'", "kernel 'add'", "no luck"):
+        live.run(**open_inputs(2, 5))
+    with refused(SessionError, "'turned'", "run"):
+        live.get_output("turned")
+    broken = False
+    check(live, (2, 5, 1))
+    check(live, (3, 6, 1))
+    live.close()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_many_requests_have_shapes_of_their_own(executor: ExecutorName) -> None:
+    requests = [open_inputs(1 + n % 9, 1 + 7 * n % 40, 1 + n % 4, seed=n) for n in range(24)]
+    for workers in (1, 2):
+        live = session(executor=executor)
+        results = live.run_many(requests, workers=workers)
+        for result, inputs in zip(results, requests, strict=True):
+            for name, value in expected(inputs).items():
+                np.testing.assert_array_equal(result[name], value)
+        live.close()
+
+
+def test_outputs_that_are_inputs_passed_on_are_what_was_set() -> None:
+    outputs = [Port("same", "x", (B, L), "float32"), Port("sum", "total", (B,), "float32")]
+    for executor in EXECUTORS:
+        live = session(executor=executor, outputs=outputs)
+        for shape in [(2, 5, 1), (3, 4, 1)]:
+            inputs = open_inputs(*shape)
+            live.run(**inputs)
+            np.testing.assert_array_equal(live.get_output("same"), inputs["x"])
+            np.testing.assert_array_equal(live.get_output("sum"), expected(inputs)["total"])
+        live.close()
+
+
+def test_random_inputs_have_the_shape_of_the_hint() -> None:
+    live = session()
+    inputs = live.random_inputs()
+    assert inputs["x"].shape == (ROWS.hint, COLUMNS.hint)
+    assert inputs["extra"].shape == (8 * GROUPS.hint, ROWS.hint)
+    live.run(**inputs)
+    live.close()
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], tuple[object, ...]]] = {
+    "states": (
+        lambda: session(states={"total": "x"}),
+        SessionError,
+        ("'total'", "'x'", "state"),
+    ),
+    "a GPU": (lambda: session(executor="cuda"), SessionError, ("CPU",)),  # pyright: ignore
+    "a plan of one shape": (
+        lambda: session(plan=plan_open(open_program(2)).at(open_program(2), values_of(1, 1, 1))),
+        ProgramError,
+        ("memory plan",),
+    ),
+    "a plan of another program": (
+        lambda: session(
+            plan=replace(plan_open(open_program(2)), buffers=(0,), conflicts=((),)),
+        ),
+        ProgramError,
+        ("same buffers",),
+    ),
+    "inputs that do not say all": (
+        lambda: session(inputs=[Port("x", "x", (B, L), "float32")]),
+        Exception,
+        ("'groups'",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_open_sessions_cannot_have(name: str) -> None:
+    call, kind, named = REFUSED[name]
+    with refused(kind, *named):
+        call()
+
+
+def test_static_executors_take_programs_at_a_shape_alone() -> None:
+    program = open_program(2)
+    functions: Mapping[str, Any] = FUNCTIONS
+    with pytest.raises(Exception, match="depends on the shape"):
+        NativeExecutor(program, functions, [])
