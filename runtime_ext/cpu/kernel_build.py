@@ -16,6 +16,7 @@ from runtime_ext.cpu.kernels.interleave import interleave
 from runtime_ext.cpu.kernels.interpolation import interpolation
 from runtime_ext.cpu.kernels.mean import mean
 from runtime_ext.cpu.kernels.normalisation import normalisation
+from runtime_ext.cpu.kernels.open_contraction import open_contraction
 from runtime_ext.cpu.kernels.pointwise import pointwise
 from runtime_ext.cpu.kernels.pooling import pooling
 from runtime_ext.cpu.kernels.product import product
@@ -56,8 +57,14 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
 }
 
 
-#: Specs that may have open extents.
-_OPEN = (Contraction, Product, Normalisation, Pointwise, Mean, Attention)
+#: Those of specs that may have open extents.
+_OPEN_WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
+    Contraction: open_contraction,
+    Mean: mean,
+    Product: product,
+    Normalisation: normalisation,
+    Pointwise: pointwise,
+}
 
 
 @tvm.transform.module_pass(opt_level=0)
@@ -105,15 +112,12 @@ def tir_of(spec: _Kernel, target: Any, isa: Isa) -> Phases:
     """Return the TIR of a kernel."""
     if isinstance(spec, (Generic, Scheduled)):
         return lower_generic(spec, target)
-    of_what = spec.kernel if isinstance(spec, Finer) else spec
-    if type(of_what) not in _OPEN and symbols_in(spec):
-        raise UserError(
-            f"there is no kernel of open extents for {type(of_what).__name__}: give exact shapes"
-        )
-    writers = _WRITERS | form_writers()
-    if isinstance(spec, Finer):
-        function, tiles = writers[type(spec.kernel)](spec.kernel, isa, finer=True)
-    else:
-        function, tiles = writers[type(spec)](spec, isa)
     scalars = tuple(symbol.name for symbol in symbols_in(spec))
+    writers = _OPEN_WRITERS if scalars else _WRITERS | form_writers()
+    kernel, options = (spec.kernel, {"finer": True}) if isinstance(spec, Finer) else (spec, {})
+    if scalars and type(kernel) not in writers:
+        raise UserError(
+            f"there is no kernel of open extents for {type(kernel).__name__}: give exact shapes"
+        )
+    function, tiles = writers[type(kernel)](kernel, isa, **options)
     return Phases((Phase(function, tiles, tuple(range(len(spec.buffers))), scalars),), ())

@@ -116,6 +116,12 @@ class Code:
         self.store(buffer, 0, value, lanes)
         return load(buffer, 0, lanes)
 
+    def keep_index(self, value: Index) -> Index:
+        """Compute an index once, however often it is used; see :meth:`keep`."""
+        (buffer,) = self.accumulators(1, 1, self.index)
+        self.store(buffer, 0, integer(value, self.index), 1)
+        return load(buffer, 0, 1)
+
     def arithmetic(self, lanes: int) -> Arithmetic:
         """Return the operations on float32 vectors of ``lanes`` lanes."""
         number, keep = partial(constant, lanes=lanes), partial(self.keep, lanes=lanes)

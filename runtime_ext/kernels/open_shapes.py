@@ -85,6 +85,12 @@ def extent_of_prim(expression: Any, symbols: Mapping[str, Symbol]) -> int:
     return extent(expression)
 
 
+def is_same(first: int, second: int) -> bool:
+    """Return whether two extents are the same at all shapes."""
+    difference = first - second
+    return not isinstance(difference, Extent) and difference == 0
+
+
 def is_multiple(extent: int, of: int) -> bool:
     """Return whether an extent is a multiple of a number at all shapes."""
     rest = extent % of

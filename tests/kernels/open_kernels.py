@@ -1,8 +1,9 @@
-"""Run kernels of open extents: parts of their tiles in any order, with memory around each tensor."""
+"""Run kernels of open extents: parts of their tiles in any order, memory around each tensor."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class OpenKernel:
             memory.append(tvm.runtime.tensor(whole))
         scalars = [values[name] for name in self.phase.scalars]
         cuts = [0, *sorted(borders), self.tiles(values)]
-        for begin, end in reversed(list(zip(cuts, cuts[1:], strict=False))):
+        for begin, end in reversed(list(pairwise(cuts))):
             arguments = [memory[a] for a in self.phase.arguments]
             self.module[self.phase.symbol](*arguments, *scalars, begin, end)
         results: list[Array] = []

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 
+from runtime_ext.cpu.vector_space import VectorSpace
+from runtime_ext.isa.levels import isa_of
+from runtime_ext.kernels.cut import UNCUT, Blocking
 from runtime_ext.kernels.expression import ACC, Access
-from runtime_ext.kernels.spec import Finer, Mean, Normalisation, Pointwise, Product, Statement
+from runtime_ext.kernels.spec import (
+    Contraction,
+    Finer,
+    Interleave,
+    Mean,
+    Normalisation,
+    Pointwise,
+    Product,
+    Statement,
+    Window,
+)
 from tests.kernels.kernel_harness import AVX2, AVX512, host_target
 from tests.kernels.open_kernels import OpenKernel
+from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.extent import Symbol, evaluate, extent_of
+from tvm_ios.program.constant_transform import packing
 
 TARGETS = {"avx2": AVX2} | ({"avx512": AVX512} if host_target() is AVX512 else {})
 on_targets = pytest.mark.parametrize("target", TARGETS)
@@ -310,3 +327,149 @@ def test_products_with_open_columns_and_a_number_of_each_column_that_is_far_away
         a, b, c = random(5, 7), random(7, length), random(length, 3)
         arrays = [a, in_rows(b, pitch), c, nothing(5, pitch)]
         compared(kernel, {"length": length}, arrays, of_doubles(a, b) + c[:, 0])
+
+
+def packed(spec: Contraction, weight: Array, target: str) -> tuple[Contraction, Array]:
+    """The contraction with a register tile, and its weights as the tile reads them."""
+    space = VectorSpace(isa_of(tvm.target.Target(dict(TARGETS[target]))))
+    if spec.blocking is UNCUT:
+        spec = replace(spec, blocking=space.blocking(spec))
+    pack = packing(weight.shape, spec.parts, space.width(spec.blocking))
+    shapes = list(spec.buffers)
+    shapes[spec.weight] = pack.shape(weight.shape)
+    return replace(spec, buffers=tuple(shapes)), pack.apply(weight)
+
+
+def dense_spec(
+    batch: int, window: tuple[int, int], channels: int, data: Access, *statements: Statement
+) -> Contraction:
+    """Buffers are data, weights, and a bias; the caller adds those of statements."""
+    of = Window(window, window, (1, 1), (1, 1), (0, 0), (1, 1))
+    parts = tuple(statement.count for statement in statements)
+    out = sum(parts)
+    buffers = ((B, L, channels), (channels, out), (out,))
+    return Contraction(
+        buffers, batch, of, channels, 1, data, ACC, 1, parts, UNCUT, tuple(statements)
+    )
+
+
+BIAS = ("add", ACC, ("load", Access(2, 0, (0, 0, 0, 1))))
+
+
+@on_targets
+@pytest.mark.parametrize("out", [5, 32, 112])
+@pytest.mark.parametrize("outer", [False, True], ids=["pixels outer", "weights outer"])
+def test_dense_layers_of_any_rows(out: int, outer: bool, target: str) -> None:
+    """All tokens are rows of one matrix; with regions of rows where weights are the outer loop."""
+    stored = Statement(BIAS, Access(3, 0, (0, 0, out, 1)), 0, out)
+    spec = dense_spec(1, (1, B * L), 9, Access(0, 0, (0, 0, 9, 1)), stored)
+    spec = replace(spec, buffers=(*spec.buffers, (B, L, out)))
+    weight, bias = random(9, out), random(out)
+    spec, pack = packed(spec, weight, target)
+    spec = replace(spec, blocking=replace(spec.blocking, blocks_outer=outer))
+    kernel = kernel_of(spec, target)
+    for values in (*shapes(), {"batch": 8, "length": 210}):
+        x = random(*values.values(), 9)
+        arrays = [x, pack, bias, nothing(*values.values(), out)]
+        compared(kernel, values, arrays, of_doubles(x, weight) + bias)
+
+
+@on_targets
+def test_dense_layers_that_activate_and_add_to_a_tensor_in_place(target: str) -> None:
+    """What is added is read once where it is overwritten."""
+    old = ("load", Access(3, 0, (0, 0, 40, 1)))
+    value = ("add", ("sigmoid", BIAS), old)
+    stored = Statement(value, Access(3, 0, (0, 0, 40, 1)), 0, 40)
+    spec = dense_spec(1, (1, B * L), 20, Access(0, 0, (0, 0, 20, 1)), stored)
+    spec = replace(spec, buffers=(*spec.buffers, (B, L, 40)), prologue=("max", ACC, ("const", 0.0)))
+    weight, bias = random(20, 40), random(40)
+    spec, pack = packed(spec, weight, target)
+    kernel = kernel_of(spec, target)
+    for values in shapes():
+        x, y = random(*values.values(), 20), random(*values.values(), 40)
+        want = y + 1 / (1 + np.exp(-of_doubles(np.maximum(x, 0), weight) - bias))
+        compared(kernel, values, [x, pack, bias, y], want)
+
+
+@on_targets
+@pytest.mark.parametrize("is_batch", [True, False], ids=["images", "rows"])
+@pytest.mark.parametrize("gap", [0, 3], ids=["together", "apart"])
+def test_projections_that_are_stored_head_by_head(gap: int, is_batch: bool, target: str) -> None:
+    """[B, L, channels] becomes [B, heads, L, depth]; sentences may be apart in memory."""
+    depth, channels, out = 18, 10, HEADS * 18
+    apart = L * channels + gap
+    image = (HEADS * L * depth, depth)
+
+    def strides(of_image: int, of_row: int, last: int) -> tuple[int, int, int, int]:
+        return (of_image, 0, of_row, last) if is_batch else (0, of_image, of_row, last)
+
+    statements = [
+        Statement(
+            ("add", ACC, ("load", Access(2, head * depth, (0, 0, 0, 1)))),
+            Access(3, L * (head * depth), strides(*image, 1)),
+            head * depth,
+            depth,
+        )
+        for head in range(HEADS)
+    ]
+    data = Access(0, 0, strides(apart, channels, 1))
+    batch, window = (B, (1, L)) if is_batch else (1, (B, L))
+    spec = dense_spec(batch, window, channels, data, *statements)
+    shapes_of = ((B, apart), *spec.buffers[1:], (B, HEADS, L, depth))
+    weight, bias = random(channels, out), random(out)
+    spec, pack = packed(replace(spec, buffers=shapes_of), weight, target)
+    kernel = kernel_of(spec, target)
+    for values in (*shapes(), {"batch": 8, "length": 1}, {"batch": 7, "length": 2}):
+        sentences, length = values.values()
+        x = random(sentences, length, channels)
+        want = (of_doubles(x, weight) + bias).reshape(sentences, length, HEADS, depth)
+        rows = in_rows(x.reshape(sentences, -1), evaluate(apart, values))
+        arrays = [rows, pack, bias, nothing(sentences, HEADS, length, depth)]
+        compared(kernel, values, arrays, want.transpose(0, 2, 1, 3))
+
+
+@on_targets
+def test_keys_that_are_stored_transposed(target: str) -> None:
+    """[B, L, channels] becomes [B, out, L] in rows of whole cache lines."""
+    out, channels = 40, 12
+    stored = Statement(BIAS, Access(3, 0, (out * PADDED, 0, 1, PADDED)), 0, out)
+    spec = dense_spec(B, (1, L), channels, Access(0, 0, (L * channels, 0, channels, 1)), stored)
+    spec = replace(spec, buffers=(*spec.buffers, (B, out, PADDED)))
+    weight, bias = random(channels, out), random(out)
+    spec, pack = packed(spec, weight, target)
+    kernel = kernel_of(spec, target)
+    for values in shapes():
+        batch, length = values.values()
+        x = random(batch, length, channels)
+        want = (of_doubles(x, weight) + bias).transpose(0, 2, 1)
+        arrays = [x, pack, bias, nothing(batch, out, evaluate(PADDED, values))]
+        compared(kernel, values, arrays, want)
+
+
+def test_the_register_tile_of_open_rows_is_that_of_many(target: str = "avx2") -> None:
+    stored = Statement(BIAS, Access(3, 0, (0, 0, 384, 1)), 0, 384)
+    spec = dense_spec(1, (1, B * L), 384, Access(0, 0, (0, 0, 384, 1)), stored)
+    one = extent_of(Symbol("one", 1, 4096, hint=1))
+    window = replace(spec.window, input=(1, one), output=(1, one))
+    blockings = [
+        packed(s, random(384, 384), target)[0].blocking
+        for s in (spec, replace(spec, window=window))
+    ]
+    assert blockings[0] == blockings[1]
+    assert blockings[0].pixels * blockings[0].vectors == 12
+
+
+def test_open_convolutions_are_refused_by_name() -> None:
+    stored = Statement(BIAS, Access(3, 0, (0, 0, 8, 1)), 0, 8)
+    spec = dense_spec(1, (1, L), 8, Access(0, 0, (0, 0, 8, 1)), stored)
+    wide = Window((1, L), (1, L), (1, 3), (1, 1), (0, 1), (1, 1))
+    spec = replace(spec, window=wide, buffers=(*spec.buffers, (L, 8)), blocking=Blocking(6, 2))
+    with pytest.raises(UserError, match="convolutions"):
+        OpenKernel(spec, AVX2)
+
+
+def test_other_kernels_of_open_extents_are_refused_by_name() -> None:
+    at = Access(0, 0, (0, 0, 4, 1))
+    spec = Interleave(((L, 4), (L, 8)), (1, 1, L), (("load", at), ("load", at)), at, 4)
+    with pytest.raises(UserError, match="Interleave"):
+        OpenKernel(spec, AVX2)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, gcd
 
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.cut import Blocking
 from runtime_ext.kernels.spec import Contraction
+from tvm_ios.graph.extent import at_hint, is_open
 
 #: The latency of a multiply-add in cycles, times multiply-adds a cycle.
 _IN_FLIGHT = 8
@@ -22,12 +24,15 @@ _MANY, _SPARE = 3, 3
 UNROLLED, _SHORT = 4, 12
 #: The numbers of vectors of output channels that a block of a matrix-vector product may have.
 _VECTOR_BLOCKS = range(1, 9)
+#: A row whose last tile is no smaller than the others for most tiles.
+_MANY_PIXELS = 840
 #: Sets of a first-level data cache of 64-byte lines, and the lines of a set that stay.
 _SETS, _WAYS = 64, 8
 
 
 def choose_blocking(spec: Contraction, isa: Isa) -> Blocking:
     """Return the register tile with the fewest estimated cycles for a row of pixels."""
+    spec = _at_one_shape(spec)
     width = spec.window.output[1]
     if width == 1:
         # A matrix-vector product waits for memory: make blocks long, and reads sequential.
@@ -35,6 +40,16 @@ def choose_blocking(spec: Contraction, isa: Isa) -> Blocking:
         return Blocking(1, min(_VECTOR_BLOCKS[-1], narrowest, ceil(whole / 8)))
     cycles = row_cycles(spec, isa)
     return min(cycles, key=lambda t: (cycles[t], -t.pixels * t.vectors, t.vectors))
+
+
+def _at_one_shape(spec: Contraction) -> Contraction:
+    """Return a contraction with a row of many pixels if their number is open."""
+    known, (_, width) = at_hint(spec), spec.window.output
+    if not is_open(width):
+        return known
+    (rows, _), window = known.window.output, known.window
+    window = replace(window, input=(window.input[0], _MANY_PIXELS), output=(rows, _MANY_PIXELS))
+    return replace(known, window=window)
 
 
 def row_cycles(spec: Contraction, isa: Isa) -> dict[Blocking, float]:

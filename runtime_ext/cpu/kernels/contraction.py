@@ -31,10 +31,10 @@ from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import Store, activate, divide, store_vectors
 
 #: Bytes of weights that stay in a core's second-level cache while pixels pass.
-_RESIDENT_WEIGHTS = 320 * 1024
+RESIDENT_WEIGHTS = 320 * 1024
 #: From this many pixels on, a core multiplies a weight for twice as long as memory takes to bring
 #: the next.
-_BUSY_PIXELS = 96
+BUSY_PIXELS = 96
 #: Most input channels of a loop step, if each has more than a few multiply-adds.
 _MOST_UNROLLED = 8
 #: Rows of a filter with at least this many columns become loops, if possible.
@@ -89,9 +89,9 @@ def plan_tiles(spec: Contraction, isa: Isa) -> TilePlan:
         strips = ceil(cut / strip)
     outer = spec.blocking.blocks_outer
     if outer is None:
-        outer = bytes_of_weights(spec, width) > _RESIDENT_WEIGHTS
+        outer = bytes_of_weights(spec, width) > RESIDENT_WEIGHTS
     groups = rows * strips
-    many = regions(rows * spec.window.output[1] / _BUSY_PIXELS, groups) if outer else groups
+    many = regions(rows * spec.window.output[1] / BUSY_PIXELS, groups) if outer else groups
     return TilePlan(runs, parts, blocks, rows, strips, strip, borderless, outer, many)
 
 
@@ -322,10 +322,14 @@ class ContractionWriter:
             for v in range(vectors)
         ]
         for p in pixels:
-            value = self.repeated(source + p * spec.window.strides[1] * sw + ci * sc)
+            value = self.repeated(self._of_pixel(source, p) + ci * sc)
             for v in range(vectors):
                 acc = accumulators[p * vectors + v]
                 code.store(acc, 0, load(acc, 0, lanes) + value * row[v], lanes)
+
+    def _of_pixel(self, source: Any, pixel: int) -> Index:
+        """Return the first element of a pixel of a register tile; ``source`` is the first's."""
+        return source + pixel * self.spec.window.strides[1] * self.spec.data.strides[2]
 
     def repeated(self, at: Index) -> Any:
         """Return an element of the data, after the prologue, in all lanes of a vector."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -17,7 +17,7 @@ from runtime_ext.kernels.statements import divide
 from tvm_ios.graph.extent import Symbol, is_open
 
 #: More regions than lanes gain nothing.
-_REGIONS = 16
+MOST_REGIONS = 16
 
 
 def regions(worth: float, groups: int) -> int:
@@ -28,7 +28,11 @@ def regions(worth: float, groups: int) -> int:
     each region reads all weights. ``worth`` regions pay off; the data have ``groups`` groups of
     tiles.
     """
-    return min(groups, 1 << (max(1, min(_REGIONS, int(worth))).bit_length() - 1))
+    return min(groups, 1 << (max(1, min(MOST_REGIONS, int(worth))).bit_length() - 1))
+
+
+#: Rows of tiles for what is left: few numbers, each little larger than the one before.
+_TAILS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,8 @@ class Tail:
 
 
 def tails(count: Index, rows: int) -> list[Tail]:
-    """Return tiles for ``count`` rows that are left of ``rows``: of a power of two, or of all."""
-    sizes = [1 << n for n in range(rows.bit_length()) if 1 << n < rows]
+    """Return tiles for ``count`` rows that are left of tiles of ``rows``."""
+    sizes = [size for size in _TAILS if size < rows]
     if sizes and sizes[-1] < rows - 1:
         sizes.append(rows)
     return [Tail(count, before + 1, size) for before, size in zip([0, *sizes], sizes, strict=False)]
@@ -100,6 +104,12 @@ class TileCode(Code):
         self._count = count
         with self.loop("tile", self._begin, self._end) as tile:
             yield tile
+
+    def steps_of_tiles(self, step: int, write: Callable[[Index, int], None]) -> None:
+        """Write a loop over the tiles of the range, several a step; see :meth:`steps`."""
+        self.steps(
+            "step", self._end - self._begin, step, lambda at, count: write(self._begin + at, count)
+        )
 
     def block_and_group(
         self, tile: Index, blocks: int, groups: int, regions: int
