@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from runtime_ext.execution.executor import Executor, Memory, Span
-from runtime_ext.execution.ports import Port, State, find_port, named_values, port_value
+from runtime_ext.execution.ports import Port, State, find_port, named_values, port_value, ports_at
 from runtime_ext.execution.session_pool import SessionWithWorkers
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.extent import at_hint
 
 
 class ModelSession(SessionWithWorkers):
@@ -157,9 +156,24 @@ class ModelSession(SessionWithWorkers):
             self._ran = True
         return spans
 
-    def random_inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Return random inputs by name: normal numbers, or zeros and ones for integers."""
-        return random_values(self.inputs, seed)
+    def random_inputs(
+        self, seed: int = 0, shapes: Mapping[str, Sequence[int]] | None = None
+    ) -> dict[str, Array]:
+        """Return random inputs by name: normal numbers, or zeros and ones for integers.
+
+        Parameters
+        ----------
+        seed
+            Seed of the generator.
+        shapes
+            The shapes of some inputs, by name; those of open dimensions are else at their hints.
+
+        Raises
+        ------
+        SessionError
+            If an input never has this shape.
+        """
+        return random_values(ports_at(self.inputs, shapes or {}), seed)
 
     def close(self) -> None:
         """End the executor's threads and workers; the last outputs can still be read."""
@@ -198,18 +212,14 @@ class ModelSession(SessionWithWorkers):
 
 
 def random_values(ports: Sequence[Port], seed: int = 0) -> dict[str, Array]:
-    """Return random values of ports by name: normal numbers, or zeros and ones for integers.
-
-    Open ports have the shapes at the hints of their symbols.
-    """
+    """Return random values of ports by name: normal numbers, or zeros and ones for integers."""
     generator = np.random.default_rng(seed)
     values: dict[str, Array] = {}
     for port in ports:
-        shape = at_hint(tuple(port.shape))
         if np.issubdtype(np.dtype(port.dtype), np.floating):
-            value = generator.standard_normal(shape)
+            value = generator.standard_normal(port.shape)
         else:
-            value = generator.integers(0, 2, shape)
+            value = generator.integers(0, 2, port.shape)
         values[port.name] = np.asarray(value).astype(port.dtype)
     return values
 

@@ -13,7 +13,7 @@ import numpy as np
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import natural
-from tvm_ios.graph.extent import is_open
+from tvm_ios.graph.extent import at_values, evaluate, is_open, symbols_in, symbols_of
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import Program, Role
 from tvm_ios.program.program_builder import tensor_names
@@ -79,6 +79,30 @@ def read_ports(data: Any, program: Program) -> tuple[Port, ...]:
         return Port(str(item["name"]), str(item["buffer"]), shape, str(item["dtype"]))
 
     return tuple(map(port, data))
+
+
+def ports_at(ports: Sequence[Port], shapes: Mapping[str, Sequence[int]]) -> tuple[Port, ...]:
+    """Return ports with the shapes that some of them are given, by name.
+
+    Symbols that no given shape has are at their hints. Raise SessionError if there is no such port,
+    or it never has this shape beside the others.
+    """
+    given = {find_port(ports, name, "input"): tuple(shape) for name, shape in shapes.items()}
+    values: dict[str, int] = {s.name: s.hint for port in ports for s in symbols_in(port.shape)}
+    for port, shape in given.items():
+        for extent, number in zip(port.shape, shape, strict=False):
+            for symbol in symbols_of(extent):
+                # Extents of inputs are multiples of one symbol, and a number.
+                first, second = (evaluate(extent, {symbol.name: n}) for n in (0, 1))
+                values[symbol.name] = (number - first) // (second - first)
+    bound = tuple(at_values(port, values) for port in ports)
+    for port, at in zip(ports, bound, strict=True):
+        if given.get(port, at.shape) != at.shape:
+            raise SessionError(
+                f"input {port.name!r} is {list(port.shape)}, never {list(given[port])} beside the "
+                "others"
+            )
+    return bound
 
 
 def named_values(

@@ -76,7 +76,8 @@ class Inputs:
         list[str] | None,
         panels.model(
             metavar="NAME:1,3,224,224",
-            help="Of random inputs of a deployment; once for each.  [the smallest batch]",
+            help="Of random inputs of a deployment or a range; once for each.  "
+            "[the smallest batch, a middle]",
         ),
     ] = None
 
@@ -117,6 +118,7 @@ def run(
     from runtime_ext.deployment.deployment import Deployment, load_program
     from runtime_ext.deployment.session import DeploymentSession
     from runtime_ext.execution.foreign_build import ForeignBuild
+    from runtime_ext.execution.session import Session
 
     if objective is Objective.latency:
         refuse("it is for --objective throughput", {"--workers": workers})
@@ -136,9 +138,13 @@ def run(
         names = [port.name for port in loaded.registry.entries[0].inputs]
         random_inputs = partial(session.random_inputs, shapes=shapes or None)
     else:
-        refuse("it is for deployments", {"--shape": shapes, "--lanes": lanes})
+        refuse("it is for deployments", {"--lanes": lanes})
         session = loaded.session(states=states)
         names, random_inputs = [info.name for info in session.inputs], session.random_inputs
+        if shapes:
+            is_open = isinstance(session, Session) and any(p.is_open for p in session.inputs)
+            refuse("it is for deployments and ranges of shapes", {"--shape": not is_open})
+            random_inputs = partial(session.random_inputs, shapes=shapes)
         stepping = session if session.state_inputs else None
         if isinstance(loaded, ForeignBuild):
             build = loaded
