@@ -12,9 +12,12 @@ from tvm import relax
 
 from relay_passes.load import load_model
 from relay_passes.pipeline import applied
+from relay_passes.prepared import Prepared
 from relay_passes.relax.expressions import constant
 from relay_passes.relax.function_data import function_data, with_extents
 from relay_passes.relax.scheduled import scheduled_units
+from relay_passes.relax.target_units import RelaxUnits
+from relay_passes.search_options import SearchOptions
 from runtime_ext.kernels.open_shapes import relax_extent
 from runtime_ext.scheduled_units import ScheduledUnits
 from tvm_ios.files.array_files import Array
@@ -29,6 +32,9 @@ from tvm_ios.models.source import AnyModel, ModelSource
 from tvm_ios.onnx.inputs import declared_extents
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.progress import Progress, silent
+from tvm_ios.schedule.chained_schedule import best_disjoint, possible_chains, with_chains
+from tvm_ios.schedule.chains import Chain
+from tvm_ios.schedule.schedule import Schedule
 
 #: Reads a model for these shapes of its inputs, as the units of a sequential schedule.
 ReadUnits = Callable[[Mapping[str, tuple[int, ...]]], ScheduledUnits]
@@ -76,16 +82,24 @@ class OpenModel:
     opened: OpenUnits
 
 
-def load_open_model(model: AnyModel, ranges: Ranges, progress: Progress = silent) -> OpenModel:
+def load_open_model(
+    model: AnyModel,
+    ranges: Ranges,
+    options: SearchOptions | None = None,
+    progress: Progress = silent,
+) -> OpenModel:
     """Read an ONNX model for all shapes in the ranges of its inputs.
 
-    Raise OpenExtentError if the model has no one set of units in the ranges, InputShapeError if
-    these do not fit its inputs, and as :func:`relay_passes.load.load_model`.
+    With ``options`` the units of each attention are one, a chain, if a kernel for their target
+    computes all of it. Raise OpenExtentError if the model has no one set of units in the ranges,
+    InputShapeError if these do not fit its inputs, and as :func:`relay_passes.load.load_model`.
     """
     source = ModelSource.of(model)
     require_onnx(source)
     proto = read_model(source)
     shapes = open_shapes(ranges, declared_extents(proto))
+
+    first: list[tuple[OpGraph, list[Chain]]] = []
 
     def read(at: Mapping[str, tuple[int, ...]]) -> ScheduledUnits:
         loaded = load_model(replace(source, shapes=at))
@@ -94,9 +108,26 @@ def load_open_model(model: AnyModel, ranges: Ranges, progress: Progress = silent
                 f"{loaded.tail.sentence}: only a model whose whole runs in the program has a range"
             )
         prepared = loaded.prepared()
-        return scheduled_units(applied(prepared, sequential_schedule(prepared.units)))
+        graph, schedule = prepared.units, sequential_schedule(prepared.units)
+        if not first:
+            chains = [] if options is None else _attentions(prepared, schedule, options)
+            first.append((graph, chains))
+        like, chains = first[0]
+        if [op.inputs for op in like.operators] == [op.inputs for op in graph.operators]:
+            schedule = with_chains(schedule, chains)
+        return scheduled_units(applied(prepared, schedule))
 
     return OpenModel(source, proto, shapes, open_units(read, shapes, progress))
+
+
+def _attentions(prepared: Prepared, schedule: Schedule, options: SearchOptions) -> list[Chain]:
+    """Return the chains of units that are an attention which one kernel computes."""
+    units = RelaxUnits(prepared, options)
+    kernels_of = units.backend.compiler.attention_kernels
+    chains = possible_chains(
+        prepared.units, schedule.stages, lambda chain: kernels_of(units.source(chain))
+    )
+    return best_disjoint({chain: float(len(chain)) for _, chain in chains})
 
 
 def open_units(

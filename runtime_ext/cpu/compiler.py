@@ -18,7 +18,7 @@ from runtime_ext.cpu.tilings import other_plans
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache
-from runtime_ext.kernels.chain import Chained
+from runtime_ext.kernels.chain import Attention, Chained
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
@@ -112,6 +112,14 @@ class KernelCompiler(UnitCompiler):
         """
         kernels = plan_unit(source, self.space).kernels
         return len(kernels) if any(isinstance(k.spec, Chained) for k in kernels) else 0
+
+    def attention_kernels(self, source: UnitSource) -> int:
+        """Return the number of kernels of a chain of units, one of which is an attention, or 0.
+
+        Nothing is compiled.
+        """
+        kernels = plan_unit(source, self.space).kernels
+        return len(kernels) if any(isinstance(k.spec, Attention) for k in kernels) else 0
 
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
         default = plan_unit(source, self.space)

@@ -11,6 +11,7 @@ from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Normalisation, Pointwise, Product, Statement
 from runtime_ext.units.handing import handed_on, joined_buffers, renumbered
 from runtime_ext.units.unit import PlannedKernel, UnitPlan
+from tvm_ios.graph.extent import at_hint, bounds
 
 #: Most rows of queries of a tile: for these, some columns of keys stay in the first-level cache. It
 #: is a multiple of the rows of register tiles.
@@ -72,13 +73,18 @@ def attention(
 
 
 def _rows(softmax: Normalisation) -> int:
-    """Return the rows of queries of a tile; 0 if too few of them fit into a cache."""
-    images, heights, rows = softmax.grid
-    fit = _BYTES // (4 * (softmax.count + 15))
+    """Return the rows of queries of a tile; 0 if too few of them fit into a cache.
+
+    Of open extents the largest rows have to fit; the number of tiles is that at the hint.
+    """
+    _, longest = bounds(softmax.count)
+    images, heights, rows = at_hint(softmax.grid)
+    most = rows if rows is softmax.grid[2] else _ROWS
+    fit = _BYTES // (4 * (longest + 15))
     for tile in (_ROWS, _ROWS // 2, _LEAST):
         if tile <= fit and images * heights * -(-rows // tile) >= _TILES:
-            return min(tile, rows)
-    return min(_LEAST, rows) if fit >= _LEAST else 0
+            return min(tile, most)
+    return min(_LEAST, most) if fit >= _LEAST else 0
 
 
 def _is_read_as_written(first: Product | Normalisation, second: Normalisation | Product) -> bool:
@@ -130,7 +136,7 @@ def _moved(
         for extent, stride, to in zip(
             (*grid, copy.count), read.strides, copy.target.strides, strict=True
         )
-        if extent > 1
+        if extent != 1
     ]
     if [axis[1:] for axis in axes] == [(1, 1)] and axes[0][0] == prod(extents):
         # A copy of all elements in order, as one axis.

@@ -125,6 +125,13 @@ class UnitCompiler(ABC):
         """
         return 0
 
+    def attention_kernels(self, source: UnitSource) -> int:
+        """Return the number of kernels of a chain of units, one of which is an attention, or 0.
+
+        Nothing is compiled.
+        """
+        return 0
+
     def rkernels(self, source: UnitSource) -> tuple[str, ...]:
         """Return the names of all plans of a unit; nothing is compiled."""
         return tuple(self._planned(source, self._rkernel_plans, self._named_plans))

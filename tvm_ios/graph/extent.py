@@ -253,6 +253,11 @@ def hint_of(extent: int) -> int:
     return evaluate(extent, {symbol.name: symbol.hint for symbol in symbols_of(extent)})
 
 
+def bounds(extent: int) -> tuple[int, int]:
+    """Return numbers between which an extent is: exact if it has one term."""
+    return _bounds(extent.terms) if isinstance(extent, Extent) else (extent, extent)
+
+
 def symbols_of(extent: int) -> tuple[Symbol, ...]:
     """Return the symbols of an extent, in order."""
     if not isinstance(extent, Extent):
