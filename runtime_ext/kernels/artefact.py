@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import make_folder, temporary_folder
 from tvm_ios.files.json_text import json_object
 from tvm_ios.files.plain_data import read_as
+from tvm_ios.graph.extent import symbols_in
+from tvm_ios.graph.extent_json import ExpressionReader, ExpressionTable
 
 #: Increase it whenever the code of equal kernels changes.
 SCHEDULE_VERSION = 32
@@ -50,6 +52,15 @@ class Artefact:
     key: str
     phases: tuple[KernelPhase, ...]
     scratch: tuple[tuple[tuple[int, ...], str], ...]
+
+
+def workload_text(data: Any) -> str:
+    """Return the text of a workload, for its key.
+
+    Expressions name their symbols; code depends on the ranges of these, too.
+    """
+    symbols = symbols_in(data)
+    return f"{data!r} {symbols!r}" if symbols else repr(data)
 
 
 def kernel_key(workload: str, target: str) -> str:
@@ -94,8 +105,8 @@ class ArtefactCache:
             content = self.code_file(key).read_bytes()
             if data["key"] != key or data.pop("sha256") != _digest(data, content):
                 return None
-            return read_as(Artefact, data)
-        except (OSError, ValueError, KeyError, TypeError):
+            return _read(data)
+        except (OSError, ValueError, KeyError, TypeError, IndexError, UserError):
             return None
 
     def add(self, artefact: Artefact, content: bytes) -> None:
@@ -113,11 +124,33 @@ class ArtefactCache:
         with temporary_folder(self.folder, "new-") as folder:
             code_file = folder / "kernel.code"
             code_file.write_bytes(content)
-            data = {**asdict(artefact), "phases": [astuple(phase) for phase in artefact.phases]}
+            data = _described(artefact)
             description_file = folder / "kernel.json"
             description_file.write_text(json.dumps({**data, "sha256": _digest(data, content)}))
             code_file.rename(self.code_file(artefact.key))
             description_file.rename(self.folder / f"{artefact.key}.json")
+
+
+def _described(artefact: Artefact) -> dict[str, Any]:
+    """Return an artefact as plain data, with a table of the expressions of open extents."""
+    table = ExpressionTable()
+    known: Artefact = table.references(artefact)
+    data = {**asdict(known), "phases": [astuple(phase) for phase in known.phases]}
+    return {**data, "expressions": table.to_json()} if symbols_in(artefact) else data
+
+
+def _read(data: dict[str, Any]) -> Artefact:
+    """Return the artefact that :func:`_described` wrote; raise an error if it is none."""
+    if "expressions" not in data:
+        return read_as(Artefact, data)
+    extent = ExpressionReader(data["expressions"]).extent
+    tiles = [extent(row[1]) for row in data["phases"]]
+    scratch = tuple((tuple(map(extent, shape)), str(dtype)) for shape, dtype in data["scratch"])
+    rows = [[row[0], 0, *row[2:]] for row in data["phases"]]
+    artefact = read_as(Artefact, {**data, "phases": rows, "scratch": []})
+    numbered = zip(artefact.phases, tiles, strict=True)
+    phases = tuple(replace(phase, tiles=count) for phase, count in numbered)
+    return replace(artefact, phases=phases, scratch=scratch)
 
 
 def _digest(description: Any, content: bytes) -> str:

@@ -58,7 +58,11 @@ def _schedule_block(schedule: Any, block: Any) -> None:
     spatial = next((i for i, kind in enumerate(kinds) if kind != _SPATIAL), len(kinds))
     if len(loops) != len(kinds):
         return
-    extents = [int(schedule.get(loop).extent) for loop in loops]
+    open_extents = [schedule.get(loop).extent for loop in loops]
+    if not all(isinstance(extent, tvm.tirx.IntImm) for extent in open_extents):
+        _schedule_open_block(schedule, block, spatial)
+        return
+    extents = list(map(int, open_extents))
     in_rows = spatial > 1 and extents[spatial - 1] > 1
     in_rows = in_rows and _is_in_rows(node, node.iter_vars[spatial - 1].var)
     is_long = set(kinds[spatial:]) == {_REDUCTION} and prod(extents[spatial:]) > _UNROLLED
@@ -90,6 +94,29 @@ def _schedule_block(schedule: Any, block: Any) -> None:
         # Only after parallelising: a block that only adds to existing values cannot be made
         # parallel.
         schedule.decompose_reduction(block, reductions[0])
+
+
+def _schedule_open_block(schedule: Any, block: Any, spatial: int) -> None:
+    """Fuse all outer loops into a parallel one, whatever their extents; rows are left to LLVM."""
+    loops, node = schedule.get_loops(block), schedule.get(block)
+    if not spatial:
+        return
+    outer = [loop for loop in loops[: spatial - 1] if not _is_one(schedule.get(loop).extent)]
+    row, reductions = loops[spatial - 1], loops[spatial:]
+    if not outer:
+        schedule.parallel(row)
+        return
+    sums = len(reductions) and _is_in_rows(node, node.iter_vars[spatial - 1].var)
+    if sums:
+        schedule.reorder(*reductions, row)
+    fused = loops[: spatial - 1]
+    schedule.parallel(schedule.fuse(*fused) if len(fused) > 1 else fused[0])
+    if sums:
+        schedule.decompose_reduction(block, reductions[0])
+
+
+def _is_one(extent: Any) -> bool:
+    return isinstance(extent, tvm.tirx.IntImm) and int(extent) == 1
 
 
 def _is_sum_of_neighbours(block: Any) -> bool:

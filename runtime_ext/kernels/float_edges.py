@@ -144,8 +144,10 @@ def _function_of_ours(call: Any) -> Any:
 
 
 def _block(block: Any) -> Any:
-    sums = prod(int(v.dom.extent) for v in block.iter_vars if int(v.iter_type) == _REDUCTION)
-    body = _first_nan(_passing_nan(_statement(block.body), is_window=1 < sums <= _WINDOW))
+    extents = [v.dom.extent for v in block.iter_vars if int(v.iter_type) == _REDUCTION]
+    is_open = not all(isinstance(extent, tirx.IntImm) for extent in extents)
+    is_window = not is_open and 1 < prod(map(int, extents)) <= _WINDOW
+    body = _first_nan(_passing_nan(_statement(block.body), is_window=is_window))
     if block.name_hint == _PADDED_POOL:
         body = _padded(body)
     init = None if block.init is None else _identity(block.init, block.body)

@@ -19,6 +19,7 @@ from runtime_ext.kernels.function_builder import RELAX_BUILDERS
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.kernels.relax_function import calling_module, operator_name
 from tvm_ios.errors import UserError
+from tvm_ios.graph.extent import symbols_in
 
 _SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
 
@@ -73,7 +74,7 @@ def lower_generic(spec: Generic | Scheduled, target: Any) -> Phases:
         return split_phases(spec.function)
     function = prim_func(spec.function, target)
     try:
-        return split_phases(default_schedule(with_float_edges(function)))
+        return split_phases(default_schedule(with_float_edges(function)), symbols_in(spec.shapes))
     except Exception as error:
         # TIR that a user wrote may not be what schedules expect.
         raise NoKernelError(_refusal(spec.function, _reason(error))) from error

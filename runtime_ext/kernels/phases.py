@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import tirx
+
+from runtime_ext.kernels.open_shapes import extent_of_prim
+from tvm_ios.graph.extent import Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +44,43 @@ class Phases:
     scratch: tuple[tuple[tuple[int, ...], str], ...]
 
 
-def split_phases(function: Any) -> Phases:
+def split_phases(function: Any, symbols: Sequence[Symbol] = ()) -> Phases:
     """Split a PrimFunc in block form: each statement of its root becomes a phase.
 
     An outer parallel loop becomes the tile range, which runs serially; any other statement is a
     phase of one tile. A buffer that several phases use becomes a parameter; the others stay local,
     or register tiles would become memory.
+
+    Variables in the shapes of buffers that have the names of ``symbols`` become parameters.
     """
     phases: list[Phase] = []
-    parts, scratch = split_root(function)
+    known = {symbol.name: symbol for symbol in symbols}
+    parts, scratch = split_root(function, symbols=known)
+    scalars = _shape_variables(function, known)
     for part in parts:
-        loop, begin, end, tiles = _ranged(part.statement)
-        phase = tirx.PrimFunc([*part.buffers, begin, end], part.rooted(loop))
-        phases.append(Phase(phase.with_attr("tirx.noalias", True), tiles, part.arguments))
+        loop, begin, end, extent = _ranged(part.statement)
+        tiles = extent_of_prim(extent, known)
+        given = [*part.buffers, *scalars.values(), begin, end]
+        phase = tirx.PrimFunc(given, part.rooted(loop)).with_attr("tirx.noalias", True)
+        phases.append(Phase(phase, tiles, part.arguments, tuple(scalars)))
     return Phases(tuple(phases), scratch)
+
+
+def _buffers(function: Any) -> list[Any]:
+    """Return the parameters of a PrimFunc that are buffers; others are variables of shapes."""
+    return [parameter for parameter in function.params if _is_buffer(parameter)]
+
+
+def _is_buffer(parameter: Any) -> bool:
+    return hasattr(parameter.ty, "shape")
+
+
+def _shape_variables(function: Any, symbols: Mapping[str, Symbol]) -> dict[str, Any]:
+    """Return the variables of symbols in the shapes of a PrimFunc's buffers, by name, in order."""
+    extents = [extent for buffer in _buffers(function) for extent in buffer.ty.shape]
+    given = [p for p in function.params if not _is_buffer(p)]
+    variables = {v.name: v for part in (*extents, *given) for v in _variables(part)}
+    return {name: variables[name] for name in symbols if name in variables}
 
 
 @dataclass(frozen=True)
@@ -90,11 +116,12 @@ class RootPart:
 
 
 def split_root(
-    function: Any, *, device: bool = False
+    function: Any, *, device: bool = False, symbols: Mapping[str, Symbol] | None = None
 ) -> tuple[list[RootPart], tuple[tuple[tuple[int, ...], str], ...]]:
     """Return the statements of a PrimFunc's root, and (shape, dtype) of the buffers they share.
 
-    On a ``device`` all buffers in its global memory count as shared.
+    On a ``device`` all buffers in its global memory count as shared. Shapes are extents of
+    ``symbols``, by name.
     """
     root = function.body
     body = root.block.body
@@ -107,7 +134,7 @@ def split_root(
         if sum(_holds(u, b) for u in variables_by_statement) > 1
         or (device and b.scope() == "global")
     ]
-    buffers = [*function.params, *shared]
+    buffers = [*_buffers(function), *shared]
     parts: list[RootPart] = []
     for statement, variables in zip(statements, variables_by_statement, strict=True):
         arguments = tuple(i for i, b in enumerate(buffers) if _holds(variables, b))
@@ -115,11 +142,14 @@ def split_root(
         parts.append(
             RootPart(statement, tuple(buffers[i] for i in arguments), arguments, root, local)
         )
-    scratch = tuple((tuple(int(e) for e in b.ty.shape), str(b.ty.dtype)) for b in shared)
+    known = symbols or {}
+    scratch = tuple(
+        (tuple(extent_of_prim(e, known) for e in b.ty.shape), str(b.ty.dtype)) for b in shared
+    )
     return parts, scratch
 
 
-def _ranged(outer: Any) -> tuple[Any, Any, Any, int]:
+def _ranged(outer: Any) -> tuple[Any, Any, Any, Any]:
     """Return the statement as a loop over tiles ``[begin, end)``, and the number of tiles."""
     parallel = isinstance(outer, tirx.For) and outer.kind == tirx.ForKind.PARALLEL
     statement: Any = outer
@@ -138,7 +168,7 @@ def _ranged(outer: Any) -> tuple[Any, Any, Any, int]:
         None,
         statement.annotations,
     )
-    return loop, begin, end, int(statement.extent)
+    return loop, begin, end, statement.extent
 
 
 def _variables(statement: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from runtime_ext.kernels.artefact import Artefact, kernel_key
+from runtime_ext.kernels.artefact import Artefact, kernel_key, workload_text
 from runtime_ext.kernels.library_convolution import CUDNN, LibraryConvolution
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.tuning_log.space import Space
@@ -229,7 +229,7 @@ class UnitCompiler(ABC):
         return key
 
     def _key(self, spec: Workload) -> str:
-        workload = repr(spec)
+        workload = workload_text(spec)
         if workload not in self._key_of:
             self._key_of[workload] = kernel_key(workload, self._target_name)
         return self._key_of[workload]
@@ -282,7 +282,7 @@ class UnitCompiler(ABC):
                 arguments = tuple(buffers[a] for a in phase.arguments)
                 calls.append(PhaseCall(phase.symbol, phase.tiles, arguments, phase.scalars))
         code = UnitCode(parameters, len(plan.outputs), tuple(scratch), tuple(calls))
-        key = kernel_key(repr((code, plan.constants)), self._target_name)
+        key = kernel_key(workload_text((code, plan.constants)), self._target_name)
         is_library = any(isinstance(kernel.spec, LibraryConvolution) for kernel in plan.kernels)
         library = CUDNN if is_library else ""
         forms = tuple(type(kernel.spec).__name__.lower() for kernel in plan.kernels)
