@@ -19,6 +19,7 @@ def main() -> None:
     for name, options in (
         ("searching.search", []),
         ("units.executor", lanes),
+        ("units.open_shapes", []),
         ("networks.side_by_side", lanes),
         ("networks.optimize", lanes),
         ("memory.arena", lanes),

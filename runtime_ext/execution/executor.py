@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from runtime_ext.native_errors import BusyError
+from runtime_ext.native_errors import BusyError, SessionError
 from tvm_ios.files.array_files import Array
+from tvm_ios.program.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,13 @@ class Executor(Protocol):
     def close(self) -> None:
         """End the executor's threads, if any, after a run in progress."""
         ...
+
+
+def require_one_shape(program: Program) -> None:
+    """Refuse an open program, which an executor runs at one shape only: ``program.at(values)``."""
+    if program.symbols:
+        names = ", ".join(symbol.name for symbol in program.symbols)
+        raise SessionError(f"the program is for a range of shapes ({names}): open a session of it")
 
 
 class Exclusive:

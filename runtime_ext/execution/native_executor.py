@@ -8,7 +8,7 @@ from typing import Any
 
 import tvm_ffi
 
-from runtime_ext.execution.executor import Span
+from runtime_ext.execution.executor import Span, require_one_shape
 from runtime_ext.native_library import load_native_library
 from tvm_ios.costs.log_lines import DisturbedSamples
 from tvm_ios.program.program import Program, Wait
@@ -47,6 +47,7 @@ class NativeExecutor:
         spin_seconds: float = 1e-3,
         patience_seconds: float = 5e-6,
     ) -> None:
+        require_one_shape(program)
         self._library = load_native_library()
         self._handle = self._library["create"](
             [native_function(functions[symbol]) for symbol in program.kernels],

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.execution.executor import Exclusive, Span
+from runtime_ext.execution.executor import Exclusive, Span, require_one_shape
 from runtime_ext.native_errors import KernelError
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.memory_plan import planned_buffers
@@ -51,6 +51,7 @@ class ReferenceExecutor:
         seed: int = 0,
         poison: Sequence[Array] | None = None,
     ) -> None:
+        require_one_shape(program)
         self._program = program
         self._functions = [functions[symbol] for symbol in program.kernels]
         self._buffers = list(buffers)

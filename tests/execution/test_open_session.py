@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from runtime_ext.execution.native_executor import NativeExecutor, encode_lane
 from runtime_ext.execution.ports import Port
+from runtime_ext.execution.reference import ReferenceExecutor
 from runtime_ext.execution.session import Session
 from runtime_ext.native_errors import KernelError, SessionError
 from runtime_ext.native_library import load_native_library
@@ -296,8 +297,7 @@ def test_what_open_sessions_cannot_have(name: str) -> None:
         call()
 
 
-def test_static_executors_take_programs_at_a_shape_alone() -> None:
-    program = open_program(2)
-    functions: Mapping[str, Any] = FUNCTIONS
-    with pytest.raises(Exception, match="depends on the shape"):
-        NativeExecutor(program, functions, [])
+@pytest.mark.parametrize("executor", [NativeExecutor, ReferenceExecutor])
+def test_executors_of_one_shape_take_no_open_program(executor: Callable[..., Any]) -> None:
+    with refused(SessionError, "columns, groups, rows"):
+        executor(open_program(2), FUNCTIONS, [])

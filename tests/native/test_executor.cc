@@ -45,14 +45,22 @@ struct Live {
   std::vector<ffi::Tensor> buffers;
   Executor::Pointer executor;
 
-  explicit Live(RandomProgram made, Random& random) : program(std::move(made)) {
+  // With `open` the tiles of launches are references: place k of a partition is value k.
+  explicit Live(RandomProgram made, Random& random, bool open = false) : program(std::move(made)) {
     std::vector<std::string> units;
     for (std::size_t i = 0; i < program.operations.size(); ++i) {
       units.push_back("operation " + std::to_string(i));
     }
     for (std::size_t i = 0; i < program.buffers; ++i) buffers.push_back(Zeros());
     ffi::Array<ffi::Array<std::int64_t>> lanes;
-    for (const auto& lane : program.lanes) {
+    for (std::vector<std::int64_t> lane : program.lanes) {
+      for (std::size_t at = 0; open && at < lane.size();) {
+        if (lane[at] == 1) {
+          lane[at + 2] = ~lane[at + 2];
+          lane[at + 3] = ~lane[at + 3];
+        }
+        at += lane[at] == 0 ? 3 : 6 + lane[at + 5];
+      }
       lanes.push_back(ffi::Array<std::int64_t>(lane.begin(), lane.end()));
     }
     ExecutorOptions options;
@@ -66,7 +74,8 @@ struct Live {
     executor = Executor::Make(
         std::make_unique<Plan>(ffi::Array<ffi::Function>{MixKernel(), FailingKernel()},
                                std::vector<std::string>{"mix", "fail"}, units,
-                               ffi::Array<ffi::Tensor>(buffers.begin(), buffers.end()), lanes),
+                               ffi::Array<ffi::Tensor>(buffers.begin(), buffers.end()), lanes,
+                               open ? kTiles + 1 : 0),
         options);
   }
 
@@ -99,6 +108,23 @@ struct Live {
 void RandomPrograms(int count) {
   Random random(1);
   for (int i = 0; i < count; ++i) Live(MakeProgram(random), random).Check(9);
+}
+
+// Tiles that change between runs, some lanes without any: late threads of earlier runs do no harm.
+void OpenTiles(int count) {
+  Random random(6);
+  for (int i = 0; i < count; ++i) {
+    Live live(MakeProgram(random), random, true);
+    for (int shape = 0; shape < 6; ++shape) {
+      std::vector<std::int64_t> places(kTiles + 1);
+      for (std::int64_t& place : places) place = Below(random, kTiles + 1);
+      std::sort(places.begin(), places.end());
+      places.front() = 0;
+      places.back() = kTiles;
+      live.executor->Bind(places);
+      live.Check(3);
+    }
+  }
 }
 
 // A failure cancels the other lanes, names its unit, and the next run is whole again.
@@ -361,6 +387,7 @@ void Forked() {
 int main(int argc, char** argv) {
   const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
   RandomPrograms(60 * scale);
+  OpenTiles(20 * scale);
   Failures(20 * scale);
   ManyAtOnce(6);
   TwoCallers(50 * scale);
