@@ -59,6 +59,7 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
 
 #: Those of specs that may have open extents.
 _OPEN_WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
+    Attention: attention,
     Contraction: open_contraction,
     Mean: mean,
     Product: product,

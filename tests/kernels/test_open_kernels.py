@@ -13,6 +13,7 @@ import tvm
 
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.levels import isa_of
+from runtime_ext.kernels.chain import Attention
 from runtime_ext.kernels.cut import UNCUT, Blocking
 from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.spec import (
@@ -472,3 +473,59 @@ def test_other_kernels_of_open_extents_are_refused_by_name() -> None:
     spec = Interleave(((L, 4), (L, 8)), (1, 1, L), (("load", at), ("load", at)), at, 4)
     with pytest.raises(UserError, match="Interleave"):
         OpenKernel(spec, AVX2)
+
+
+def attention_spec(rows: int, most: int, with_scores: bool) -> Attention:
+    """Of queries and keys, or of scores in rows of whole cache lines; values stay by token."""
+    length = extent_of(Symbol("length", 1, most, hint=128))
+    padded, depth = (length + 15) // 16 * 16, 20
+    queries = Access(0, 0, (HEADS * length * depth, length * depth, depth, 1))
+    keys = Access(1, 0, (HEADS * depth * padded, depth * padded, padded, 1))
+    scores = Access(0, 0, (HEADS * length * padded, length * padded, padded, 1))
+    width = HEADS * depth
+    stored = Access(3, 0, (length * width, depth, width, 1))
+    buffers = (
+        (B, HEADS, length, depth if with_scores else padded),
+        (B, HEADS, depth, padded),
+        (B, HEADS, length, depth),
+        (B, length, width),
+    )
+    grid = (B, HEADS, length)
+    # The results of the first two are the tile's own.
+    scaled = Statement(("mul", ACC, ("const", 0.125)), scores, 0, length)
+    product = Product(buffers, grid, length, depth, queries, keys, (scaled,))
+    kept = Statement(ACC, scores, 0, length)
+    of_rows = Normalisation(buffers, "softmax", grid, length, scores, ACC, 0.0, (kept,))
+    values = Product(
+        buffers,
+        grid,
+        depth,
+        length,
+        scores,
+        Access(2, 0, queries.strides),
+        (Statement(ACC, stored, 0, depth),),
+    )
+    return Attention(buffers, product if with_scores else None, of_rows, values, rows)
+
+
+@on_targets
+@pytest.mark.parametrize("with_scores", [True, False], ids=["of queries", "of scores"])
+@pytest.mark.parametrize("rows", [6, 24])
+def test_attention_of_any_length(rows: int, with_scores: bool, target: str) -> None:
+    kernel = kernel_of(attention_spec(rows, 512, with_scores), target)
+    for values in shapes():
+        batch, length = values.values()
+        pitch, depth = evaluate(PADDED, values), 20
+        q, k = random(batch, HEADS, length, depth), random(batch, HEADS, depth, length)
+        v = random(batch, HEADS, length, depth)
+        scores = of_doubles(q, k) / 8
+        if not with_scores:
+            q = in_rows(scores.astype(np.float32), pitch)
+        want = of_doubles(softmax(scores), v).transpose(0, 2, 1, 3).reshape(batch, length, -1)
+        arrays = [q, in_rows(k, pitch), v, nothing(*want.shape)]
+        compared(kernel, values, arrays, want)
+
+
+def test_attention_whose_scores_do_not_fit_a_stack_is_refused() -> None:
+    with pytest.raises(UserError, match="shorter lengths"):
+        OpenKernel(attention_spec(24, 4096, with_scores=True), AVX2)

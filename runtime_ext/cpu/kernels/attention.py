@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from runtime_ext.cpu.kernels.normalisation import RowWriter
-from runtime_ext.cpu.kernels.product import ProductWriter
+from runtime_ext.cpu.kernels.normalisation import row_writer
+from runtime_ext.cpu.kernels.product import product_writer
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.chain import Attention
@@ -14,20 +14,36 @@ from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Normalisation, Product
 from runtime_ext.kernels.statements import divide
+from tvm_ios.errors import UserError
+from tvm_ios.graph.extent import evaluate, is_open, symbols_in
+from tvm_ios.program.program import LINE
+
+#: Bytes of a stack that an attention of open rows takes at most.
+_STACK = 112 * 1024
 
 _Spec = TypeVar("_Spec", Normalisation, Product)
 
 
 def attention(spec: Attention, isa: Isa) -> tuple[Any, int]:
-    """Return the PrimFunc of an attention and its number of tiles (runs of rows of queries)."""
-    code = TileCode(spec.buffers, isa)
+    """Return the PrimFunc of an attention and its number of tiles (runs of rows of queries).
+
+    Raise UserError if the most scores of open rows are too large for a stack.
+    """
+    code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
     images, heights, rows = spec.softmax.grid
     blocks = -(-rows // spec.rows)
     # Align rows of scores to whole vectors.
-    row = -(-spec.softmax.count // isa.lanes) * isa.lanes
+    aligned = LINE if is_open(spec.softmax.count) else isa.lanes
+    row = -(-spec.softmax.count // aligned) * aligned
+    scores = spec.rows * evaluate(row, {symbol.name: symbol.most for symbol in symbols_in(row)})
+    if is_open(row) and scores * 4 > _STACK:
+        raise UserError(
+            f"the scores of {spec.rows} rows of an attention take up to {scores * 4} bytes, and a "
+            f"kernel has {_STACK}: give a range of shorter lengths"
+        )
     with code.tiles(images * heights * blocks) as tile:
         # The softmax replaces the scores in place.
-        memory = code.on_stack(spec.rows * row)
+        memory = code.on_stack(scores)
         code.buffers += [memory] * (1 if spec.scores is None else 2)
         matrix, part = divide(code, "matrix", tile, blocks, images * heights)
         place = divide(code, "image", matrix, heights, images)
@@ -51,26 +67,33 @@ class _Writer:
         self.isa, self.code, self.matrix, self.row = isa, code, matrix, row
         self.scores, self.softmax, self.values = spec.scores, spec.softmax, spec.values
         handed = len(spec.buffers)
+        # Intermediate results count as buffers after the others.
+        buffers = (*spec.buffers, (spec.rows * row,), (spec.rows * row,))
+        self.softmax = replace(self.softmax, buffers=buffers)
+        self.values = replace(self.values, buffers=buffers)
         if self.scores is not None:
-            self.scores = self._to_tile(self.scores, handed)
+            self.scores = self._to_tile(replace(self.scores, buffers=buffers), handed)
             self.softmax = replace(self.softmax, data=self._of_tile(handed))
             handed += 1
         self.softmax = self._to_tile(self.softmax, handed)
         self.values = replace(self.values, data=self._of_tile(handed))
 
-    def rows(self, first: Index, count: int) -> None:
+    def rows(self, first: Index, count: Index) -> None:
         """Write the code of ``count`` rows of queries."""
         code = self.code
         first = code.bind("query", first)
-        shift = code.bind("shift", first * -self.row)
+        shift = code.bind("shift", first * code.extent(-self.row))
         if self.scores is not None:
-            scores = ProductWriter(self.scores, self.isa, code, self.matrix, 0, shift)
+            writer = product_writer(self.scores)
+            scores = writer(self.scores, self.isa, code, self.matrix, 0, shift)
             scores.rows(first, count)
         read_shift = 0 if self.scores is None else shift
         with code.loop("row", 0, count) as row:
             grid = (*self.matrix, code.bind("at", first + row))
-            RowWriter(self.softmax, self.isa, code, grid, read_shift, shift).write()
-        ProductWriter(self.values, self.isa, code, self.matrix, shift).rows(first, count)
+            writer = row_writer(self.softmax)
+            writer(self.softmax, self.isa, code, grid, read_shift, shift).write()
+        writer = product_writer(self.values)
+        writer(self.values, self.isa, code, self.matrix, shift).rows(first, count)
 
     def _of_tile(self, buffer: int) -> Access:
         return Access(buffer, 0, (0, 0, self.row, 1))
