@@ -150,7 +150,7 @@ def optimize_range(
     if output is not None:
         destination_of(output).require_writable()
     search, clock = options.search, Clock()
-    read = load_open_model(model, ranges, None, progress)
+    read = load_open_model(model, ranges, search, progress)
     clock.lap("read")
     units = read.opened.units
     backend = target_backend(
