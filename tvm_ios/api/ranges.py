@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 _RANDOM = 5
 #: Points of a symbol at which programs are timed.
 _TIMED = 3
-#: Samples of a time, and seconds of each.
-_SAMPLES, _SAMPLE_SECONDS = 5, 0.02
+#: Samples of a time, seconds of each, and of all at one point.
+_SAMPLES, _SAMPLE_SECONDS, _POINT_SECONDS = 5, 0.02, 1.0
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,8 @@ def _timed(
         progress("timing", number, len(points))
         session.run(**inputs_at(built, point))
         (once,) = session.benchmark(1, 1)
-        seconds = session.benchmark(max(1, int(_SAMPLE_SECONDS / once)), _SAMPLES)
+        repeat = max(1, min(_SAMPLES, int(_POINT_SECONDS / once)))
+        seconds = session.benchmark(max(1, int(_SAMPLE_SECONDS / once)), repeat)
         nbytes = plan.at(built.program, point).nbytes
         timed.append(TimedPoint(point, statistics.median(seconds), nbytes))
     progress("timing", len(points), len(points))

@@ -1,0 +1,157 @@
+"""One program for a range of shapes: at every shape what the model is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime_ext.execution.executable import load
+from runtime_ext.native_errors import SessionError
+from tests.dynamic_models.drawing import Drawing
+from tests.dynamic_models.dynamic import bert
+from tests.fast_run import examples
+from tests.refusals import refused
+from tvm_ios.api import Options, optimize_range
+from tvm_ios.api.ranges import RangeResult
+from tvm_ios.contest.outputs import VerificationError, Verify, output_errors
+from tvm_ios.graph.extent import OpenExtentError
+from tvm_ios.graph.shape_ranges import parse_ranges
+
+RANGES = parse_ranges(["input_ids:1..8,1..32"])
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, RangeResult]:
+    """An encoder, its executable for a range, and the result."""
+    folder = tmp_path_factory.mktemp("encoder")
+    path, executable = folder / "bert.onnx", folder / "out"
+    onnx.save(bert(), path)
+    return path, executable, optimize_range(str(path), RANGES, executable, _options(2))
+
+
+def _options(lanes: int, **others: Any) -> Options:
+    from relay_passes.search_options import SearchOptions
+
+    return Options(search=SearchOptions(lanes=lanes), **others)
+
+
+def _words(batch: int, length: int, seed: int = 0) -> dict[str, Any]:
+    generator = np.random.default_rng(seed)
+    kept = generator.integers(0, 2, (batch, length))
+    kept[:, 0] = 1
+    return {"input_ids": generator.integers(0, 50, (batch, length)), "attention_mask": kept}
+
+
+def test_the_result_says_what_was_compared_and_timed(
+    encoder: tuple[Path, Path, RangeResult],
+) -> None:
+    _, executable, result = encoder
+    assert result.symbols == {"batch": "1..8", "sequence": "1..32"}
+    assert result.executable == executable
+    assert result.reference is not None
+    assert result.error is not None
+    assert result.error < 1e-5
+    assert {"batch": 8, "sequence": 32} in result.compared
+    assert {"batch": 1, "sequence": 1} in result.compared
+    assert [point.values["sequence"] for point in result.points] == [1, 6, 32]
+    arenas = [point.arena for point in result.points]
+    assert arenas == sorted(arenas)
+    assert result.to_json()["executable"] == str(executable)
+
+
+@pytest.mark.parametrize("executor", ["native", "poisoning"])
+def test_a_saved_program_computes_every_shape_in_any_order(
+    encoder: tuple[Path, Path, RangeResult], executor: Any
+) -> None:
+    path, executable, _ = encoder
+    session = load(executable).session(executor)
+    reference = onnxruntime.InferenceSession(path)
+
+    @examples(25)
+    @given(st.integers(1, 8), st.integers(1, 32), st.integers(0, 9))
+    def compare(batch: int, length: int, seed: int) -> None:
+        inputs = _words(batch, length, seed)
+        session.run(**inputs)
+        outputs = [session.get_output(place) for place in range(2)]
+        assert output_errors(outputs, reference.run(None, inputs))[1] < 1e-5
+
+    compare()
+    session.close()
+
+
+def test_requests_of_different_lengths_are_served_at_once(
+    encoder: tuple[Path, Path, RangeResult],
+) -> None:
+    path, executable, _ = encoder
+    reference = onnxruntime.InferenceSession(path)
+    requests = [_words(1 + n % 3, 1 + 7 * n % 32, n) for n in range(12)]
+    session = load(executable).session()
+    for request, outputs in zip(requests, session.run_many(requests), strict=True):
+        ours = list(outputs.values()) if isinstance(outputs, dict) else list(outputs)
+        assert output_errors(ours, reference.run(None, request))[1] < 1e-5
+
+
+def test_shapes_outside_of_the_range_are_refused_and_the_session_goes_on(
+    encoder: tuple[Path, Path, RangeResult],
+) -> None:
+    session = load(encoder[1]).session()
+    session.run(**_words(2, 5))
+    for inputs in (_words(9, 5), _words(2, 33)):
+        with refused(SessionError, "input_ids"):
+            session.run(**inputs)
+    with refused(SessionError, "attention_mask"):
+        session.run(input_ids=np.ones((2, 5), np.int64), attention_mask=np.ones((2, 6), np.int64))
+    session.run(**_words(2, 5))
+
+
+def test_random_inputs_have_the_shapes_that_are_asked_for(
+    encoder: tuple[Path, Path, RangeResult],
+) -> None:
+    session = load(encoder[1]).session()
+    inputs = session.random_inputs(0, {"input_ids": (3, 17)})
+    assert {value.shape for value in inputs.values()} == {(3, 17)}
+    with refused(SessionError, "input_ids", "beside the others"):
+        session.random_inputs(0, {"input_ids": (3, 17), "attention_mask": (3, 16)})
+
+
+def test_a_program_that_computes_something_else_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bert.onnx"
+    onnx.save(bert(), path)
+
+    def shifted(*_: object) -> Any:
+        raise VerificationError("the outputs differ")
+
+    monkeypatch.setattr("tvm_ios.api.ranges.verify_outputs", shifted)
+    with pytest.raises(VerificationError):
+        optimize_range(str(path), RANGES, tmp_path / "out", _options(1))
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_compared_if_nobody_wants_it(tmp_path: Path) -> None:
+    path = tmp_path / "sum.onnx"
+    onnx.save(_sum(), path)
+    options = _options(1, verify=Verify.off)
+    result = optimize_range(str(path), parse_ranges(["x:1..4,1..9,8"]), None, options)
+    assert (result.error, result.reference, result.compared) == (None, None, ())
+
+
+def _sum() -> Any:
+    d = Drawing()
+    x = d.input("x", "batch", "length", 8)
+    return d.finished({"y": d.op("Add", d.op("Relu", x), d.normal(8))})
+
+
+def test_a_model_that_is_no_one_graph_in_the_range_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bert.onnx"
+    onnx.save(bert(), path)
+    with refused(OpenExtentError, "sequence"):
+        optimize_range(str(path), parse_ranges(["input_ids:1..8,1..64"]), None, _options(1))
