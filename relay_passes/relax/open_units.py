@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from tvm import relax
 
+from relay_passes.checks import require_numpy_types
 from relay_passes.load import load_model
 from relay_passes.pipeline import applied
 from relay_passes.prepared import Prepared
@@ -108,6 +109,7 @@ def load_open_model(
                 f"{loaded.tail.sentence}: only a model whose whole runs in the program has a range"
             )
         prepared = loaded.prepared()
+        require_numpy_types(prepared)
         graph, schedule = prepared.units, sequential_schedule(prepared.units)
         if not first:
             chains = [] if options is None else _attentions(prepared, schedule, options)
@@ -231,7 +233,7 @@ def _opened(function: Any, data: tuple[Any, ...], largest: Mapping[int, Array], 
         extents = list(map(relax_extent, data[0][first + place][1:]))
         ends = [e if n > 1 else 1 for e, n in zip(extents, array.shape, strict=True)]
         part = relax.Var(view.name, relax.TensorType(ends, str(array.dtype)))
-        cut = relax.op.strided_slice(whole, axes, [0] * array.ndim, ends)
+        cut = relax.op.strided_slice(whole, axes, [0] * array.ndim, ends, assume_inbound=True)
         views.append(relax.VarBinding(part, cut))
         views.append(relax.VarBinding(view, relax.op.broadcast_to(part, extents)))
     head, *others = opened.body.blocks

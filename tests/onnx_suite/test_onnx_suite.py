@@ -28,6 +28,26 @@ def test_a_spread_of_cases(form: str) -> None:
     assert not others
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_spread_of_cases_with_open_dimensions(form: str) -> None:
+    verdict = examiner("tvm-ios-open", form)
+    verdicts = {name: verdict(name) for name in computed(WAY, form)[7 :: _SPREAD[form]]}
+    # What has no program for a range is refused by name; nothing is wrong.
+    assert {v.verdict for v in verdicts.values()} == {"pass", "refused"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+def test_all_cases_with_open_dimensions(form: str) -> None:
+    verdict = examiner("tvm-ios-open", form)
+    others = {
+        name: found
+        for name in computed(WAY, form)
+        if (found := verdict(name)).verdict not in ("pass", "refused")
+    }
+    assert not others
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_all_cases(form: str) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import onnx
 
 from tvm_ios.files.array_files import Array
+from tvm_ios.graph.shape_ranges import Range
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Computed:
 Way = Callable[[onnx.ModelProto, Path, Mapping[str, Array]], Computed]
 
 #: Those whose sentences are refusals, not errors.
-OURS = ("tvm-ios", "tvm-ios-lanes", "tvm-ios-relay")
+OURS = ("tvm-ios", "tvm-ios-lanes", "tvm-ios-open", "tvm-ios-relay")
 
 
 def _tvm_ios(
@@ -84,6 +86,64 @@ def compiled(
     return Computed(outputs, tail)
 
 
+def _tvm_ios_open(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array]) -> Computed:
+    """One program for a range of shapes, drawn by the case's name."""
+    from relay_passes.relax.open_units import load_open_model
+    from relay_passes.search_options import SearchOptions
+    from runtime_ext.targets import target_backend
+    from runtime_ext.unit_build import build_units
+
+    ranges = opened(model, feeds, Random(path.stem))
+    if not ranges:
+        return _tvm_ios(model, path, feeds)
+    onnx.save(model, path)
+    units = load_open_model(str(path), ranges).opened.units
+    options = SearchOptions(lanes=2)
+    backend = target_backend(options.target_for([]), 2, options.cache / "kernels")
+    with contextlib.closing(build_units(units, backend.compiler, 2).session()) as session:
+        session.run(**{port.name: feeds[port.name] for port in session.inputs})
+        return Computed([session.get_output(place) for place in range(len(session.outputs))])
+
+
+def opened(
+    model: onnx.ModelProto, feeds: Mapping[str, Array], random: Random
+) -> dict[str, tuple[int | Range, ...]]:
+    """Open some dimensions of a model's inputs, and return their ranges.
+
+    Equal extents are one dimension, as they mostly are: it ranges from 1 or from just below to just
+    above, perhaps in steps.
+    """
+    extents = sorted({extent for x in feeds.values() for extent in x.shape if extent > 1})
+    chosen = {e: _range(e, random) for e in extents if random.random() < 0.7}
+    ranges: dict[str, tuple[int | Range, ...]] = {}
+    for value in model.graph.input:
+        if value.name not in feeds:
+            continue
+        shape = feeds[value.name].shape
+        if not any(extent in chosen for extent in shape):
+            continue
+        ranges[value.name] = tuple(chosen.get(extent, extent) for extent in shape)
+        tensor = value.type.tensor_type.shape
+        del tensor.dim[:]
+        for extent in shape:
+            dimension = tensor.dim.add()
+            if extent in chosen:
+                dimension.dim_param = f"d{extent}"
+            else:
+                dimension.dim_value = extent
+    if ranges:
+        del model.graph.value_info[:]
+        for value in model.graph.output:
+            value.type.tensor_type.ClearField("shape")
+    return ranges
+
+
+def _range(extent: int, random: Random) -> Range:
+    step = random.choice([s for s in (1, 1, 1, 2, 4, 8) if extent % s == 0])
+    least = random.choice([step, max(step, extent - 2 * step)])
+    return Range(least, extent + step * random.randint(1, 5), step)
+
+
 def _open_shapes(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
     """What a user says with ``--shape``."""
     return {
@@ -130,6 +190,7 @@ def _onnxruntime(model: onnx.ModelProto, path: Path, feeds: Mapping[str, Array])
 WAYS: Mapping[str, Way] = {
     "tvm-ios": _tvm_ios,
     "tvm-ios-lanes": partial(_tvm_ios, lanes=2),
+    "tvm-ios-open": _tvm_ios_open,
     "tvm-ios-relay": partial(_tvm_ios, dialect="relay"),
     "tvm": _tvm,
     "onnxruntime": _onnxruntime,

@@ -119,6 +119,7 @@ def open_graph(
                 raise
             points.append(point)
             graphs.append(at(point))
+    _require_inputs(unified, shapes)
     tried, special = list(points), list[tuple[Values, str]]()
     held_out = [point for point in candidates if point not in points][:_HELD_OUT]
     for point in held_out:
@@ -132,6 +133,17 @@ def open_graph(
             tried.append(point)
     progress("reading the model at several shapes", done, done)
     return OpenGraph(unified.graph, unified.shapes, unified.attrs, tuple(tried), tuple(special))
+
+
+def _require_inputs(opened: OpenGraph, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Raise OpenExtentError if the graph does not have the inputs' extents as they were given."""
+    for tensor in opened.graph.inputs:
+        name = opened.graph.tensors[tensor].name
+        if name in shapes and str(opened.shapes[tensor]) != str(tuple(shapes[name])):
+            raise OpenExtentError(
+                f"input {name!r} was found to be {opened.shapes[tensor]}, not "
+                f"{tuple(shapes[name])}: give a larger range"
+            )
 
 
 def difference(opened: OpenGraph, graph: OpGraph, point: Values) -> str | None:
@@ -256,7 +268,10 @@ def _points(symbols: Sequence[Symbol]) -> list[Values]:
 
 def _trial_values(symbol: Symbol) -> list[int]:
     """Return numbers to try: not the least, at which models are often special, and small ones."""
-    least = min(max(symbol.least + 1, 3), symbol.most)
+    least = max(symbol.least + 1, 3)
+    if least >= symbol.most:
+        # At a single number the symbol would be taken for it.
+        least = max(symbol.least, symbol.most - 2)
     return list(range(least, min(symbol.most, least + 40) + 1))
 
 
