@@ -35,7 +35,7 @@ from tvm_ios.program.constant_transform import packing
 from tvm_ios.program.program import LINE
 
 _HEADS, _DEPTH = 12, 64
-_AT = (1, 2, 5, 7, 31, 128, 384, 1024)
+_AT = (1, 2, 5, 7, 31, 128, 384)
 
 
 def dense(channels: int, out: int, gelu: bool = False) -> Callable[[int, int], Contraction]:
