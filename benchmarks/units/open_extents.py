@@ -18,6 +18,7 @@ from benchmarks.report import update_result
 from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.levels import isa_of
+from runtime_ext.kernels.chain import Attention
 from runtime_ext.kernels.cut import UNCUT
 from runtime_ext.kernels.expression import ACC, Access, Expr
 from runtime_ext.kernels.spec import (
@@ -34,7 +35,7 @@ from tvm_ios.program.constant_transform import packing
 from tvm_ios.program.program import LINE
 
 _HEADS, _DEPTH = 12, 64
-_AT = (1, 2, 5, 7, 31, 128, 384, 1024)
+_AT = (1, 2, 5, 7, 31, 128, 384)
 
 
 def dense(channels: int, out: int, gelu: bool = False) -> Callable[[int, int], Contraction]:
@@ -103,6 +104,18 @@ def values(length: int, row: int) -> Product:
     )
 
 
+def attention(length: int, row: int) -> Attention:
+    """Scores, softmax and values as one kernel."""
+    made, weighed, parts = scores(length, row), softmax(length, row), values(length, row)
+    buffers = (*made.buffers[:2], *parts.buffers[1:])
+    ours = replace(parts.other, buffer=2)
+    (stored,) = parts.statements
+    stored = replace(stored, target=replace(stored.target, buffer=3))
+    parts = replace(parts, buffers=buffers, other=ours, statements=(stored,))
+    made, weighed = replace(made, buffers=buffers), replace(weighed, buffers=buffers)
+    return Attention(buffers, made, weighed, parts, 24)
+
+
 def layer_norm(rows: int, _: int) -> Normalisation:
     """Layer normalisation of 384 channels, with a scale and a bias."""
     scaled = ("mul", ACC, ("load", Access(1, 0, (0, 0, 0, 1))))
@@ -123,6 +136,7 @@ LAYERS: dict[str, Callable[[int, int], Any]] = {
     "scores": scores,
     "softmax": softmax,
     "values": values,
+    "attention": attention,
     "layer norm": layer_norm,
 }
 

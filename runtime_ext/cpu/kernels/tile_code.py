@@ -32,7 +32,7 @@ def regions(worth: float, groups: int) -> int:
 
 
 #: Rows of tiles for what is left: few numbers, each little larger than the one before.
-_TAILS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24)
+_TAILS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24)
 
 
 @dataclass(frozen=True, slots=True)
