@@ -21,7 +21,7 @@ import numpy as np
 
 from tvm_ios.errors import UserError
 from tvm_ios.graph.extent import OpenExtentError, Symbol, at_values, evaluate, is_open, symbols_in
-from tvm_ios.program.tile_ranges import at_most
+from tvm_ios.program.tile_ranges import at_most, same
 
 #: Kernels are compiled for vectors of this many bytes; it is a cache line too.
 ALIGNMENT = 64
@@ -44,6 +44,13 @@ class BufferType:
     def nbytes(self) -> int:
         """Size in bytes."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def is_same(self, other: BufferType) -> bool:
+        """Return whether another type is this one for every shape."""
+        ours, theirs = self.shape, other.shape
+        return (self.dtype, len(ours)) == (other.dtype, len(theirs)) and all(
+            map(same, ours, theirs)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +273,7 @@ class Program:
             if not 0 <= part.of < len(self.buffers) or self.buffers[part.of].part is not None:
                 raise ProgramError(f"buffer {buffer.name!r} is part of no whole buffer")
             whole = self.buffers[part.of]
-            if buffer.type != whole.type or Role.CONSTANT in (buffer.role, whole.role):
+            if not buffer.type.is_same(whole.type) or Role.CONSTANT in (buffer.role, whole.role):
                 raise ProgramError(f"buffer {buffer.name!r} cannot be part of {whole.name!r}")
             if axes.setdefault(part.of, part.axis) != part.axis or not (
                 0 <= part.axis < len(whole.type.shape)
