@@ -254,7 +254,12 @@ class Program:
                 if not all(0 <= b < len(self.buffers) for b in item.buffers):
                     raise ProgramError(f"lane {number} uses a buffer that does not exist")
                 tiles = self.uses[item.kernel].tiles if self.uses else None
-                if not (at_most(0, item.begin, tiles) and at_most(item.begin, item.end, tiles)):
+                if self.symbols:
+                    valid = at_most(0, item.begin, tiles) and at_most(item.begin, item.end, tiles)
+                else:
+                    # As open ones, but fast: searches make many programs.
+                    valid = 0 <= item.begin <= item.end
+                if not valid:
                     raise ProgramError(f"lane {number} has the tile range {item.begin}, {item.end}")
                 if not 0 <= item.unit < len(self.units):
                     raise ProgramError(
@@ -295,7 +300,7 @@ class Program:
 
     def _reject_misuse(self, lane: int, launch: Launch) -> None:
         use, kernel = self.uses[launch.kernel], self.kernels[launch.kernel]
-        if not at_most(launch.end, use.tiles, use.tiles):
+        if launch.end is not use.tiles and not at_most(launch.end, use.tiles, use.tiles):
             raise ProgramError(
                 f"lane {lane} launches the tiles {launch.begin} to {launch.end} of kernel "
                 f"{kernel!r}, which has {use.tiles}"
@@ -340,7 +345,8 @@ class Program:
         """The symbols of an open program, in order; none if all numbers are known."""
         numbers = [n for buffer in self.buffers for n in (*buffer.type.shape, *_borders(buffer))]
         numbers += [use.tiles for use in self.uses]
-        numbers += [n for lane in self.lanes for item in lane for n in _range(item)]
+        launches = [i for lane in self.lanes for i in lane if isinstance(i, Launch)]
+        numbers += [n for item in launches for n in (item.begin, item.end)]
         return symbols_in(tuple(dict.fromkeys(filter(is_open, numbers))))
 
     def at(self, values: Mapping[str, int]) -> Program:
@@ -392,10 +398,6 @@ class Program:
 
 def _borders(buffer: Buffer) -> tuple[int, ...]:
     return () if buffer.part is None else (buffer.part.begin, buffer.part.end)
-
-
-def _range(item: Launch | Wait) -> tuple[int, ...]:
-    return () if isinstance(item, Wait) else (item.begin, item.end)
 
 
 def _is_range(begin: int, end: int, extent: int) -> bool:
