@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
@@ -43,6 +45,7 @@ from tvm_ios.program.program import (
     Program,
     ProgramError,
     Role,
+    Wait,
 )
 from tvm_ios.program.program_json import program_to_json
 
@@ -321,6 +324,70 @@ def test_a_module_keeps_a_state_of_one_shape() -> None:
     assert np.from_dlpack(module["get_output"](0)) == 2
     with refused(SessionError, "'new_sum'", "'x'", "state"):
         module["bind_state"]("new_sum", "x")
+
+
+#: Lane 0 has nothing to do but to wait for lane 1, whose tiles depend on the shape.
+ONE_WORKS = Program(
+    ((Wait(1, 1), Launch(1, (1, 2), 0, 1, 0)), (Launch(0, (0, 1), 0, L, 0),)),
+    ("long", "short"),
+    (
+        Buffer("x", BufferType((L,)), Role.INPUT),
+        Buffer("between", BufferType((L,)), Role.INTERMEDIATE),
+        Buffer("y", BufferType((L,)), Role.OUTPUT),
+    ),
+    ("unit",),
+    (KernelUse(L, 2, (1,), ("columns",)), KernelUse(1, 2, (1,), ("columns",))),
+)
+
+
+def test_a_lane_that_waits_takes_pieces_in_every_shape() -> None:
+    tiles: list[tuple[int, int]] = []
+
+    def long(x: Any, y: Any, columns: int, begin: int, end: int) -> None:
+        x, y = map(np.from_dlpack, (x, y))
+        for tile in range(begin, end):
+            time.sleep(5e-4)
+            y[tile] = x[tile] + columns
+            tiles.append((tile, threading.get_ident()))
+
+    def short(x: Any, y: Any, columns: int, begin: int, end: int) -> None:
+        np.from_dlpack(y)[:] = np.from_dlpack(x)
+
+    live = Session(ONE_WORKS, {"long": long, "short": short}, {})
+    helped = 0
+    for run, columns in enumerate([8, 8, 3, 8, 1, 16, 40, 5, 16, 2]):
+        tiles.clear()
+        live.run(x=np.arange(columns, dtype="float32"))
+        np.testing.assert_array_equal(live.get_output("y"), np.arange(columns) + columns)
+        assert sorted(tile for tile, _ in tiles) == list(range(columns))
+        helped += len({thread for _, thread in tiles}) == 2
+        # What tiles take is still to be seen.
+        assert run >= 4 or not helped
+    assert helped >= 3
+    live.close()
+
+
+def test_an_input_that_nobody_sets_is_zeros_of_every_shape() -> None:
+    program = replace(
+        ONE_WORKS, lanes=((Launch(0, (0, 1), 0, L, 0), Launch(1, (1, 2), 0, 1, 0)), ())
+    )
+    buffers = (*program.buffers[:1], replace(program.buffers[1], role=Role.INPUT))
+    buffers = (*buffers, program.buffers[2])
+    uses = (KernelUse(L, 2, (), ("columns",)), program.uses[1])
+    program = replace(program, buffers=buffers, uses=uses)
+
+    def copy(x: Any, y: Any, columns: int, begin: int, end: int) -> None:
+        np.from_dlpack(y)[:] = np.from_dlpack(x)
+
+    def nothing(*_: Any) -> None:
+        pass
+
+    ports = [Port("x", "x", (L,), "float32")]
+    live = Session(program, {"long": nothing, "short": copy}, {}, inputs=ports)
+    for columns in [3, 40, 5]:
+        live.run(x=np.ones(columns, "float32"))
+        np.testing.assert_array_equal(live.get_output("y"), np.zeros(columns))
+    live.close()
 
 
 def test_random_inputs_have_the_shape_of_the_hint() -> None:

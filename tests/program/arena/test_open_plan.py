@@ -14,7 +14,7 @@ from tvm_ios.graph.extent import Symbol, extent_of
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.open_plan import check_open_arena, plan_open
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
-from tvm_ios.program.program_json import program_to_json
+from tvm_ios.program.program_json import program_from_json, program_to_json
 
 ROWS, COLUMNS = Symbol("rows", 0, 40, 8), Symbol("columns", 1, 300, 30)
 R, C = extent_of(ROWS), extent_of(COLUMNS)
@@ -68,6 +68,11 @@ def test_python_and_cpp_place_alike(program: Program, shapes: list[tuple[int, in
                 for b in pair
             )
             assert not (one and other and one.start < other.stop and other.start < one.stop)
+
+
+@given(open_programs())
+def test_files_have_random_programs(program: Program) -> None:
+    assert program_from_json(json.loads(json.dumps(program_to_json(program)))) == program
 
 
 def test_a_program_without_planned_buffers_has_an_empty_plan() -> None:
