@@ -27,7 +27,8 @@ class PackageSummary:
         How many units run each rKernel that the schedule names.
     lanes, launches, kernels, arena_bytes
         Threads or streams, launches of a run, different kernels, and bytes of the arena; None for
-        another runtime's build, where they are unknown.
+        another runtime's build, where they are unknown, and for an arena whose size depends on the
+        shape.
     files
         The bytes of each file.
     problem
@@ -62,7 +63,9 @@ def summarise_package(path: Path) -> PackageSummary:
             steps = [step for lane in program["lanes"] for step in lane]
             lanes, kernels = len(program["lanes"]), len(program["kernels"])
             launches = sum(step[0] == "launch" for step in steps)
-            arena = json_object((folder / "memory.json").read_bytes())["nbytes"]
+            memory = json_object((folder / "memory.json").read_bytes())
+            # A plan of version 2 has no size: each shape has its own.
+            arena = None if memory["version"] == 2 else memory["nbytes"]
             schedule = json_object((folder / "schedule.json").read_bytes())
             named = units_by_kernel(from_json(schedule.get("kernels", {})))
         elif "lanes" in meta:

@@ -15,7 +15,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import natural
 from tvm_ios.graph.extent import at_values, evaluate, is_open, symbols_in, symbols_of
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.program.program import Program, Role
+from tvm_ios.program.program import BufferType, Program, Role
 from tvm_ios.program.program_builder import tensor_names
 
 #: In place of an extent that is open, in a file: the program's buffer has it.
@@ -136,7 +136,7 @@ def check_ports(program: Program, ports: Sequence[Port]) -> None:
         buffer_type = types.get(port.buffer)
         if buffer_type is None:
             raise SessionError(f"{port.name!r} belongs to buffer {port.buffer!r}, of none")
-        if (buffer_type.shape, buffer_type.dtype) != (tuple(port.shape), port.dtype):
+        if not buffer_type.is_same(BufferType(tuple(port.shape), port.dtype)):
             raise SessionError(
                 f"{port.name!r} is {port.dtype}{list(port.shape)} but its buffer is "
                 f"{buffer_type.dtype}{list(buffer_type.shape)}"

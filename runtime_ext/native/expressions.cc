@@ -48,7 +48,9 @@ Expressions::Expressions(const JsonObject& file) {
 void Expressions::ReadSymbols(const ffi::Any& list) {
   for (const ffi::Any& item : List(list)) {
     const JsonArray fields = List(item);
-    if (fields.size() != 4) throw Misfit("a symbol of " + std::to_string(fields.size()) + " values");
+    if (fields.size() != 4) {
+      throw Misfit("a symbol of " + std::to_string(fields.size()) + " values");
+    }
     const Symbol symbol{Text(fields[0]), Natural(fields[1]), Natural(fields[2])};
     const std::int64_t hint = Natural(fields[3]);
     if (symbol.least > hint || hint > symbol.most) {

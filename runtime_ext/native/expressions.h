@@ -19,8 +19,8 @@ struct Symbol {
   std::int64_t most;
 };
 
-// Where a number may be open, a program has a reference: the number itself, which is never negative,
-// or ~k for the k-th value, of which symbols are the first ones.
+// Where a number may be open, a program has a reference: the number itself, which is never
+// negative, or ~k for the k-th value, of which symbols are the first ones.
 inline bool IsOpen(std::int64_t reference) { return reference < 0; }
 inline std::int64_t At(std::int64_t reference, const std::vector<std::int64_t>& values) {
   return IsOpen(reference) ? values[~reference] : reference;

@@ -17,7 +17,6 @@ struct Moving {
   BufferType type;
   // Where it is in the memory plan; none for an input or output.
   std::optional<std::size_t> place;
-  bool input;
   Block block;
   std::size_t capacity = 0;
 
@@ -73,7 +72,8 @@ class Host final : public Device {
       moving.Reshape(shape.values);
       if (moving.place) {
         moving.fields()->data = arena_.get() + shape.offsets[*moving.place];
-      } else if (!moving.input) {
+      } else {
+        // An input that was written has its place.
         bytes_[moving.buffer] = TypeAt(moving.type, shape.values).Bytes();
         moving.Grow(bytes_[moving.buffer]);
       }
@@ -131,14 +131,13 @@ class Host final : public Device {
     BufferType type = executable.program.buffers[buffer].type;
     const std::vector<std::size_t>& order = executable.memory.order;
     const auto place = std::find(order.begin(), order.end(), buffer);
-    const bool input = executable.program.buffers[buffer].role == "input";
     BufferType unknown = type;
     std::fill(unknown.shape.begin(), unknown.shape.end(), 0);
     const ffi::Tensor tensor = TensorIn(nullptr, 0, unknown);
     moving_.push_back({buffer, tensor, std::move(type),
                        place == order.end() ? std::nullopt
                                             : std::optional<std::size_t>(place - order.begin()),
-                       input, nullptr});
+                       nullptr});
     return tensor;
   }
 

@@ -1,5 +1,6 @@
 #include "plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lane_order.h"
@@ -80,9 +81,10 @@ void Plan::RejectDeadlock() const {
 
 void Plan::Bind(const std::vector<std::int64_t>& values) {
   for (const Argument& open : open_arguments_) arguments_[open.place] = values[open.value];
-  for (const Tile& open : open_tiles_) {
+  for (const Tiles& open : open_tiles_) {
     Step& step = lanes_[open.lane].steps[open.step];
-    (open.begin ? step.begin : step.end) = values[open.value];
+    if (open.begin < 0) step.begin = values[~open.begin];
+    if (open.end < 0) step.end = values[~open.end];
   }
 }
 
@@ -104,13 +106,9 @@ Lane Plan::Decode(const std::vector<std::int64_t>& code, std::size_t number) {
     } else {
       const std::size_t kernel = reader.Index(functions_.size(), "kernel");
       const std::int64_t begin = reader.Number(values_), end = reader.Number(values_);
-      for (const auto [tile, first] : {std::pair{begin, true}, std::pair{end, false}}) {
-        if (tile >= 0) {
-          (first ? step.begin : step.end) = tile;
-        } else {
-          open_tiles_.push_back({number, lane.steps.size(), first, static_cast<std::size_t>(~tile)});
-        }
-      }
+      step.begin = std::max(begin, std::int64_t{0});
+      step.end = std::max(end, std::int64_t{0});
+      if (begin < 0 || end < 0) open_tiles_.push_back({number, lane.steps.size(), begin, end});
       step.kernel = static_cast<std::int32_t>(kernel);
       step.unit = static_cast<std::int32_t>(reader.Index(units_.size(), "unit"));
       step.function = &functions_[kernel];

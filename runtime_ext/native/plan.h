@@ -59,16 +59,16 @@ class Plan {
   std::string Describe(const Step& step, std::size_t lane) const;
 
  private:
-  // An argument, or a tile of a step, that is a value.
+  // An argument that is a value, and tiles of a step of which one is.
   struct Argument {
     std::size_t place;
     std::size_t value;
   };
-  struct Tile {
+  struct Tiles {
     std::size_t lane;
     std::size_t step;
-    bool begin;
-    std::size_t value;
+    std::int64_t begin;
+    std::int64_t end;
   };
 
   Lane Decode(const std::vector<std::int64_t>& code, std::size_t number);
@@ -84,7 +84,7 @@ class Plan {
   std::vector<Lane> lanes_;
   std::size_t values_;
   std::vector<Argument> open_arguments_;
-  std::vector<Tile> open_tiles_;
+  std::vector<Tiles> open_tiles_;
 };
 
 }  // namespace tvm_ios

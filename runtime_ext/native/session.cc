@@ -105,15 +105,28 @@ void Session::SetInput(std::size_t which, ffi::TensorView value) {
 }
 
 BufferType Session::InputType(std::size_t which) {
+  // Of a program of one shape it never changes.
+  if (binding_ == nullptr) return inputs_[which].type;
+  const Exclusive exclusive(&inside_);
+  return TypeOfInput(which);
+}
+
+BufferType Session::OutputType(std::size_t which) {
+  if (binding_ == nullptr) return outputs_[which].type;
+  const Exclusive exclusive(&inside_);
+  return TypeOfOutput(which);
+}
+
+BufferType Session::TypeOfInput(std::size_t which) const {
   const BufferType& type = inputs_[which].type;
   return shaped_[which] ? BufferType{shapes_[which], type.dtype} : KnownType(type);
 }
 
-BufferType Session::OutputType(std::size_t which) {
+BufferType Session::TypeOfOutput(std::size_t which) const {
   const Port& port = outputs_[which];
   // An output that is an input passed on has what the input was set to.
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    if (inputs_[i].buffer == port.buffer) return InputType(i);
+    if (inputs_[i].buffer == port.buffer) return TypeOfInput(i);
   }
   return values_.empty() ? KnownType(port.type) : TypeAt(port.type, values_);
 }
@@ -173,24 +186,29 @@ void Session::CarryStates() {
 ffi::Tensor Session::GetInput(std::size_t which) {
   const Exclusive exclusive(&inside_);
   if (!shaped_[which]) Misuse("input '" + inputs_[which].name + "' was never set");
-  ffi::Tensor value = NewTensor(InputType(which));
+  ffi::Tensor value = NewTensor(TypeOfInput(which));
   device_->Read(inputs_[which].buffer, FirstByte(value));
   return value;
 }
 
 ffi::Tensor Session::GetOutput(std::size_t which) {
-  if (!ran_) Misuse("output '" + outputs_[which].name + "' is not known before a complete run");
-  ffi::Tensor value = NewTensor(OutputType(which));
-  GetOutput(which, value);
+  const Exclusive exclusive(&inside_);
+  RequireRan(which);
+  ffi::Tensor value = NewTensor(TypeOfOutput(which));
+  device_->Read(outputs_[which].buffer, FirstByte(value));
   return value;
 }
 
 void Session::GetOutput(std::size_t which, ffi::TensorView value) {
   const Exclusive exclusive(&inside_);
+  RequireRan(which);
   const Port& port = outputs_[which];
-  if (!ran_) Misuse("output '" + port.name + "' is not known before a complete run");
-  RequireType("output", port.name, OutputType(which), value);
+  RequireType("output", port.name, TypeOfOutput(which), value);
   device_->Read(port.buffer, FirstByte(value));
+}
+
+void Session::RequireRan(std::size_t output) const {
+  if (!ran_) Misuse("output '" + outputs_[output].name + "' is not known before a complete run");
 }
 
 const BoundShape* Session::Settle() {

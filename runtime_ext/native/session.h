@@ -69,6 +69,10 @@ class Session final : public ModelSession {
   const BoundShape* Settle();
   void Write(std::size_t input, const void* bytes);
   void CarryStates();
+  // As InputType and OutputType, where nobody else is inside.
+  BufferType TypeOfInput(std::size_t which) const;
+  BufferType TypeOfOutput(std::size_t which) const;
+  void RequireRan(std::size_t output) const;
 
   std::vector<Port> inputs_;
   std::vector<Port> outputs_;

@@ -141,9 +141,8 @@ std::string ShapeBinding::TypeText(const BufferType& type) const {
     }
     const auto [least, most] = expressions_.Bounds(extent);
     const auto linear = expressions_.AsLinear(extent);
-    text += "{" + std::to_string(least) + ".." + std::to_string(most);
+    text += std::to_string(least) + ".." + std::to_string(most);
     if (linear && linear->step > 1) text += ":" + std::to_string(linear->step);
-    text += "}";
   }
   return text + "]";
 }

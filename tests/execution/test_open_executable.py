@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,16 @@ from hypothesis import strategies as st
 from runtime_ext.deployment.adding import NewEntry, add_entry
 from runtime_ext.execution import runtime_module
 from runtime_ext.execution.executable import Executable, load
+from runtime_ext.execution.package_summary import summarise_package
+from runtime_ext.execution.ports import buffer_ports
 from runtime_ext.native_errors import ExecutableError, SessionError
 from tests.execution.open_executable import open_executable
 from tests.execution.small_executable import change
-from tests.open_program import SYMBOLS, B, L, expected, open_inputs
+from tests.open_program import SYMBOLS, B, L, expected, open_inputs, values_of
 from tests.refusals import refused
 from tvm_ios.deployment.registry import DeploymentError
+from tvm_ios.program.arena.open_plan import OpenMemoryPlan
+from tvm_ios.program.program import Role
 
 COLUMNS, GROUPS, ROWS = SYMBOLS
 shapes = st.tuples(*(st.integers(s.least, s.most) for s in (ROWS, COLUMNS, GROUPS)))
@@ -57,6 +62,38 @@ def test_what_is_saved_is_loaded(executable: Executable, tmp_path: Path, name: s
     for shape in [(2, 5, 1), (9, 40, 4), (1, 1, 1)]:
         check(session, shape)
     session.close()
+
+
+def test_a_program_at_a_shape_is_saved_with_its_scalars(
+    executable: Executable, tmp_path: Path
+) -> None:
+    shape = (3, 7, 2)
+    program, plan = executable.program, executable.plan
+    assert isinstance(plan, OpenMemoryPlan)
+    values = values_of(*shape)
+    fixed = program.at(values)
+    replace(
+        executable,
+        program=fixed,
+        plan=plan.at(program, values),
+        inputs=tuple(buffer_ports(fixed, Role.INPUT)),
+        outputs=tuple(buffer_ports(fixed, Role.OUTPUT)),
+    ).save(tmp_path / "out")
+    loaded = load(tmp_path / "out")
+    assert isinstance(loaded, Executable)
+    assert loaded.program == fixed
+    module = runtime_module.load_module(tmp_path / "out")
+    for live in (loaded.session(), module):
+        check(live, shape)
+        with refused(SessionError, "'x'", "[3, 7]", "[2, 7]"):
+            live.set_input(x=np.zeros((2, 7), "float32"))
+    requests = [open_inputs(*shape, seed=n) for n in range(6)]
+    for result, inputs in zip(module.run_many(requests, 2), requests, strict=True):
+        np.testing.assert_array_equal(result["turned"], expected(inputs)["turned"])
+    change(tmp_path / "out", "program.json", lambda d: d["lanes"][0][0][6].append(1) or d)
+    for opened in (load, runtime_module.load_module):
+        with refused(ExecutableError, "2 scalars", "'scale'", 1):
+            opened(tmp_path / "out")
 
 
 def test_files_say_which_extents_are_open(saved: Path) -> None:
@@ -139,8 +176,8 @@ def test_workers_run_requests_of_any_shapes(saved: Path, workers: int) -> None:
     ("call", "named"),
     [
         (lambda m: m.run(), ["set"]),
-        (lambda m: m.set_input(x=np.zeros((10, 5), "f")), ["'x'", "[10, 5]", "[{1..9}, {1..40}]"]),
-        (lambda m: m.set_input(extra=np.zeros((9, 2), "f")), ["'extra'", "[{8..32:8}, {1..9}]"]),
+        (lambda m: m.set_input(x=np.zeros((10, 5), "f")), ["'x'", "[10, 5]", "[1..9, 1..40]"]),
+        (lambda m: m.set_input(extra=np.zeros((9, 2), "f")), ["'extra'", "[8..32:8, 1..9]"]),
         (lambda m: m.run(**open_inputs(2, 5) | {"mask": open_inputs(2, 6)["mask"]}), ["'mask'"]),
         (lambda m: m.bind_state("total", "x"), ["'total'", "'x'", "state"]),
         (lambda m: m.reset_states(), ["no states"]),
@@ -249,6 +286,12 @@ def test_inputs_that_do_not_say_what_a_symbol_is_are_refused(saved: Path) -> Non
     change(saved, "meta.json", lambda d: d["inputs"].pop() and d)
     with refused(ExecutableError, "'groups'"):
         runtime_module.load_module(saved)
+
+
+def test_its_files_are_told_of(saved: Path) -> None:
+    summary = summarise_package(saved)
+    assert (summary.lanes, summary.kernels, summary.arena_bytes) == (2, 5, None)
+    assert summary.problem is None
 
 
 def test_what_needs_one_shape_refuses_the_range(executable: Executable, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.open_program import PITCH, SYMBOLS, B, L, open_program, values_of
+from tests.open_program import PITCH, SYMBOLS, B, L, open_code, open_graph, open_program, values_of
 from tests.program.arena.small_programs import conflicting
 from tests.refusals import refused
 from tvm_ios.graph.extent import Symbol, evaluate, extent_of, is_open
@@ -26,6 +26,7 @@ from tvm_ios.program.arena.open_plan import (
 )
 from tvm_ios.program.arena.planner import plan_quickly
 from tvm_ios.program.happens_before import RaceError, check_races
+from tvm_ios.program.lower import lower_stages
 from tvm_ios.program.memory_plan import planned_buffers
 from tvm_ios.program.one_lane import on_one_lane
 from tvm_ios.program.program import (
@@ -39,9 +40,12 @@ from tvm_ios.program.program import (
     Role,
     Wait,
 )
+from tvm_ios.program.program_builder import LoweringError
 from tvm_ios.program.program_json import program_from_json, program_to_json
 from tvm_ios.program.regions import regions_of
 from tvm_ios.program.tile_ranges import at_most, cut, fits, same
+from tvm_ios.schedule.placement import Share
+from tvm_ios.schedule.stage import Stage, Strategy
 
 shapes = st.builds(
     values_of, *(st.integers(s.least, s.most) for s in (SYMBOLS[2], SYMBOLS[0], SYMBOLS[1]))
@@ -201,6 +205,21 @@ def test_ranges_that_overlap_in_some_shape_race() -> None:
     check_races(_one([Launch(0, (0,), 0, B // 2, 0), Launch(0, (0,), B // 2, B, 0)], B))
     with pytest.raises(RaceError):
         check_races(_one([Launch(0, (0,), 0, (B + 1) // 2, 0), Launch(0, (0,), B // 2, B, 0)], B))
+
+
+def test_units_that_do_not_agree_about_a_tensor_are_refused() -> None:
+    code = open_code()
+    code[1] = replace(code[1], parameters=(BufferType((B, L)), code[1].parameters[1]))
+    stages = [Stage(Strategy.CONCURRENT, ((unit,),)) for unit in range(4)]
+    with refused(LoweringError, "'scaled'", "'scale'", "'sum'"):
+        lower_stages(open_graph(), stages, code, lanes=2)
+
+
+def test_placed_tiles_are_of_a_known_number() -> None:
+    share = Share(0, 0, 0, 0, 1)
+    stage = Stage(Strategy.CO_SCHEDULE, ((0,),), placement=(share,))
+    with refused(LoweringError, "'scale'", "shape"):
+        lower_stages(open_graph(), [stage], open_code(), lanes=1)
 
 
 def test_constants_are_not_open() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from tvm_ios.errors import UserError
 from tvm_ios.graph.extent import OpenExtentError, Symbol, at_values, evaluate, is_open, symbols_in
-from tvm_ios.program.tile_ranges import at_most
+from tvm_ios.program.tile_ranges import at_most, same
 
 #: Kernels are compiled for vectors of this many bytes; it is a cache line too.
 ALIGNMENT = 64
@@ -44,6 +44,13 @@ class BufferType:
     def nbytes(self) -> int:
         """Size in bytes."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def is_same(self, other: BufferType) -> bool:
+        """Return whether another type is this one for every shape."""
+        ours, theirs = self.shape, other.shape
+        return (self.dtype, len(ours)) == (other.dtype, len(theirs)) and all(
+            map(same, ours, theirs)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +254,12 @@ class Program:
                 if not all(0 <= b < len(self.buffers) for b in item.buffers):
                     raise ProgramError(f"lane {number} uses a buffer that does not exist")
                 tiles = self.uses[item.kernel].tiles if self.uses else None
-                if not (at_most(0, item.begin, tiles) and at_most(item.begin, item.end, tiles)):
+                if self.symbols:
+                    valid = at_most(0, item.begin, tiles) and at_most(item.begin, item.end, tiles)
+                else:
+                    # As open ones, but fast: searches make many programs.
+                    valid = 0 <= item.begin <= item.end
+                if not valid:
                     raise ProgramError(f"lane {number} has the tile range {item.begin}, {item.end}")
                 if not 0 <= item.unit < len(self.units):
                     raise ProgramError(
@@ -266,7 +278,7 @@ class Program:
             if not 0 <= part.of < len(self.buffers) or self.buffers[part.of].part is not None:
                 raise ProgramError(f"buffer {buffer.name!r} is part of no whole buffer")
             whole = self.buffers[part.of]
-            if buffer.type != whole.type or Role.CONSTANT in (buffer.role, whole.role):
+            if not buffer.type.is_same(whole.type) or Role.CONSTANT in (buffer.role, whole.role):
                 raise ProgramError(f"buffer {buffer.name!r} cannot be part of {whole.name!r}")
             if axes.setdefault(part.of, part.axis) != part.axis or not (
                 0 <= part.axis < len(whole.type.shape)
@@ -288,7 +300,7 @@ class Program:
 
     def _reject_misuse(self, lane: int, launch: Launch) -> None:
         use, kernel = self.uses[launch.kernel], self.kernels[launch.kernel]
-        if not at_most(launch.end, use.tiles, use.tiles):
+        if launch.end is not use.tiles and not at_most(launch.end, use.tiles, use.tiles):
             raise ProgramError(
                 f"lane {lane} launches the tiles {launch.begin} to {launch.end} of kernel "
                 f"{kernel!r}, which has {use.tiles}"
@@ -333,7 +345,8 @@ class Program:
         """The symbols of an open program, in order; none if all numbers are known."""
         numbers = [n for buffer in self.buffers for n in (*buffer.type.shape, *_borders(buffer))]
         numbers += [use.tiles for use in self.uses]
-        numbers += [n for lane in self.lanes for item in lane for n in _range(item)]
+        launches = [i for lane in self.lanes for i in lane if isinstance(i, Launch)]
+        numbers += [n for item in launches for n in (item.begin, item.end)]
         return symbols_in(tuple(dict.fromkeys(filter(is_open, numbers))))
 
     def at(self, values: Mapping[str, int]) -> Program:
@@ -385,10 +398,6 @@ class Program:
 
 def _borders(buffer: Buffer) -> tuple[int, ...]:
     return () if buffer.part is None else (buffer.part.begin, buffer.part.end)
-
-
-def _range(item: Launch | Wait) -> tuple[int, ...]:
-    return () if isinstance(item, Wait) else (item.begin, item.end)
 
 
 def _is_range(begin: int, end: int, extent: int) -> bool:

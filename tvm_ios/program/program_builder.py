@@ -168,7 +168,7 @@ class ProgramBuilder:
             kinds = (*code.parameters[: len(data)], *code.parameters[len(data) + constants :])
             for tensor, kind in zip((*data, *outputs), kinds, strict=True):
                 other, first = types.setdefault(tensor, (kind, name))
-                if other != kind:
+                if not other.is_same(kind):
                     raise LoweringError(
                         f"tensor {graph.tensors[tensor].name!r} is {_type_text(other)} to unit "
                         f"{first!r} but {_type_text(kind)} to unit {name!r}"
@@ -215,7 +215,7 @@ class ProgramBuilder:
                 constants.append(self._late_buffer(name, kind, Role.CONSTANT))
                 continue
             other = self._buffers[number]
-            if other.role is not Role.CONSTANT or other.type != kind:
+            if other.role is not Role.CONSTANT or not other.type.is_same(kind):
                 raise LoweringError(
                     f"constant {name!r} of unit {work_name(self._graph, units)!r} is "
                     f"{_type_text(kind)}, but that name stands for a {other.role.value} of "
