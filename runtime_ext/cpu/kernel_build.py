@@ -17,6 +17,7 @@ from runtime_ext.cpu.kernels.interpolation import interpolation
 from runtime_ext.cpu.kernels.mean import mean
 from runtime_ext.cpu.kernels.normalisation import normalisation
 from runtime_ext.cpu.kernels.open_contraction import open_contraction
+from runtime_ext.cpu.kernels.open_pooling import open_pooling
 from runtime_ext.cpu.kernels.pointwise import pointwise
 from runtime_ext.cpu.kernels.pooling import pooling
 from runtime_ext.cpu.kernels.product import product
@@ -61,10 +62,13 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
 _OPEN_WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Attention: attention,
     Contraction: open_contraction,
+    Interleave: interleave,
+    Interpolation: interpolation,
     Mean: mean,
     Product: product,
     Normalisation: normalisation,
     Pointwise: pointwise,
+    Pooling: open_pooling,
 }
 
 

@@ -358,12 +358,12 @@ def is_in_bytes(buffer: Any) -> bool:
 def load(buffer: Any, offset: Index, lanes: int, stride: Index = 1) -> Any:
     """Read a vector; stride 0 repeats one element."""
     if isinstance(buffer, EncodedBuffer):
-        if _is_zero(stride):
+        if is_number(stride, 0):
             return broadcast(load(buffer, offset, 1), lanes)
         return _decoded(load(buffer.buffer, offset, lanes, stride), lanes, buffer.encoding)
     if lanes == 1:
         return tirx.BufferLoad(buffer, element(buffer, integer(offset)))
-    if _is_zero(stride):
+    if is_number(stride, 0):
         return broadcast(tirx.BufferLoad(buffer, element(buffer, integer(offset))), lanes)
     return tirx.BufferLoad(buffer, element(buffer, vector(offset, lanes, stride)))
 
@@ -468,5 +468,6 @@ def integer(value: Index, dtype: str = "int32") -> Any:
     return tirx.IntImm(dtype, value) if isinstance(value, int) else value
 
 
-def _is_zero(stride: Index) -> bool:
-    return isinstance(stride, int) and stride == 0
+def is_number(index: Index, value: int) -> bool:
+    """Return whether an index is surely this number."""
+    return isinstance(index, int) and index == value

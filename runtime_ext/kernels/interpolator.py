@@ -25,8 +25,9 @@ class Interpolator:
         column: Index,
     ) -> None:
         self.spec, self.buffers, self.code = spec, buffers, code
+        self.data = code.access(spec.data)
         self.image, self.row, self.column = image, row, column
-        _, sh, sw, _ = spec.data.strides
+        _, sh, sw, _ = self.data.strides
         self.rows = self._offsets("y", row, spec.rows, spec.pixels[0], sh)
         self.columns = self._offsets("x", column, spec.columns, spec.pixels[1], sw)
 
@@ -37,15 +38,15 @@ class Interpolator:
         offsets: dict[int, Index] = {}
         for neighbour in sorted({i for first, weight in taps for i in _read(first, weight)}):
             place = tirx.max(at + neighbour, 0) if neighbour < 0 else at + neighbour
-            place = tirx.min(place, extent - 1) if neighbour > 0 else place
+            place = tirx.min(place, self.code.extent(extent) - 1) if neighbour > 0 else place
             offsets[neighbour] = self.code.bind(f"{name}_at", place * stride)
         return offsets
 
     def channels(self, channel: Index, lanes: int) -> None:
         """Write all results at one input pixel, for one vector of channels."""
         spec, code = self.spec, self.code
-        sn, _, _, sc = spec.data.strides
-        origin = spec.data.offset + self.image * sn + channel * sc
+        sn, _, _, sc = self.data.strides
+        origin = self.data.offset + self.image * sn + channel * sc
         lines: dict[int, list[Any]] = {}
         for y, row in self.rows.items():
             pixels: dict[int, Any] = {}
@@ -66,7 +67,7 @@ class Interpolator:
 
     def read(self, at: Index, stride: int, lanes: int) -> Any:
         """Load some channels of an input pixel."""
-        return load(self.buffers[self.spec.data.buffer], at, lanes, stride)
+        return load(self.buffers[self.data.buffer], at, lanes, stride)
 
     def store(
         self,

@@ -30,7 +30,7 @@ def finer(spec: Spec) -> Spec:
 
 def channels_a_tile(spec: Pooling, finer: bool) -> int:
     """Return the channels of a tile: those that stay in the cache, or a third, in whole lines."""
-    row_bytes = spec.window.input[1] * LINE * 4
+    row_bytes = hint_of(spec.window.input[1]) * LINE * 4
     lines = max(1, _RESIDENT // (row_bytes * (spec.window.kernel[0] + 1)))
     lines = min(lines, -(-spec.channels // LINE))
     return min(spec.channels, (-(-lines // 3) if finer else lines) * LINE)

@@ -258,6 +258,23 @@ def bounds(extent: int) -> tuple[int, int]:
     return _bounds(extent.terms) if isinstance(extent, Extent) else (extent, extent)
 
 
+def numbers_in_range(extent: int, most: int) -> tuple[int, ...] | None:
+    """Return the numbers that an extent may be, in order; None if there are more than ``most``."""
+    if not isinstance(extent, Extent):
+        return (extent,)
+    numbers = _numbers(extent.terms)
+    if numbers is None:
+        least, last = _bounds(extent.terms)
+        return tuple(range(least, last + 1)) if last - least < most else None
+    found = np.unique(numbers)
+    return tuple(map(int, found)) if len(found) <= most else None
+
+
+def may_be_positive(extent: int) -> bool:
+    """Return whether an extent is positive at any shape, or may be for all that is known."""
+    return _signs(_terms(extent))[2]
+
+
 def symbols_of(extent: int) -> tuple[Symbol, ...]:
     """Return the symbols of an extent, in order."""
     if not isinstance(extent, Extent):
@@ -397,13 +414,23 @@ def _signs(terms: Terms) -> tuple[bool, bool, bool]:
     Of few shapes all are tried; otherwise bounds decide, which may allow a sign that is not there.
     """
     least, most = _bounds(terms)
+    if least > 0 or most < 0:
+        return least < 0, least <= 0 <= most, most > 0
+    numbers = _numbers(terms)
+    if numbers is None:
+        return least < 0, least <= 0 <= most, most > 0
+    return bool((numbers < 0).any()), bool((numbers == 0).any()), bool((numbers > 0).any())
+
+
+def _numbers(terms: Terms) -> Array | None:
+    """Return an expression at all shapes in the range; None if these are too many."""
+    least, most = _bounds(terms)
     symbols = _symbols(terms)
     shapes = prod(symbol.most - symbol.least + 1 for symbol in symbols)
-    if least > 0 or most < 0 or shapes > _GRID or max(-least, most) > _LARGE:
-        return least < 0, least <= 0 <= most, most > 0
+    if shapes > _GRID or max(-least, most) > _LARGE:
+        return None
     axes = np.meshgrid(*(np.arange(s.least, s.most + 1) for s in symbols), indexing="ij")
-    values = _value(terms, {s.name: axis for s, axis in zip(symbols, axes, strict=True)})
-    return bool((values < 0).any()), bool((values == 0).any()), bool((values > 0).any())
+    return np.asarray(_value(terms, {s.name: a for s, a in zip(symbols, axes, strict=True)}))
 
 
 def _bounds(terms: Terms) -> tuple[int, int]:

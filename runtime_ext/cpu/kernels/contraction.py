@@ -21,6 +21,7 @@ from runtime_ext.kernels.code import (
     constant,
     equal,
     integer,
+    is_number,
     load,
     low_lanes,
     widths,
@@ -140,7 +141,7 @@ class ContractionWriter:
         self.spec, self.plan, self.isa, self.code = spec, plan, isa, code
         self._shift = stored_shift
         self.buffers = code.buffers
-        self._tiles_of_row = ceil(spec.window.output[1] / spec.blocking.pixels)
+        self._tiles_of_row = -(-spec.window.output[1] // spec.blocking.pixels)
         words = self._words() * prod(spec.window.kernel) * self._width()
         self.passes = Passes(self.buffers[spec.weight], words, self._number_of_passes())
 
@@ -229,14 +230,8 @@ class ContractionWriter:
         self, place: Place, x0: Index, run: TileRun, ky: Index, accumulators: list[Any]
     ) -> None:
         spec, code = self.spec, self.code
-        window = spec.window
-        y = place.row * window.strides[0] + ky * window.dilations[0] - window.pads[0]
-        sn, sh, sw, sc = spec.data.strides
-        origin = spec.data.offset + place.image * sn + y * sh
-        if spec.groups > 1:
-            blocks = self.plan.blocks // spec.groups
-            origin = origin + tirx.floordiv(place.block, blocks) * (spec.channels * sc)
-        origin = code.bind("origin", origin)
+        window, sw = spec.window, spec.data.strides[2]
+        origin = self._origin(place, ky)
         fetch = self._fetch(place, x0)
         row = self._words_of_row(run)
         for kx in range(1 if row else window.kernel[1]):
@@ -249,6 +244,17 @@ class ContractionWriter:
             words = row or spec.channels
             self._input_channels(words, pixels, source, weights, accumulators, fetch)
 
+    def _origin(self, place: Place, ky: Index) -> Index:
+        """Return the element of the input's column 0 that a kernel row reads."""
+        spec, window = self.spec, self.spec.window
+        y = place.row * window.strides[0] + ky * window.dilations[0] - window.pads[0]
+        sn, sh, _, sc = spec.data.strides
+        origin = spec.data.offset + place.image * sn + y * sh
+        if spec.groups > 1:
+            blocks = self.plan.blocks // spec.groups
+            origin = origin + tirx.floordiv(place.block, blocks) * (spec.channels * sc)
+        return self.code.bind("origin", origin)
+
     def _words_of_row(self, run: TileRun) -> int:
         """Return the length of a filter row if it is long and contiguous in the data, else 0.
 
@@ -257,9 +263,10 @@ class ContractionWriter:
         """
         spec, window = self.spec, self.spec.window
         _, _, sw, sc = spec.data.strides
-        is_one_run = sw == spec.channels and 1 in (sc, spec.channels) and window.dilations[1] == 1
-        is_inside = len(run.valid) == run.pixels * window.kernel[1]
-        if window.kernel[1] < _LONG_ROW or spec.groups > 1 or not (is_one_run and is_inside):
+        if window.kernel[1] < _LONG_ROW or spec.groups > 1 or window.dilations[1] != 1:
+            return 0
+        is_one_run = is_number(sw, spec.channels) and (spec.channels == 1 or is_number(sc, 1))
+        if not is_one_run or len(run.valid) < run.pixels * window.kernel[1]:
             return 0
         return window.kernel[1] * spec.channels
 

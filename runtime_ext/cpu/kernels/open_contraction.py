@@ -16,8 +16,9 @@ from runtime_ext.cpu.kernels.contraction import (
     TilePlan,
     bytes_of_weights,
 )
+from runtime_ext.cpu.kernels.open_convolution import open_convolution
 from runtime_ext.cpu.kernels.rows import TileRun
-from runtime_ext.cpu.kernels.tile_code import MOST_REGIONS, Tail, TileCode, tails
+from runtime_ext.cpu.kernels.tile_code import Tail, TileCode, tails
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, equal, load
 from runtime_ext.kernels.cut import channel_parts
@@ -38,19 +39,21 @@ _Pixel = tuple[Index, Index, Index]
 
 
 def open_contraction(spec: Contraction, isa: Isa) -> tuple[Any, int]:
-    """Return the PrimFunc of a product of open extents and its number of tiles.
+    """Return the PrimFunc of a contraction of open extents and its number of tiles.
 
-    Raise UserError if it is a convolution.
+    Raise UserError if its channels or its window are open.
     """
     window = spec.window
-    plain = ((1, 1), (1, 1), (0, 0), (1, 1))
     known = (window.kernel, window.strides, window.pads, window.dilations)
     fixed = (spec.channels, spec.groups, *spec.parts, *(e for pair in known for e in pair))
-    if any(map(is_open, fixed)) or known != plain or spec.groups > 1:
+    if any(map(is_open, fixed)):
         raise UserError(
-            "there is no kernel of open extents for convolutions other than matrix products: "
-            "give exact shapes"
+            "there is no kernel of open extents for convolutions whose channels or windows depend "
+            "on the shape: give exact shapes"
         )
+    plain = ((1, 1), (1, 1), (0, 0), (1, 1))
+    if known != plain or spec.groups > 1 or window.input != window.output:
+        return open_convolution(spec, isa)
     code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
     writer = _Writer(spec, isa, code)
     writer.few_rows()
@@ -88,26 +91,14 @@ class _Writer(ContractionWriter):
         self._rows, self._groups = code.extent(rows), code.extent(groups)
         self._whole = code.extent(rows // pixels)
         self._tails = tails(code.extent(rows % pixels), pixels)
-        self._most = self._groups_of_a_region(code.extent(rows // BUSY_PIXELS)) if outer else 1
+        worth = code.extent(rows // BUSY_PIXELS)
+        self._most = code.groups_of_a_region(worth, self._groups) if outer else 1
         self._is_linear = self._reads_rows_in_order(spec)
         self._few = [
             tail
             for tail in tails(self._rows, min(_FEW, pixels // 2) + 1)
             if self._blocks_together(tail.size) > 1
         ]
-
-    def _groups_of_a_region(self, worth: Index) -> Index:
-        """Return the groups of rows that each block of weights is applied to before the next one.
-
-        See :func:`regions`.
-        """
-        regions: Index = tirx.IntImm(self.code.index, 1)
-        number = 2
-        while number <= MOST_REGIONS:
-            regions = tirx.Select(worth >= number, tirx.IntImm(self.code.index, number), regions)
-            number *= 2
-        regions = self.code.bind("regions", regions)
-        return self.code.keep_index(tirx.truncdiv(self._groups + regions - 1, regions))
 
     def _reads_rows_in_order(self, spec: Contraction) -> bool:
         """Return whether all rows are equally far from the next one."""
@@ -124,16 +115,7 @@ class _Writer(ContractionWriter):
     def tile(self, tile: Index) -> None:
         """Write one block of channels for a group of rows."""
         code, blocks = self.code, self.plan.blocks
-        if isinstance(self._most, int):
-            group, block = divide(code, "group", tile, blocks, 2)
-        else:
-            of_region = code.bind("of_region", self._most * blocks)
-            region = code.bind("region", tirx.truncdiv(tile, of_region))
-            rest = code.bind("rest", tile - region * of_region)
-            first = code.bind("first_group", region * self._most)
-            here = code.bind("here", tirx.min(self._most, self._groups - first))
-            block = code.keep_index(tirx.truncdiv(rest, here))
-            group = code.keep_index(rest - block * here + first)
+        block, group = code.block_and_open_group(tile, blocks, self._groups, self._most)
         first = code.bind("first", group * self._strip)
         last = code.bind("last", tirx.min(first + self._strip, self._whole))
         pixels = self.spec.blocking.pixels

@@ -106,8 +106,7 @@ class PoolingWriter:
         for p in range(run.pixels):
             value = load(accumulators[p], 0, lanes)
             if spec.kind == "mean":
-                columns = sum((p, k) in run.valid for k in range(spec.window.kernel[1]))
-                count = (end - begin) * columns
+                count = (end - begin) * self._columns_read(run, p)
                 if isinstance(count, int):
                     divisor = constant(float(max(count, 1)), lanes)
                 else:
@@ -130,10 +129,8 @@ class PoolingWriter:
     ) -> None:
         """Write one kernel row; each input vector is read once for all pixels that use it."""
         spec, code, window = self.spec, self.code, self.spec.window
-        y = self.row * window.strides[0] + ky * window.dilations[0] - window.pads[0]
-        sn, sh, sw, sc = spec.data.strides
-        origin = spec.data.offset + self.image * sn + y * sh + channel * sc
-        origin = origin + self._read_shift
+        _, _, sw, sc = spec.data.strides
+        origin = self._origin(ky, channel)
         origin = code.bind("origin", origin + column(window, x0, 0) * sw)
         weights: dict[int, Any] = {}
         if spec.weight is not None:
@@ -150,19 +147,34 @@ class PoolingWriter:
                 value = activate(code, spec.prologue, value, lanes)
             value = code.bind("x", value)
             for p, kx in readers[j]:
-                total = load(accumulators[p], 0, lanes)
-                if spec.kind == "max":
-                    # If one operand is NaN, no comparison holds, and the maximum is the right
-                    # operand.
-                    updated = tirx.max(value, total)
-                    if self._dtype == "float32":
-                        is_number = value <= constant(math.inf, lanes)
-                        updated = tirx.Select(is_number, updated, value)
-                elif spec.kind == "depthwise":
-                    updated = total + value * weights[kx]
-                else:
-                    updated = total + value
-                code.store(accumulators[p], 0, updated, lanes)
+                self._accumulate(accumulators[p], value, weights.get(kx), lanes)
+
+    def _origin(self, ky: Index, channel: Index) -> Index:
+        """Return the element of the input's column 0 that a kernel row reads."""
+        spec, window = self.spec, self.spec.window
+        y = self.row * window.strides[0] + ky * window.dilations[0] - window.pads[0]
+        sn, sh, _, sc = spec.data.strides
+        origin = spec.data.offset + self.image * sn + y * sh + channel * sc
+        return origin + self._read_shift
+
+    def _accumulate(self, accumulator: Any, value: Any, weight: Any, lanes: int) -> None:
+        """Add an element of the input to a result, or take the maximum."""
+        total = load(accumulator, 0, lanes)
+        if self.spec.kind == "max":
+            # If one operand is NaN, no comparison holds, and the maximum is the right operand.
+            updated = tirx.max(value, total)
+            if self._dtype == "float32":
+                is_number = value <= constant(math.inf, lanes)
+                updated = tirx.Select(is_number, updated, value)
+        elif self.spec.kind == "depthwise":
+            updated = total + value * weight
+        else:
+            updated = total + value
+        self.code.store(accumulator, 0, updated, lanes)
+
+    def _columns_read(self, run: TileRun, pixel: int) -> Index:
+        """Return how many kernel columns of a pixel read inside the input."""
+        return sum((pixel, k) in run.valid for k in range(self.spec.window.kernel[1]))
 
 
 def _is_of_bytes(spec: Pooling, buffers: Sequence[Any]) -> bool:

@@ -9,6 +9,7 @@ from tvm import tirx
 
 from runtime_ext.kernels.code import Code, Index
 from runtime_ext.kernels.spec import Window
+from tvm_ios.graph.extent import may_be_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def kernel_rows(code: Code, window: Window, y: Index) -> tuple[Index, Index]:
     end: Index = rows
     if top > 0:
         begin = tirx.max(0, tirx.floordiv(top - y * stride + (dilation - 1), dilation))
-    if last + (rows - 1) * dilation - top >= window.input[0]:
-        reach = window.input[0] + top - y * stride + (dilation - 1)
+    if may_be_positive(last + (rows - 1) * dilation - top + 1 - window.input[0]):
+        reach = code.extent(window.input[0]) + top - y * stride + (dilation - 1)
         end = tirx.min(rows, tirx.floordiv(reach, dilation))
     return code.bind("ky_begin", begin), code.bind("ky_end", end)

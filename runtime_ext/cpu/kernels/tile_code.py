@@ -11,7 +11,7 @@ from typing import Any
 from tvm import tirx
 
 from runtime_ext.isa.isa import Isa
-from runtime_ext.kernels.code import Code, EncodedBuffer, Index
+from runtime_ext.kernels.code import Code, EncodedBuffer, Index, is_number
 from runtime_ext.kernels.spec import Encoded, PhysicalShape
 from runtime_ext.kernels.statements import divide
 from tvm_ios.graph.extent import Symbol, is_open
@@ -128,6 +128,37 @@ class TileCode(Code):
             block = self.bind("block", tirx.truncdiv(rest, here))
             group = rest - block * here
         return block, self.bind("group", group + region * most)
+
+    def groups_of_a_region(self, worth: Index, groups: Index) -> Index:
+        """Return the groups of data to which all blocks are applied before the next ones.
+
+        As of :func:`regions`, for numbers that depend on the shape.
+        """
+        number = 2
+        count: Index = tirx.IntImm(self.index, 1)
+        while number <= MOST_REGIONS:
+            count = tirx.Select(worth >= number, tirx.IntImm(self.index, number), count)
+            number *= 2
+        count = self.bind("regions", count)
+        return self.keep_index(tirx.truncdiv(groups + count - 1, count))
+
+    def block_and_open_group(
+        self, tile: Index, blocks: int, groups: Index, most: Index
+    ) -> tuple[Index, Index]:
+        """Return the block and the group of a tile; a region has ``most`` of the groups.
+
+        See :meth:`block_and_group`.
+        """
+        if is_number(most, 1):
+            group, block = divide(self, "group", tile, blocks, 2)
+            return block, group
+        of_region = self.bind("of_region", most * blocks)
+        region = self.bind("region", tirx.truncdiv(tile, of_region))
+        rest = self.bind("rest", tile - region * of_region)
+        first = self.bind("first_group", region * most)
+        here = self.bind("here", tirx.min(most, groups - first))
+        block = self.keep_index(tirx.truncdiv(rest, here))
+        return block, self.keep_index(rest - block * here + first)
 
     @contextmanager
     def pixels(self, grid: tuple[int, int, int], strip: int) -> Any:

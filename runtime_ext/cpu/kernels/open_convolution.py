@@ -1,0 +1,148 @@
+"""Convolutions of images of any height and width, and of any number of images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tvm import tirx
+
+from runtime_ext.cpu.kernels.contraction import (
+    BUSY_PIXELS,
+    RESIDENT_WEIGHTS,
+    ContractionWriter,
+    Place,
+    TilePlan,
+    bytes_of_weights,
+)
+from runtime_ext.cpu.kernels.open_rows import OpenRow, RowWriter
+from runtime_ext.cpu.kernels.passes import Fetch
+from runtime_ext.cpu.kernels.rows import TileRun, row_runs
+from runtime_ext.cpu.kernels.tile_code import TileCode
+from runtime_ext.isa.isa import Isa
+from runtime_ext.kernels.code import Index
+from runtime_ext.kernels.cut import channel_parts
+from runtime_ext.kernels.expression import loads
+from runtime_ext.kernels.spec import Contraction
+from runtime_ext.kernels.statements import divide
+from tvm_ios.errors import UserError
+from tvm_ios.graph.extent import hint_of, is_open, symbols_in
+
+#: Register tiles of a strip of a row, at least.
+_STRIP = 4
+
+
+def open_convolution(spec: Contraction, isa: Isa) -> tuple[Any, int]:
+    """Return the PrimFunc of a convolution of open extents and its number of tiles.
+
+    A tile is a block of channels of a row of pixels, or of a strip of it. Raise UserError if the
+    kernel reads a buffer that it writes.
+    """
+    require_apart(spec)
+    code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
+    writer = _Writer(spec, isa, code)
+    with code.tiles(writer.tiles) as tile:
+        writer.tile(tile)
+    return code.kernel()
+
+
+def require_apart(spec: Any) -> None:
+    """Raise UserError if a kernel reads a buffer that it writes.
+
+    Its tiles may store an element twice, which they may not read between.
+    """
+    read = {spec.data.buffer, *(a.buffer for s in spec.statements for a in loads(s.value))}
+    if read & {statement.target.buffer for statement in spec.statements}:
+        raise UserError(
+            f"there is no kernel of open extents for a {type(spec).__name__} that reads what it "
+            "writes: give exact shapes"
+        )
+
+
+class _Writer(ContractionWriter):
+    """A writer of the code of the tiles; of rows of known width as of those of known images."""
+
+    def __init__(self, spec: Contraction, isa: Isa, code: TileCode) -> None:
+        blocking, window = spec.blocking, spec.window
+        width = blocking.vectors * isa.lanes
+        parts = channel_parts(spec.parts, width)
+        blocks = sum(part.blocks for part in parts)
+        outer = blocking.blocks_outer
+        if outer is None:
+            outer = bytes_of_weights(spec, width) > RESIDENT_WEIGHTS
+        rows: int = spec.batch * window.output[0]
+        self._row = OpenRow(code, window, blocking.pixels) if is_open(window.output[1]) else None
+        runs = () if self._row else row_runs(window, blocking.pixels)
+        self._strip = 0
+        if self._row and hint_of(rows) * blocks < blocking.tiles // 2:
+            tiles = hint_of(window.output[1] * rows) * blocks // blocking.tiles
+            self._strip = max(_STRIP * blocking.pixels, tiles, window.kernel[1])
+        # Behind each row is an empty strip, unless it has one strip only.
+        strips: int = window.output[1] // self._strip + 1 if self._strip else 1
+        groups: int = rows * strips
+        plan = TilePlan(runs, parts, blocks, rows, strips, self._strip, False, outer, 1)
+        super().__init__(replace(spec, data=code.access(spec.data)), plan, isa, code)
+        self.tiles = blocks * groups
+        self._groups = code.extent(groups)
+        worth = code.extent(rows * window.output[1] // BUSY_PIXELS)
+        self._most = code.groups_of_a_region(worth, self._groups) if outer else 1
+
+    def _number_of_passes(self) -> int:
+        return 0
+
+    def _fetch(self, place: Place, x0: Index) -> Fetch:
+        return _fetch_nothing
+
+    def tile(self, tile: Index) -> None:
+        """Write one block of channels for a row of pixels, or for a strip of it."""
+        code, plan, window = self.code, self.plan, self.spec.window
+        block, group = code.block_and_open_group(tile, plan.blocks, self._groups, self._most)
+        line, strip = divide(code, "line", group, plan.strips, plan.rows)
+        image, row = divide(code, "image", line, window.output[0], self.spec.batch)
+        place = Place(block, image, row)
+        if self._row is None:
+            for run in plan.runs:
+                self.run(place, run)
+            return
+        writer = RowWriter(
+            lambda x, run: self._pixels(place, x, run),
+            lambda x, begin, end: self._pixel(place, x, (begin, end)),
+        )
+        if not self._strip:
+            self._row.write(writer)
+            return
+        width = code.extent(window.output[1])
+        last = code.keep_index(tirx.max(tirx.truncdiv(width, self._strip), 1) - 1)
+        with code.branch(strip <= last):
+            begin = code.keep_index(strip * self._strip)
+            end = code.keep_index(tirx.Select(strip < last, begin + self._strip, width))
+            self._row.write(writer, begin, end)
+
+    def _pixel(self, place: Place, x: Index, columns: tuple[Index, Index]) -> None:
+        """Write a pixel, of these kernel columns."""
+        self._columns = columns
+        self._pixels(place, x, TileRun(0, 1, 1, frozenset()))
+        self._columns = None
+
+    _columns: tuple[Index, Index] | None = None
+
+    def _kernel_row(
+        self, place: Place, x0: Index, run: TileRun, ky: Index, accumulators: list[Any]
+    ) -> None:
+        if self._columns is None:
+            super()._kernel_row(place, x0, run, ky, accumulators)
+            return
+        spec, code, window = self.spec, self.code, self.spec.window
+        origin = self._origin(place, ky)
+        with code.loop("kx", *self._columns) as kx:
+            at = x0 * window.strides[1] + kx * window.dilations[1] - window.pads[1]
+            source = code.bind("source", origin + at * spec.data.strides[2])
+            step = (place.block * window.kernel[0] + ky) * window.kernel[1] + kx
+            weights = code.bind("weights", step * (self._words() * self._width()))
+            self._input_channels(
+                spec.channels, [0], source, weights, accumulators, _fetch_nothing
+            )
+
+
+def _fetch_nothing(_at: Index, _step: int) -> None:
+    """Prefetch nothing."""
