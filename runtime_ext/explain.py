@@ -123,24 +123,29 @@ def explain(
     device: TimingDevice | None = None,
     *,
     beside: bool = False,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Explanation | ForeignBuild:
     """Profile an executable on random inputs, and account for its time.
 
     Of the ``repeat`` runs, each block's numbers are medians over the tenth in which it was fastest.
     ``device`` times it instead of this machine; ``beside`` also runs the same kernels one after
-    another. Another runtime's build is returned as it is: its launches cannot be observed. Raise
-    ExecutableError if it cannot be loaded, or its facts about units are impossible; raise UserError
-    if it was compiled for something else than the device, or the device has no times of its
-    launches.
+    another; ``shapes`` are those of the inputs of a program for a range. Another runtime's build is
+    returned as it is: its launches cannot be observed. Raise ExecutableError if it cannot be
+    loaded, or its facts about units are impossible; raise UserError if it was compiled for
+    something else than the device, or the device has no times of its launches.
     """
     executable = load(path)
     if isinstance(executable, ForeignBuild):
         return executable
+    is_open = bool(executable.program.symbols)
+    executable = executable.at_shapes(shapes or {})
     program, plan = executable.program, executable.fixed_plan()
     lanes = len(program.lanes)
     try:
         kinds, flops, tunable = _units(program, executable.schedule)
         measured = measured_latencies(executable.notes)
+        # The schedule has the operations at another shape.
+        flops = None if is_open else flops
     except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ExecutableError(f"{path} misstates its units ({error}); save it again") from error
     if TVM not in executable.packages:

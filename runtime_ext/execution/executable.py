@@ -20,7 +20,7 @@ import os
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,14 @@ from runtime_ext.execution.kernel_files import (
     read_launched,
 )
 from runtime_ext.execution.package import META, open_folder, require_version, write_package
-from runtime_ext.execution.ports import NO_STATES, Port, read_ports, saved_states
+from runtime_ext.execution.ports import (
+    NO_STATES,
+    Port,
+    ports_at,
+    read_ports,
+    saved_states,
+    values_at,
+)
 from runtime_ext.execution.program_files import TAIL_FILE, ProgramFiles, read_program_files
 from runtime_ext.execution.session import ExecutorName, Session
 from runtime_ext.native_errors import ExecutableError
@@ -49,6 +56,7 @@ from tvm_ios.deployment.registry import is_deployment
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, save_tensors
 from tvm_ios.files.json_text import json_object, natural
+from tvm_ios.graph.extent import at_values
 from tvm_ios.program.arena.open_plan import OpenMemoryPlan
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, Role
@@ -198,6 +206,31 @@ class Executable:
                 f"the executable is for a range of shapes ({symbols}), and this needs one shape"
             )
         return self.plan
+
+    def at_shapes(self, shapes: Mapping[str, Sequence[int]]) -> Executable:
+        """Return the program of one shape that a program of a range is there.
+
+        Parameters
+        ----------
+        shapes
+            The shapes of inputs, by name; open dimensions of others have a middle extent.
+
+        Raises
+        ------
+        SessionError
+            If an input never has such a shape.
+        """
+        if not isinstance(self.plan, OpenMemoryPlan):
+            ports_at(self.inputs, shapes)
+            return self
+        values = values_at(self.inputs, shapes)
+        return replace(
+            self,
+            program=self.program.at(values),
+            plan=self.plan.at(self.program, values),
+            inputs=tuple(at_values(port, values) for port in self.inputs),
+            outputs=tuple(at_values(port, values) for port in self.outputs),
+        )
 
     def functions(self) -> dict[str, Any]:
         """Load the program's kernels, and return them by symbol, as a session takes them."""

@@ -82,27 +82,33 @@ def read_ports(data: Any, program: Program) -> tuple[Port, ...]:
 
 
 def ports_at(ports: Sequence[Port], shapes: Mapping[str, Sequence[int]]) -> tuple[Port, ...]:
-    """Return ports with the shapes that some of them are given, by name.
+    """Return inputs with the shapes that some of them are given, by name; see :func:`values_at`."""
+    values = values_at(ports, shapes)
+    return tuple(at_values(port, values) for port in ports)
 
-    Symbols that no given shape has are at their hints. Raise SessionError if there is no such port,
-    or it never has this shape beside the others.
+
+def values_at(ports: Sequence[Port], shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Return the values of the symbols of inputs, some of which are given shapes, by name.
+
+    Symbols that no given shape has are at their hints. Raise SessionError if there is no such
+    input, or it never has this shape beside the others.
     """
     given = {find_port(ports, name, "input"): tuple(shape) for name, shape in shapes.items()}
-    values: dict[str, int] = {s.name: s.hint for port in ports for s in symbols_in(port.shape)}
+    symbols = symbols_in(tuple(port.shape for port in ports))
+    values = {symbol.name: symbol.hint for symbol in symbols}
     for port, shape in given.items():
         for extent, number in zip(port.shape, shape, strict=False):
             for symbol in symbols_of(extent):
                 # Extents of inputs are multiples of one symbol, and a number.
                 first, second = (evaluate(extent, {symbol.name: n}) for n in (0, 1))
                 values[symbol.name] = (number - first) // (second - first)
-    bound = tuple(at_values(port, values) for port in ports)
-    for port, at in zip(ports, bound, strict=True):
-        if given.get(port, at.shape) != at.shape:
+    for port, shape in given.items():
+        inside = all(s.least <= values[s.name] <= s.most for s in symbols_in(port.shape))
+        if not inside or at_values(port.shape, values) != shape:
             raise SessionError(
-                f"input {port.name!r} is {list(port.shape)}, never {list(given[port])} beside the "
-                "others"
+                f"input {port.name!r} is {list(port.shape)}, never {list(shape)} beside the others"
             )
-    return bound
+    return values
 
 
 def named_values(

@@ -22,6 +22,7 @@ from runtime_ext.units.integers import Bounds, integer_constant, integer_tensors
 from runtime_ext.units.layouts import tensor_layouts
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import NHWC, Layout, SliceLayout, in_vectors, physical_shape
+from tvm_ios.graph.extent import is_open
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.joins import Join, join_priority, place_joined
 from tvm_ios.program.program import Part
@@ -148,6 +149,9 @@ def _join(graph: OpGraph, number: int, function: Any, orders: Sequence[str]) -> 
     if not 1 <= len(tensor.shape) <= 4 or tensor.dtype != "float32" or not prod(tensor.shape):
         return None
     order = orders[output]
+    if is_open(tensor.shape[axis]) and axis == _PHYSICAL[order][len(tensor.shape) - 1]:
+        # Kernels write whole vectors, over the begin of the next part.
+        return None
     axis_in_memory = _PHYSICAL[order].index(axis)
     contiguous = prod(physical_shape(tensor.shape, order)[:axis_in_memory]) == 1
     if not contiguous and (order != NHWC or axis not in (1, 2)):

@@ -14,6 +14,7 @@ from tvm_ios.cli.executables import program_at
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors, tell_tail
+from tvm_ios.cli.options.model import At, input_shapes
 from tvm_ios.cli.options.search_options import DeviceName
 from tvm_ios.files.byte_sizes import size_text
 
@@ -46,6 +47,7 @@ def explain(
         panels.output(help="Draw the fastest run, lanes over time, into this .svg or .png."),
     ] = None,
     device: DeviceName = None,
+    at: At = None,
 ) -> None:
     """Say what bounds an executable, block by block, and what would help.
 
@@ -66,7 +68,7 @@ def explain(
         require_picture(plot)
     executable = program_at(executable)
     opened = None if device is None else open_timing_device(device)
-    explanation = find_out(executable, repeat, device=opened)
+    explanation = find_out(executable, repeat, device=opened, shapes=input_shapes(at, "--at"))
     if isinstance(explanation, ForeignBuild):
         _print_foreign(executable, explanation, reporting.as_json)
         return

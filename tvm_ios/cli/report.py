@@ -12,6 +12,7 @@ from tvm_ios.cli.executables import program_at
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors
+from tvm_ios.cli.options.model import At, input_shapes
 from tvm_ios.cli.options.search_options import DeviceName
 
 PAGE = HelpPage(
@@ -41,6 +42,7 @@ def report(
         int, panels.running(min=1, help="Runs to profile; the fastest one is shown.")
     ] = 40,
     device: DeviceName = None,
+    at: At = None,
 ) -> None:
     """Show an executable, or what a bundle found, on a page of HTML.
 
@@ -57,7 +59,9 @@ def report(
     require_page(output)
     opened = None if device is None else open_timing_device(device)
     paths = [executable] if compare is None else [executable, compare]
-    documents = [page_document(program_at(path), repeat, opened) for path in paths]
+    documents = [
+        page_document(program_at(path), repeat, opened, input_shapes(at, "--at")) for path in paths
+    ]
     write_page(documents, output)
     size = output.stat().st_size
     if reporting.as_json:

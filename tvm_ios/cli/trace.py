@@ -12,6 +12,7 @@ from tvm_ios.cli.executables import program_at
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors, tell_tail
+from tvm_ios.cli.options.model import At, input_shapes
 from tvm_ios.cli.options.search_options import DeviceName
 
 PAGE = HelpPage(
@@ -35,6 +36,7 @@ def trace(
         int, panels.running(min=1, help="Runs to profile; the fastest one is written.")
     ] = 40,
     device: DeviceName = None,
+    at: At = None,
 ) -> None:
     """Write a run of an executable as a trace that Perfetto shows.
 
@@ -51,7 +53,10 @@ def trace(
     executable = program_at(executable)
     opened = None if device is None else open_timing_device(device)
     explanation = require_ours(
-        executable, explain(executable, repeat, device=opened, beside=sequential)
+        executable,
+        explain(
+            executable, repeat, device=opened, beside=sequential, shapes=input_shapes(at, "--at")
+        ),
     )
     trace_executable(explanation, output)
     tell_tail(explanation.tail)

@@ -139,9 +139,7 @@ class _Writer(ContractionWriter):
             source = code.bind("source", origin + at * spec.data.strides[2])
             step = (place.block * window.kernel[0] + ky) * window.kernel[1] + kx
             weights = code.bind("weights", step * (self._words() * self._width()))
-            self._input_channels(
-                spec.channels, [0], source, weights, accumulators, _fetch_nothing
-            )
+            self._input_channels(spec.channels, [0], source, weights, accumulators, _fetch_nothing)
 
 
 def _fetch_nothing(_at: Index, _step: int) -> None:

@@ -14,6 +14,7 @@ from runtime_ext.units.kernel_draft import KernelDraft
 from runtime_ext.units.storing import in_memory, write
 from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import Arranged, Lazy, Pending, Stored, as_expression, four
+from tvm_ios.graph.extent import is_open
 
 #: The most operands of a kernel: TVM's passes recurse over its buffers.
 _MOST = 64
@@ -32,6 +33,9 @@ def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
         unit.bind(var, parts)
         return True
     target = unit.home(var) or unit.scratch(shape)
+    if is_open(shape[-1]) and axis == len(shape) - 1:
+        # In rows of whole vectors a part would be written over the begin of the next.
+        target = unit.scratch(shape, layout="")
     element_wise: list[tuple[Lazy, Stored]] = []
     begin = 0
     for part in parts:

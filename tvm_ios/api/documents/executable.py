@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,16 +33,22 @@ if TYPE_CHECKING:
 
 
 def executable_document(
-    path: Path, repeat: int = 40, device: TimingDevice | None = None
+    path: Path,
+    repeat: int = 40,
+    device: TimingDevice | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> dict[str, Any]:
     """Profile an executable, and its kernels one after another; return the document of a page.
 
-    ``repeat`` runs are profiled, on ``device`` if it is given. Raise UserError if the executable is
+    ``repeat`` runs are profiled, on ``device`` if it is given; ``shapes`` are those of the inputs
+    of a program for a range. Raise UserError if the executable is
     another runtime's build, or as :func:`runtime_ext.explain.explain`.
     """
     from runtime_ext.explain import explain
 
-    explanation = require_ours(path, explain(path, repeat, device=device, beside=True))
+    explanation = require_ours(
+        path, explain(path, repeat, device=device, beside=True, shapes=shapes)
+    )
     return explained_document(path.name, explanation)
 
 

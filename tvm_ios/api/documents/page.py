@@ -34,7 +34,15 @@ def write_page(documents: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def page_document(
-    path: Path, repeat: int = 40, device: TimingDevice | None = None
+    path: Path,
+    repeat: int = 40,
+    device: TimingDevice | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> dict[str, Any]:
-    """Return the document of an executable, which is profiled, or of a bundle that was run."""
-    return bundle_document(path) if is_bundle(path) else executable_document(path, repeat, device)
+    """Return the document of an executable, which is profiled, or of a bundle that was run.
+
+    ``shapes`` are those of the inputs of a program for a range.
+    """
+    if is_bundle(path):
+        return bundle_document(path)
+    return executable_document(path, repeat, device, shapes)

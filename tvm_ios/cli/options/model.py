@@ -58,6 +58,15 @@ Shapes = Annotated[
     ),
 ]
 
+At = Annotated[
+    list[str] | None,
+    panels.model(
+        "--at",
+        metavar="NAME:8,128",
+        help="The shape of an input of a program for a range; once for each.  [a middle]",
+    ),
+]
+
 Batch = Annotated[
     int | None,
     panels.model(min=1, help="Another batch size, of ONNX models and those of the zoo."),
@@ -101,9 +110,9 @@ def models_together(models: Sequence[str], together: bool, **how: Any) -> ModelS
     return ModelSource.together(models, **how)
 
 
-def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
+def input_shapes(texts: list[str] | None, option: str = "--shape") -> dict[str, tuple[int, ...]]:
     """Parse ``--shape`` into shapes by input; what is malformed is a wrong use of the command."""
     try:
         return parse_shapes(texts or ())
     except InputShapeError as error:
-        raise wrong_use("--shape", error) from error
+        raise wrong_use(option, error) from error
