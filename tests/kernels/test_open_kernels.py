@@ -431,6 +431,33 @@ def test_projections_that_are_stored_head_by_head(gap: int, is_batch: bool, targ
 
 
 @on_targets
+def test_a_layer_whose_parts_are_unlike(target: str) -> None:
+    """The first part is stored by token, the second transposed into the same buffer."""
+    width, channels = 60, 8
+    parts = [
+        Statement(BIAS, Access(3, 0, (width * PADDED, 0, 20, 1)), 0, 20),
+        Statement(ACC, Access(3, 20 * PADDED, (width * PADDED, 0, 1, PADDED)), 20, 40),
+    ]
+    data = Access(0, 0, (L * channels, 0, channels, 1))
+    spec = dense_spec(B, (1, L), channels, data, *parts)
+    spec = replace(spec, buffers=(*spec.buffers, (B, width * PADDED)))
+    weight, bias = random(channels, width), random(width)
+    spec, pack = packed(spec, weight, target)
+    kernel = kernel_of(spec, target)
+    for batch, length in SHAPES:
+        values = {"batch": batch, "length": length}
+        x, pitch = random(batch, length, channels), evaluate(PADDED, values)
+        want = of_doubles(x, weight)
+        result = np.zeros((batch, width * pitch), np.float32)
+        expected = result.astype(np.float64)
+        expected[:, : length * 20] = (want[..., :20] + bias[:20]).reshape(batch, -1)
+        second = expected[:, 20 * pitch :].reshape(batch, 40, pitch)
+        second[..., :length] = want[..., 20:].transpose(0, 2, 1)
+        expected[:, 20 * pitch :] = second.reshape(batch, -1)
+        compared(kernel, values, [x, pack, bias, result], expected)
+
+
+@on_targets
 def test_keys_that_are_stored_transposed(target: str) -> None:
     """[B, L, channels] becomes [B, out, L] in rows of whole cache lines."""
     out, channels = 40, 12

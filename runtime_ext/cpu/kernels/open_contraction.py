@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,8 +23,9 @@ from runtime_ext.cpu.kernels.tile_code import Tail, TileCode, tails
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, equal, load
 from runtime_ext.kernels.cut import channel_parts
+from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.open_shapes import is_same
-from runtime_ext.kernels.spec import Contraction
+from runtime_ext.kernels.spec import Contraction, Statement, accesses
 from runtime_ext.kernels.statements import divide
 from tvm_ios.errors import UserError
 from tvm_ios.graph.extent import is_open, symbols_in
@@ -93,6 +95,7 @@ class _Writer(ContractionWriter):
         self._tails = tails(code.extent(rows % pixels), pixels)
         worth = code.extent(rows // BUSY_PIXELS)
         self._most = code.groups_of_a_region(worth, self._groups) if outer else 1
+        self._are_alike = _are_alike(spec)
         self._is_linear = self._reads_rows_in_order(spec)
         self._few = [
             tail
@@ -222,6 +225,25 @@ class _Writer(ContractionWriter):
         y, is_image = following(y, self._height, is_line)
         return code.keep_index(image + tirx.Cast(code.index, is_image)), y, x
 
+    def channels(self, block: Index, write: Callable[[Channels], None]) -> None:
+        """Call ``write`` for the output channels of a block; of alike parts once for all."""
+        code, parts, statements = self.code, self.plan.parts, self.spec.statements
+        if not self._are_alike:
+            super().channels(block, write)
+            return
+        number, local = divide(code, "part", block, parts[0].blocks, len(parts))
+        number = code.keep_index(number)
+        steps = _steps(*statements[:2])
+
+        def moved(access: Access) -> Access:
+            offset = code.extent(access.offset) + number * code.extent(next(left))
+            return Access(access.buffer, offset, access.strides)
+
+        left = iter(steps)
+        self.spec = replace(self.spec, statements=(statements[0].mapped(moved),))
+        self._channels_of_part(parts[0], local, local * self._width(), write)
+        self.spec = replace(self.spec, statements=statements)
+
     def _of_pixel(self, source: Any, pixel: int) -> Index:
         return source[pixel]
 
@@ -245,6 +267,31 @@ class _Writer(ContractionWriter):
                     store(channels, p, p + 1)
 
         self.channels(block, write)
+
+
+def _are_alike(spec: Contraction) -> bool:
+    """Return whether each part, e.g. a head, has one statement, all at equal distances."""
+    if len(spec.parts) != len(spec.statements) or len(spec.parts) < 2:
+        return False
+    first, *others = spec.statements
+
+    def placed(number: int) -> Statement:
+        left = iter(_steps(first, others[0]))
+        moved = first.mapped(lambda a: Access(a.buffer, a.offset + number * next(left), a.strides))
+        return replace(moved, begin=number * first.count)
+
+    return (
+        len(set(spec.parts)) == 1
+        and first.count == spec.parts[0]
+        and len(accesses([first])) == len(accesses(others[:1]))
+        and all(repr(placed(n)) == repr(s) for n, s in enumerate(spec.statements))
+    )
+
+
+def _steps(first: Statement, second: Statement) -> list[int]:
+    """Return how far each access of a statement is from the next one's."""
+    pairs = zip(accesses([first]), accesses([second]), strict=True)
+    return [after.offset - before.offset for before, after in pairs]
 
 
 def _fetch_nothing(_at: Index, _step: int) -> None:
