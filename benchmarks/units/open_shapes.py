@@ -108,10 +108,14 @@ def samples_of(session: Session, count: int) -> dict[str, list[float]]:
 
     # Memory grows to the largest shape.
     seconds((32, 505))
-    samples: dict[str, list[float]] = {"the same shape": [], "a shape run before": [], "a new": []}
+    samples: dict[str, list[float]] = {
+        "the same shape": [],
+        "a shape run before": [],
+        "a new shape": [],
+    }
     for _ in range(count):
         shape = next(new)
-        samples["a new"].append(seconds(shape))
+        samples["a new shape"].append(seconds(shape))
         samples["the same shape"].append(seconds(shape))
         other = next(new)
         seconds(other)

@@ -75,7 +75,8 @@ class Executable:
     program
         The program that sessions run.
     plan
-        The memory plan of its intermediate buffers and scratch.
+        The memory plan of its intermediate buffers and scratch; of an open program one for all
+        shapes.
     kernels
         The shared library that has the program's kernels; for a GPU the file that
         :func:`runtime_ext.cuda.machine_code.launchable.write_kernels` wrote. Where there are

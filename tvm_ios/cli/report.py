@@ -59,9 +59,8 @@ def report(
     require_page(output)
     opened = None if device is None else open_timing_device(device)
     paths = [executable] if compare is None else [executable, compare]
-    documents = [
-        page_document(program_at(path), repeat, opened, input_shapes(at, "--at")) for path in paths
-    ]
+    shapes = input_shapes(at, "--at")
+    documents = [page_document(program_at(path), repeat, opened, shapes) for path in paths]
     write_page(documents, output)
     size = output.stat().st_size
     if reporting.as_json:

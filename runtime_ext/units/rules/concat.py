@@ -33,7 +33,7 @@ def concat(unit: UnitDraft, var: Any, call: Any) -> bool:
         unit.bind(var, parts)
         return True
     target = unit.home(var) or unit.scratch(shape)
-    if is_open(shape[-1]) and axis == len(shape) - 1:
+    if axis == len(shape) - 1 and is_open(shape[axis]):
         # In rows of whole vectors a part would be written over the begin of the next.
         target = unit.scratch(shape, layout="")
     element_wise: list[tuple[Lazy, Stored]] = []

@@ -46,9 +46,8 @@ def executable_document(
     """
     from runtime_ext.explain import explain
 
-    explanation = require_ours(
-        path, explain(path, repeat, device=device, beside=True, shapes=shapes)
-    )
+    explained = explain(path, repeat, device=device, beside=True, shapes=shapes)
+    explanation = require_ours(path, explained)
     return explained_document(path.name, explanation)
 
 
