@@ -1,4 +1,6 @@
-"""Kernels of any number of rows against those of exactly these rows: the layers of a text encoder.
+"""Kernels of any number of rows or columns against those of exactly these: layers of networks.
+
+Those of a text encoder, and convolutions of images.
 
 Run: python -m benchmarks.units.open_extents [LAYER ...] [--target x86-64-v3] [--at 7,31]
 """
@@ -24,6 +26,7 @@ from runtime_ext.kernels.expression import ACC, Access, Expr
 from runtime_ext.kernels.spec import (
     Contraction,
     Normalisation,
+    Pooling,
     Product,
     Statement,
     Window,
@@ -128,6 +131,60 @@ def layer_norm(rows: int, _: int) -> Normalisation:
     )
 
 
+def convolution(
+    height: int, channels: int, out: int, stride: int = 1, kernel: int = 3
+) -> Callable[[int, int], Contraction]:
+    """A convolution of images of a height, with a bias and an activation."""
+
+    def spec(width: int, _: int) -> Contraction:
+        window, strides = _window(height, width, stride, kernel)
+        biased = ("add", ACC, ("load", Access(2, 0, (0, 0, 0, 1))))
+        target = Access(3, 0, strides(*window.output, out))
+        return Contraction(
+            (
+                (height, width, channels),
+                (out, channels, kernel, kernel),
+                (out,),
+                (*window.output, out),
+            ),
+            1,
+            window,
+            channels,
+            1,
+            Access(0, 0, strides(height, width, channels)),
+            ACC,
+            1,
+            (out,),
+            UNCUT,
+            (Statement(("max", biased, ("const", 0.0)), target, 0, out),),
+        )
+
+    return spec
+
+
+def depthwise(height: int, channels: int, stride: int = 1) -> Callable[[int, int], Pooling]:
+    """A depthwise convolution of images of a height."""
+
+    def spec(width: int, _: int) -> Pooling:
+        window, strides = _window(height, width, stride, 3)
+        stored = Statement(ACC, Access(2, 0, strides(*window.output, channels)), 0, channels)
+        data = Access(0, 0, strides(height, width, channels))
+        shapes = ((height, width, channels), (3, 3, channels), (*window.output, channels))
+        return Pooling(shapes, "depthwise", 1, window, channels, data, ACC, 1, (stored,))
+
+    return spec
+
+
+def _window(height: int, width: int, stride: int, kernel: int) -> tuple[Window, Any]:
+    """The window of a padded kernel, and what makes the strides of an image."""
+    pad = kernel // 2
+    output = ((height - 1) // stride + 1, (width - 1) // stride + 1)
+    window = Window(
+        (height, width), output, (kernel, kernel), (stride, stride), (pad, pad), (1, 1)
+    )
+    return window, lambda h, w, c: (h * w * c, w * c, c, 1)
+
+
 #: By name, what makes the spec for a length and the elements from one row of scores to the next.
 LAYERS: dict[str, Callable[[int, int], Any]] = {
     "dense 384x384": dense(384, 384),
@@ -138,6 +195,17 @@ LAYERS: dict[str, Callable[[int, int], Any]] = {
     "values": values,
     "attention": attention,
     "layer norm": layer_norm,
+    "conv 64x64": convolution(28, 64, 64),
+    "conv 128x128": convolution(14, 128, 128),
+    "conv 256x256": convolution(14, 256, 256),
+    "conv 512x512": convolution(7, 512, 512),
+    "conv 64x128 by 2": convolution(28, 64, 128, 2),
+    "conv 16x32 by 2": convolution(80, 16, 32, 2),
+    "conv 16x16": convolution(80, 16, 16),
+    "conv 3x64 7x7 by 2": convolution(112, 3, 64, 2, 7),
+    "depthwise 32": depthwise(56, 32),
+    "depthwise 192": depthwise(28, 192),
+    "depthwise 192 by 2": depthwise(28, 192, 2),
 }
 
 
@@ -153,7 +221,7 @@ class Bench:
         """The spec as it is compiled, the compiled module, and its phase."""
         if isinstance(spec, Contraction):
             spec = replace(spec, blocking=self._space.blocking(spec))
-            whole = (spec.channels, spec.parts[0])
+            whole = spec.buffers[spec.weight]
             width = self._space.width(spec.blocking)
             packed = packing(whole, spec.parts, width).shape(whole)
             shapes = (*spec.buffers[:1], packed, *spec.buffers[2:])

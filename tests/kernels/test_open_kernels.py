@@ -13,16 +13,16 @@ import tvm
 
 from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.levels import isa_of
-from runtime_ext.kernels.chain import Attention
+from runtime_ext.kernels.chain import Attention, Chain
 from runtime_ext.kernels.cut import UNCUT, Blocking
 from runtime_ext.kernels.expression import ACC, Access
 from runtime_ext.kernels.spec import (
     Contraction,
     Finer,
-    Interleave,
     Mean,
     Normalisation,
     Pointwise,
+    Pooling,
     Product,
     Statement,
     Window,
@@ -486,20 +486,23 @@ def test_the_register_tile_of_open_rows_is_that_of_many() -> None:
     assert blocking.pixels * blocking.vectors == 12
 
 
-def test_open_convolutions_are_refused_by_name() -> None:
+def test_open_channels_of_convolutions_are_refused_by_name() -> None:
     stored = Statement(BIAS, Access(3, 0, (0, 0, 8, 1)), 0, 8)
     spec = dense_spec(1, (1, L), 8, Access(0, 0, (0, 0, 8, 1)), stored)
-    wide = Window((1, L), (1, L), (1, 3), (1, 1), (0, 1), (1, 1))
-    spec = replace(spec, window=wide, buffers=(*spec.buffers, (L, 8)), blocking=Blocking(6, 2))
+    spec = replace(spec, channels=L, buffers=(*spec.buffers, (L, 8)), blocking=Blocking(6, 2))
     with pytest.raises(UserError, match="convolutions"):
         OpenKernel(spec, AVX2)
 
 
 def test_other_kernels_of_open_extents_are_refused_by_name() -> None:
-    at = Access(0, 0, (0, 0, 4, 1))
-    spec = Interleave(((L, 4), (L, 8)), (1, 1, L), (("load", at), ("load", at)), at, 4)
-    with pytest.raises(UserError, match="Interleave"):
-        OpenKernel(spec, AVX2)
+    access = Access(0, 0, (0, 0, 4, 1))
+    stored = Statement(ACC, Access(1, 0, (0, 0, 4, 1)), 0, 4)
+    window = Window((1, L), (1, L), (1, 3), (1, 1), (0, 1), (1, 1))
+    shapes = ((L, 4), (L, 4))
+    pool = Pooling(shapes, "max", 1, window, 4, access, ACC, None, (stored,))
+    product, _ = packed(dense_spec(1, (1, L), 8, access, stored), "avx2")
+    with pytest.raises(UserError, match="Chain"):
+        OpenKernel(Chain(shapes, pool, product, 1), AVX2)
 
 
 def attention_spec(rows: int, most: int, with_scores: bool) -> Attention:
