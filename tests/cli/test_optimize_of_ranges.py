@@ -94,3 +94,17 @@ def test_an_executable_of_one_shape_has_no_other(tmp_path: Path, model: str) -> 
     outcome = tvm_ios("run", out, "--shape", "input_ids:3,17")
     assert outcome.code == 2
     assert "--shape" in outcome.stderr
+
+
+def test_a_program_for_a_range_is_shown_at_one_of_its_shapes(model: str, tmp_path: Path) -> None:
+    out, at = tmp_path / "out", ("--at", "input_ids:4,20")
+    shape = ("--shape", "input_ids:1..8,1..32")
+    assert tvm_ios("optimize", model, *shape, "--lanes", "2", "-o", out).code == 0
+    explained = tvm_ios("explain", out, *at, "--repeat", "10", "--json").json
+    assert explained["latency_ms"] > 0
+    tvm_ios("trace", out, *at, "--sequential", "-o", tmp_path / "trace.json", "--json")
+    page = tmp_path / "page.html"
+    assert tvm_ios("report", out, *at, "--repeat", "10", "-o", page).code == 0
+    assert page.stat().st_size > 1000
+    assert tvm_ios("info", out, "--json").json["problem"] is None
+    tvm_ios("explain", out, "--at", "input_ids:9,20").refuses("input_ids", "9, 20")
