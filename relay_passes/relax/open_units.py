@@ -11,11 +11,11 @@ import onnx
 from tvm import relax
 
 from relay_passes.checks import require_numpy_types
-from relay_passes.load import load_model
-from relay_passes.pipeline import applied
+from relay_passes.pipeline import applied, prepare_canonical
 from relay_passes.prepared import Prepared
 from relay_passes.relax.expressions import constant
 from relay_passes.relax.function_data import function_data, with_extents
+from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.scheduled import scheduled_units
 from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
@@ -27,9 +27,9 @@ from tvm_ios.graph.fitting import Values
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.open_graph import open_graph
 from tvm_ios.graph.shape_ranges import Ranges, open_shapes
-from tvm_ios.models.load import read_model
+from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.open_model import require_onnx
-from tvm_ios.models.source import AnyModel, ModelSource
+from tvm_ios.models.source import AnyModel, Form, ModelSource
 from tvm_ios.onnx.inputs import declared_extents
 from tvm_ios.policies.sequential import sequential_schedule
 from tvm_ios.progress import Progress, silent
@@ -70,7 +70,7 @@ class OpenModel:
     source
         Its file, and how to read it.
     proto
-        The model as it is written.
+        The model as it is written, or as torch writes it.
     shapes
         For each input, by name, its extents, open ones as expressions.
     opened
@@ -99,16 +99,24 @@ def load_open_model(
     require_onnx(source)
     proto = read_model(source)
     shapes = open_shapes(ranges, declared_extents(proto))
+    if source.form is Form.TORCH:
+        from tvm_ios.models.torch_program import require_exported
+
+        symbols = symbols_in(tuple(shapes.values()))
+        ends = ({s.name: s.least for s in symbols}, {s.name: s.most for s in symbols})
+        require_exported(
+            source.path, ({n: at_values(s, end) for n, s in shapes.items()} for end in ends)
+        )
 
     first: list[tuple[OpGraph, list[Chain]]] = []
 
     def read(at: Mapping[str, tuple[int, ...]]) -> ScheduledUnits:
-        loaded = load_model(replace(source, shapes=at))
-        if loaded.tail is not None:
+        simple = simplified(replace(source, shapes=at), proto)
+        if simple.tail is not None:
             raise OpenExtentError(
-                f"{loaded.tail.sentence}: only a model whose whole runs in the program has a range"
+                f"{simple.tail.sentence}: only a model whose whole runs in the program has a range"
             )
-        prepared = loaded.prepared()
+        prepared = prepare_canonical(import_onnx(simple.model), source.name)
         require_numpy_types(prepared)
         graph, schedule = prepared.units, sequential_schedule(prepared.units)
         if not first:

@@ -64,3 +64,23 @@ def test_without_torch_one_is_told_what_to_install(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == (
         f"tvm-ios: {path} needs torch: pip install 'tvm-ios[torch]'"
     )
+
+
+def test_a_program_with_dynamic_dimensions_brings_its_ranges(tmp_path: Path) -> None:
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    module = torch.nn.Sequential(torch.nn.Embedding(50, 16), layer).eval()
+    path = tmp_path / "encoder.pt2"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dimensions = torch.export.Dim("batch", max=8), torch.export.Dim("length", min=2, max=32)
+        words = torch.ones(3, 7, dtype=torch.int64)
+        shapes = (dict(enumerate(dimensions)),)
+        torch.export.save(torch.export.export(module, (words,), dynamic_shapes=shapes), str(path))
+    made = tvm_ios("optimize", path, "--lanes", 1, "-o", tmp_path / "out")
+    assert made.code == 0, made.stderr
+    assert "--shape input:1..8,2..32" in made.stderr
+    assert "compared with PyTorch" in made.stdout
+    ran = tvm_ios("run", tmp_path / "out", "--shape", "input:5,9", "--json").json
+    assert ran["outputs"]["output0"]["shape"] == [5, 9, 16]
+    outside = tvm_ios("optimize", path, "--shape", "input:1..9,2..32", "-o", tmp_path / "other")
+    outside.refuses("exported", "8", "9")

@@ -26,6 +26,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.graph.extent import Symbol, at_values
 from tvm_ios.graph.fitting import Values
 from tvm_ios.graph.shape_ranges import Range, Ranges
+from tvm_ios.models.source import Form
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.first_difference import kinds
 
@@ -124,7 +125,7 @@ def optimize_range(
     Parameters
     ----------
     model
-        A zoo name, an ``.onnx`` file, or a :class:`~tvm_ios.models.source.ModelSource`.
+        A zoo name, an ``.onnx`` or ``.pt2`` file, or a :class:`~tvm_ios.models.source.ModelSource`.
     ranges
         For each input its extents: numbers, or a :class:`~tvm_ios.graph.shape_ranges.Range`.
     output
@@ -242,10 +243,13 @@ def _verified(
     from runtime_ext.verification.expected import expected_outputs
 
     samples = [Sample(inputs_at(built, point, seed)) for seed, point in enumerate(points)]
-    samples += _edges(read, built, points)
+    is_torch = read.source.form is Form.TORCH
+    # Indices that count from the end are ONNX's alone.
+    samples += [] if is_torch else _edges(read, built, points)
     progress("computing the reference", 0, 1)
+    original = read.source.path if is_torch else read.proto
     expected = expected_outputs(
-        read.proto, [sample.inputs for sample in samples], _no_outputs, Verify.onnx
+        original, [sample.inputs for sample in samples], _no_outputs, Verify.onnx
     )
     progress("computing the reference", 1, 1)
     samples = [replace(s, outputs=o) for s, o in zip(samples, expected.outputs, strict=False)]

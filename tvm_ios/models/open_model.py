@@ -36,9 +36,10 @@ def open_operators(model: AnyModel, ranges: Ranges, progress: Progress = silent)
 
 def require_onnx(source: ModelSource) -> None:
     """Raise OpenExtentError if a model is not one of ONNX, of which alone ranges are known."""
-    if source.form not in (Form.ZOO, Form.ONNX):
+    if source.form not in (Form.ZOO, Form.ONNX, Form.TORCH):
         raise OpenExtentError(
-            f"{source.model} is {source.form.value}: ranges of shapes are known of ONNX models only"
+            f"{source.model} is {source.form.value}: ranges of shapes are known of ONNX models and "
+            ".pt2 files only"
         )
 
 
@@ -46,11 +47,16 @@ def default_shapes(model: str) -> list[str]:
     """Return ranges for the inputs of a model, as a user gives shapes; none if it needs none.
 
     These are of ONNX models of texts and signals whose inputs have other open dimensions than the
-    batch.
+    batch, and of programs of torch that were exported with dynamic dimensions.
     """
     source = ModelSource.of(model)
-    if source.form is not Form.ONNX:
+    if source.form is Form.TORCH:
+        from tvm_ios.models.torch_program import exported_ranges
+
+        ranges = exported_ranges(source.path)
+    elif source.form is Form.ONNX:
+        proto = read_model(source)
+        ranges = default_ranges(declared_extents(proto), position_rows(proto))
+    else:
         return []
-    proto = read_model(source)
-    ranges = default_ranges(declared_extents(proto), position_rows(proto))
     return [range_text(*each) for each in (ranges or {}).items()]

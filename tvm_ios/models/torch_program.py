@@ -13,12 +13,13 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from tvm_ios.errors import ModelError
 from tvm_ios.graph.input_shapes import InputShapeError, Shapes
+from tvm_ios.graph.shape_ranges import Range
 from tvm_ios.models.torch_archive import read_torch_archive
 from tvm_ios.models.torch_doubles import exact_numbers
 from tvm_ios.models.torch_operators import decompose
@@ -46,6 +47,50 @@ def onnx_from_torch(path: Path, shapes: Shapes) -> Any:
     _require_the_same_every_run(path, exported)
     _name_values(exported, results)
     return exported.model_proto
+
+
+def exported_ranges(path: Path) -> dict[str, tuple[int | Range, ...]]:
+    """Return the shapes of inputs of a ``.pt2`` file that have dynamic dimensions, by name.
+
+    A dimension without an upper end ranges to 32 if it is the first, else to 512. There are none if
+    a dimension is computed from others, or none but the first is dynamic. Raise ModelError as
+    :func:`onnx_from_torch`.
+    """
+    program = load_program(path, read_torch_archive(path).content)
+    ranges: dict[str, tuple[int | Range, ...]] = {}
+    for node in program.graph.nodes:
+        tensor = node.meta.get("val")
+        if node.op != "placeholder" or node.name not in program.graph_signature.user_inputs:
+            continue
+        extents: list[int | Range] = []
+        for axis, extent in enumerate(getattr(tensor, "shape", ())):
+            allowed = program.range_constraints.get(_symbol(extent))
+            if isinstance(extent, int):
+                extents.append(extent)
+            elif allowed is None:
+                return {}
+            else:
+                most = 512 if axis else 32
+                with contextlib.suppress(TypeError, OverflowError):
+                    most = min(int(allowed.upper), 1 << 20)
+                extents.append(Range(max(1, int(allowed.lower)), most))
+        if any(isinstance(extent, Range) for extent in extents):
+            ranges[node.name] = tuple(extents)
+    # Of a program whose batch alone is dynamic, a batch of one is assumed.
+    more = any(isinstance(extent, Range) for shape in ranges.values() for extent in shape[1:])
+    return ranges if more else {}
+
+
+def require_exported(path: Path, shapes: Iterable[Shapes]) -> None:
+    """Raise InputShapeError unless all these shapes are in the ranges of a ``.pt2`` file."""
+    program = load_program(path, read_torch_archive(path).content)
+    for each in shapes:
+        _require_in_range(program, each)
+
+
+def _symbol(extent: Any) -> Any:
+    """Return the symbol of a dynamic dimension; None of a number."""
+    return getattr(getattr(extent, "node", None), "expr", None)
 
 
 def load_program(path: Path, content: bytes) -> Any:
@@ -206,7 +251,7 @@ def _require_in_range(program: Any, shapes: Mapping[str, Sequence[int]]) -> None
         if node.op != "placeholder" or node.name not in shapes or not hasattr(tensor, "shape"):
             continue
         for extent, number in zip(tensor.shape, shapes[node.name], strict=False):
-            symbol = getattr(getattr(extent, "node", None), "expr", None)
+            symbol = _symbol(extent)
             allowed = program.range_constraints.get(symbol)
             if allowed is not None and number not in allowed:
                 raise InputShapeError(

@@ -40,6 +40,13 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
         raise DialectError("the module has no function 'main' to schedule")
     if not isinstance(module["main"], relax.Function):
         raise DialectError("'main' is not a Relax function: only those can be scheduled")
+    for parameter in module["main"].params:
+        if any(isinstance(e, tvm.ir.Var) for e in getattr(parameter.ty, "shape", None) or ()):
+            raise DialectError(
+                f"input {parameter.name!r} is {parameter.ty}, with dynamic dimensions: bind them by "
+                "relax.transform.BindSymbolicVars, or compile the ONNX model for a range of shapes "
+                "by tvm_ios.api.optimize_range"
+            )
     module = without_schedule(module)
     passes = [
         relax.transform.Normalize(),
