@@ -500,7 +500,8 @@ def test_other_kernels_of_open_extents_are_refused_by_name() -> None:
     window = Window((1, L), (1, L), (1, 3), (1, 1), (0, 1), (1, 1))
     shapes = ((L, 4), (L, 4))
     pool = Pooling(shapes, "max", 1, window, 4, access, ACC, None, (stored,))
-    product, _ = packed(dense_spec(1, (1, L), 8, access, stored), "avx2")
+    dense = dense_spec(1, (1, L), 4, access, stored)
+    product, _ = packed(dense, random(4, 4), "avx2")
     with pytest.raises(UserError, match="Chain"):
         OpenKernel(Chain(shapes, pool, product, 1), AVX2)
 

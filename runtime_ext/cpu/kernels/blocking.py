@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import ceil, gcd
 
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.cut import Blocking
+from runtime_ext.kernels.open_shapes import is_same
 from runtime_ext.kernels.spec import Contraction
-from tvm_ios.graph.extent import at_hint, is_open
+from tvm_ios.graph.extent import at_hint, bounds, is_open
 
 #: The latency of a multiply-add in cycles, times multiply-adds a cycle.
 _IN_FLIGHT = 8
@@ -26,12 +28,21 @@ UNROLLED, _SHORT = 4, 12
 _VECTOR_BLOCKS = range(1, 9)
 #: A row whose last tile is no smaller than the others for most tiles.
 _MANY_PIXELS = 840
+#: Rows of images of at least this many pixels are cut one by one.
+_WIDE = 16
+#: Widths of a range that are looked at, less one.
+_WIDTHS = 12
+#: Register tiles of fewer pixels have tiles of little more than half for narrow rows.
+_MANY_SIZES = 8
 #: Sets of a first-level data cache of 64-byte lines, and the lines of a set that stay.
 _SETS, _WAYS = 64, 8
 
 
 def choose_blocking(spec: Contraction, isa: Isa) -> Blocking:
     """Return the register tile with the fewest estimated cycles for a row of pixels."""
+    width = spec.window.output[1]
+    if is_open(width) and has_rows(spec):
+        return _for_widths(at_hint(spec), isa, *bounds(width))
     spec = _at_one_shape(spec)
     width = spec.window.output[1]
     if width == 1:
@@ -40,6 +51,52 @@ def choose_blocking(spec: Contraction, isa: Isa) -> Blocking:
         return Blocking(1, min(_VECTOR_BLOCKS[-1], narrowest, ceil(whole / 8)))
     cycles = row_cycles(spec, isa)
     return min(cycles, key=lambda t: (cycles[t], -t.pixels * t.vectors, t.vectors))
+
+
+def has_rows(spec: Contraction) -> bool:
+    """Return whether a contraction of open extents is cut row by row, like a convolution.
+
+    Otherwise the pixels of all images are rows of a matrix.
+    """
+    window = spec.window
+    plain = ((1, 1), (1, 1), (0, 0), (1, 1))
+    if (window.kernel, window.strides, window.pads, window.dilations) != plain:
+        return True
+    if spec.groups > 1 or not is_same(window.input[0], window.output[0]):
+        return True
+    is_one = is_same(spec.batch * window.output[0], 1)
+    return not is_one and bounds(window.output[1])[0] >= _WIDE
+
+
+def _for_widths(spec: Contraction, isa: Isa, least: int, most: int) -> Blocking:
+    """Return the register tile with the fewest cycles a pixel for rows of any of these widths."""
+    total: dict[Blocking, float] = {}
+    ratio = (max(most, 2) / max(least, 2)) ** (1 / _WIDTHS)
+    for number in range(_WIDTHS + 1):
+        width = round(max(least, 2) * ratio**number)
+        window = replace(spec.window, output=(spec.window.output[0], width))
+        for tile, cycles in row_cycles(replace(spec, window=window), isa, _open_tiles).items():
+            total[tile] = total.get(tile, 0.0) + cycles / width
+    return min(total, key=lambda t: (round(total[t], 6), -t.pixels * t.vectors, t.vectors))
+
+
+def _open_tiles(width: int, pixels: int) -> dict[int, int]:
+    """Return the tiles of a row of open width, as of :class:`OpenRow`: how many of which size."""
+    sizes = open_sizes(pixels)
+    size = next((size for size in sizes if width >= size + size // 2), 1)
+    return {size: ceil(width / size)}
+
+
+def open_sizes(pixels: int) -> list[int]:
+    """Return the sizes of the register tiles of rows of open width, the largest first."""
+    half = pixels // 2 + (1 if pixels < _MANY_SIZES else 0)
+    return [size for size in (pixels, half, 2) if size == pixels or 2 <= size < pixels - 1]
+
+
+def _tiles(width: int, pixels: int) -> dict[int, int]:
+    """Return the tiles of a row: how many of which size."""
+    whole, remainder = divmod(width, pixels)
+    return {pixels: whole} | ({remainder: 1} if remainder else {})
 
 
 def _at_one_shape(spec: Contraction) -> Contraction:
@@ -52,11 +109,14 @@ def _at_one_shape(spec: Contraction) -> Contraction:
     return replace(known, window=window)
 
 
-def row_cycles(spec: Contraction, isa: Isa) -> dict[Blocking, float]:
+def row_cycles(
+    spec: Contraction, isa: Isa, tiles_of: Callable[[int, int], dict[int, int]] | None = None
+) -> dict[Blocking, float]:
     """Estimate the cycles of a row of pixels for each register tile that fits the registers.
 
     Registers hold the tile's sums, a row of weights and one input. For a single pixel, cycles are
-    the vectors of weights that are read.
+    the vectors of weights that are read. ``tiles_of`` returns how many tiles of which size a row
+    of a width has, by default as many as possible of the given size and a smaller one.
     """
     width = spec.window.output[1]
     if width == 1:
@@ -69,11 +129,11 @@ def row_cycles(spec: Contraction, isa: Isa) -> dict[Blocking, float]:
 
     def cycles(tile: Blocking) -> float:
         blocks = sum(ceil(part / (tile.vectors * isa.lanes)) for part in spec.parts)
-        whole_tiles, remainder = divmod(width, tile.pixels)
         weights = depth * tile.vectors * isa.lanes * 4
         waiting = isa.weight_cycles * tile.vectors if weights > _NEAR_BYTES else 0.0
-        row = whole_tiles * max(waiting, _tile_cycles(tile.pixels, tile.vectors))
-        row += max(waiting, _tile_cycles(remainder, tile.vectors)) if remainder else 0.0
+        row = 0.0
+        for size, count in (tiles_of or _tiles)(width, tile.pixels).items():
+            row += count * max(waiting, _tile_cycles(size, tile.vectors))
         if weights > _BLOCK_BYTES:
             row *= 1.4
         spare = spare_registers(tile, isa)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.cpu.kernels.blocking import has_rows
 from runtime_ext.cpu.kernels.contraction import (
     BUSY_PIXELS,
     RESIDENT_WEIGHTS,
@@ -53,8 +54,7 @@ def open_contraction(spec: Contraction, isa: Isa) -> tuple[Any, int]:
             "there is no kernel of open extents for convolutions whose channels or windows depend "
             "on the shape: give exact shapes"
         )
-    plain = ((1, 1), (1, 1), (0, 0), (1, 1))
-    if known != plain or spec.groups > 1 or window.input != window.output:
+    if has_rows(spec):
         return open_convolution(spec, isa)
     code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
     writer = _Writer(spec, isa, code)

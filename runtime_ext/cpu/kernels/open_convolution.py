@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
+from runtime_ext.cpu.kernels.blocking import UNROLLED
 from runtime_ext.cpu.kernels.contraction import (
     BUSY_PIXELS,
     RESIDENT_WEIGHTS,
@@ -21,13 +22,15 @@ from runtime_ext.cpu.kernels.rows import TileRun, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index
-from runtime_ext.kernels.cut import channel_parts
+from runtime_ext.kernels.cut import channel_parts, largest_divisor
 from runtime_ext.kernels.expression import loads
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide
 from tvm_ios.errors import UserError
 from tvm_ios.graph.extent import hint_of, is_open, symbols_in
 
+#: Multiply-adds of a loop step in smaller register tiles, about.
+_SHORT = 48
 #: Register tiles of a strip of a row, at least.
 _STRIP = 4
 
@@ -92,6 +95,14 @@ class _Writer(ContractionWriter):
 
     def _fetch(self, place: Place, x0: Index) -> Fetch:
         return _fetch_nothing
+
+    def _unroll(self, words: int, accumulators: int) -> int:
+        """Return the words of weights in a loop step: fewer in tiles of narrow rows, to save code."""
+        most = super()._unroll(words, accumulators)
+        blocking = self.spec.blocking
+        if words <= UNROLLED or accumulators == blocking.pixels * blocking.vectors:
+            return most
+        return largest_divisor(words, max(1, min(most, _SHORT // accumulators)))
 
     def tile(self, tile: Index) -> None:
         """Write one block of channels for a row of pixels, or for a strip of it."""

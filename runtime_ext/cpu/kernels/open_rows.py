@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
+from runtime_ext.cpu.kernels.blocking import open_sizes
 from runtime_ext.cpu.kernels.rows import TileRun, column
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.kernels.code import Index, equal, is_number
@@ -73,7 +74,7 @@ class OpenRow:
         whole = is_number(first, 0) and last is self._output
         width = last if whole else code.bind("width", last - first)
         more = None
-        for size in _sizes(self._pixels):
+        for size in open_sizes(self._pixels):
             least = self._least(size)
             condition = width >= least if more is None else tirx.all(width >= least, width < more)
             if whole and self._narrowest >= least:
@@ -154,12 +155,6 @@ class OpenRow:
             reach = tirx.max(before + self._input, 0)
             end = code.bind("kx_end", tirx.min(kernel, tirx.floordiv(reach, dilation)))
             writer.pixel(x, begin, end)
-
-
-def _sizes(pixels: int) -> list[int]:
-    """Return the sizes of register tiles, the largest first."""
-    half = pixels // 2 + (1 if pixels < 8 else 0)
-    return [size for size in (pixels, half, 2) if size == pixels or 2 <= size < pixels - 1]
 
 
 def _max(index: Index, number: int) -> Index:
