@@ -20,6 +20,7 @@ from runtime_ext.cpu.kernels.open_contraction import open_contraction
 from runtime_ext.cpu.kernels.pointwise import pointwise
 from runtime_ext.cpu.kernels.pooling import pooling
 from runtime_ext.cpu.kernels.product import product
+from runtime_ext.cpu.kernels.recurrence import recurrence
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.chain import Attention, Chain, Chained
@@ -35,6 +36,7 @@ from runtime_ext.kernels.spec import (
     Pointwise,
     Pooling,
     Product,
+    Recurrence,
     Spec,
 )
 from runtime_ext.units.unit import FormKernel
@@ -52,6 +54,7 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Interpolation: interpolation,
     Interleave: interleave,
     Pointwise: pointwise,
+    Recurrence: recurrence,
     Chain: chain,
     Attention: attention,
 }
@@ -65,6 +68,7 @@ _OPEN_WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Product: product,
     Normalisation: normalisation,
     Pointwise: pointwise,
+    Recurrence: recurrence,
 }
 
 

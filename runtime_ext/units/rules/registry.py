@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from runtime_ext.kernels import recurrence_operator
 from runtime_ext.units.rules import attention, shuffle, views
 from runtime_ext.units.rules.contractions import convolution, product, transposed_convolution
 from runtime_ext.units.rules.pooling import channel_mean, pool, spatial_mean
+from runtime_ext.units.rules.recurrence import recurrence
 from runtime_ext.units.rules.resize import resize
 from runtime_ext.units.unit_draft import UnitDraft
 
@@ -38,4 +40,5 @@ RULES: dict[str, Rule] = {
     "relax.nn.batch_flatten": views.reshape,
     "relax.squeeze": views.squeeze,
     "relax.expand_dims": views.squeeze,
+    recurrence_operator.NAME: recurrence,
 }

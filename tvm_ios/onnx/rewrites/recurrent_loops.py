@@ -78,8 +78,9 @@ class Looper(Unroller):
         states = [run[0] for run in runs]
         together = states[0] if len(states) == 1 else steps.op("Concat", *states, axis=2)
         self._read_directly(together)
+        results = [self._sequence(together)]
         last = [self._last(*pair) for pair in zip(states, directions, strict=True)]
-        results = [self._sequence(together), self._ends(last)]
+        results.append(self._ends(last))
         if self._has_memory():
             results.append(self._ends([run[1] for run in runs]))
         steps.stand_for(*results)
