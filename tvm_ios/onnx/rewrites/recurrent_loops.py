@@ -18,16 +18,16 @@ from tvm_ios.onnx.edit import constant, redirect
 from tvm_ios.onnx.rewrites.recurrent import Direction, Unroller, unroll_recurrent
 from tvm_ios.onnx.rewrites.steps import static_shape
 
-#: The domain of the operators ``LSTMSteps``, ``GRUSteps`` and ``RNNSteps``.
+#: The domain of the operators ``LSTMSteps``, ``LSTMStepsAndMemory``, ``GRUSteps``, ``RNNSteps``.
 #:
 #: Their inputs are, with those of ONNX's layers in their shapes for one direction: the sum of
 #: what the inputs contribute to the gates of each step and of all biases, of shape (steps, batch,
-#: gates); R; of a GRU that resets late B, of which only the last part is not zero; initial_h; of
-#: an LSTM initial_c and P. Their results are all states, of shape (steps, batch, hidden), and, if
-#: asked for, an LSTM's last memory.
+#: gates); R; initial_h; of an LSTM initial_c and P; of a GRU that resets late B, of which only the
+#: last part is not zero. Their results are all states, of shape (steps, batch, hidden), and an
+#: LSTM's last memory.
 DOMAIN = "tvm_ios"
 #: The layers of ONNX, by the operator of all of a layer's steps.
-LAYERS = {f"{kind}Steps": kind for kind in ("LSTM", "GRU", "RNN")}
+LAYERS = {"LSTMSteps": "LSTM", "LSTMStepsAndMemory": "LSTM", "GRUSteps": "GRU", "RNNSteps": "RNN"}
 #: The optional inputs by name, behind the gates' sums and R.
 OPTIONAL = {
     "LSTM": ("state", "memory", "peepholes"),
@@ -77,7 +77,7 @@ class Looper(Unroller):
         runs = [self._loop(source, direction) for direction in directions]
         states = [run[0] for run in runs]
         together = states[0] if len(states) == 1 else steps.op("Concat", *states, axis=2)
-        self._read_directly(together)
+        self._read_directly(states, together)
         results = [self._sequence(together)]
         last = [self._last(*pair) for pair in zip(states, directions, strict=True)]
         results.append(self._ends(last))
@@ -114,12 +114,13 @@ class Looper(Unroller):
         }
         if self.kind == "GRU":
             attributes["linear_before_reset"] = int(self._resets_late())
+        more = self._has_memory()
         results = steps.op(
-            f"{self.kind}Steps",
+            f"{self.kind}Steps" + ("AndMemory" if more else ""),
             gates,
             number(np.ascontiguousarray(direction.r.T)[None]),
             *optional,
-            outputs=2 if self._has_memory() else 1,
+            outputs=2 if more else 1,
             **attributes,
         )
         results = results if isinstance(results, list) else [results]
@@ -161,32 +162,47 @@ class Looper(Unroller):
             return steps.unsqueezed(together, 1)
         return steps.op("Transpose", steps.op("Reshape", together, steps.number(shape)), perm=perm)
 
-    def _read_directly(self, together: Any) -> None:
+    def _read_directly(self, states: Sequence[Any], together: Any) -> None:
         """Let what only undoes a layer's layout of its result read the states themselves."""
         if self.batch_first:
             return
-        graph, wanted = self.steps.graph, [self.length, self.batch, self.directions * self.hidden]
         for node, _ in list(self.node.outputs[0].uses()):
-            turned = node.op_type == "Transpose" and node.attributes.get_ints("perm", ()) == (
-                0, 2, 1, 3,
-            )  # fmt: skip
-            if turned and not node.outputs[0].is_graph_output():
-                readers = [reader for reader, _ in node.outputs[0].uses()]
-            elif self.directions == 1 or self.batch == 1:
-                readers = [node]
-            else:
-                continue
-            for reader in readers:
-                squeezed = reader.op_type == "Squeeze" and self.directions == 1
-                along = integers(reader, 1, "axes") if squeezed else None
-                axis = 2 if turned else 1
-                is_shape = static_shape(reader.outputs[0]) == wanted
-                undone = along == (axis,) or (reader.op_type == "Reshape" and is_shape)
-                if undone and not reader.outputs[0].is_graph_output():
-                    redirect(graph, reader.outputs[0], together)
-                    graph.remove(reader, safe=True)
-            if turned and not node.outputs[0].uses():
-                graph.remove(node, safe=True)
+            direction = self._direction_taken(node)
+            turned = node.op_type == "Transpose" and _perm(node) == (0, 2, 1, 3)
+            if direction is not None:
+                self._undo(node.outputs[0], states[direction], 1)
+            elif turned:
+                self._undo(node.outputs[0], together, 2)
+        self._undo(self.node.outputs[0], together, 1)
+
+    def _direction_taken(self, node: Any) -> int | None:
+        """Return the direction that a Slice takes of a layer's result; None if it is none."""
+        if node.op_type != "Slice" or node.outputs[0].is_graph_output():
+            return None
+        starts, ends = integers(node, 1, "starts"), integers(node, 2, "ends")
+        axes, steps = integers(node, 3, "axes"), integers(node, 4, "steps")
+        if axes != (1,) or starts is None or ends is None or steps not in (None, (1,)):
+            return None
+        taken = range(self.directions)[starts[0] : ends[0]]
+        return taken[0] if len(taken) == 1 else None
+
+    def _undo(self, value: Any, states: Any, axis: int) -> None:
+        """Let operators that make states of a value read these instead.
+
+        They drop the axis of one direction, or join it with the elements of a state.
+        """
+        width = states.shape[2] if states.shape is not None else self.hidden * self.directions
+        wanted, one = [self.length, self.batch, width], width == self.hidden
+        in_order = one or axis == 2 or self.batch == 1
+        for reader, _ in list(value.uses()):
+            squeezed = reader.op_type == "Squeeze" and one and integers(reader, 1, "axes")
+            reshaped = reader.op_type == "Reshape" and in_order
+            undoes = squeezed == (axis,) or (
+                reshaped and static_shape(reader.outputs[0]) == wanted
+            )
+            if undoes and not reader.outputs[0].is_graph_output():
+                redirect(self.steps.graph, reader.outputs[0], states)
+                self.steps.graph.remove(reader, safe=True)
 
     def _has_memory(self) -> bool:
         """Return whether the last memory of an LSTM is read."""
@@ -194,6 +210,10 @@ class Looper(Unroller):
             return False
         memory = self.node.outputs[2]
         return bool(memory.uses()) or memory.is_graph_output()
+
+
+def _perm(node: Any) -> tuple[int, ...]:
+    return tuple(node.attributes.get_ints("perm", ()))
 
 
 def with_functions(model: Any) -> None:
@@ -243,6 +263,6 @@ def _function(name: str, opset: int) -> Any:
         number("first", [0]),
         helper.make_node("Gather", ["sequence", "first"], ["states"], axis=1),
     ]
-    outputs = ["states"] + (["last_memory"] if kind == "LSTM" else [])
+    outputs = ["states"] + (["last_memory"] if name.endswith("AndMemory") else [])
     imports = [OperatorSetIdProto(domain="", version=opset)]
     return helper.make_function(DOMAIN, name, inputs, outputs, nodes, imports, attributes)
