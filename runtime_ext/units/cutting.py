@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runtime_ext.kernels.cut import UNCUT
 from runtime_ext.kernels.cutter import Cutter, Recut
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Contraction, Recurrence
@@ -35,7 +34,7 @@ def cut(
 
 def cut_recurrence(kernel: Placed[Recurrence], cutter: Cutter) -> Placed[Recurrence]:
     """Return the recurrence with its weights packed in blocks of the device's vectors."""
-    width = cutter.width(UNCUT)
+    width = cutter.recurrent_width()
     hidden, gates = kernel.spec.hidden, kernel.spec.gate_count
     blocks = -(-hidden // width)
     packed = kernel.storage(kernel.spec.weight)
