@@ -41,13 +41,13 @@ def recurrence(spec: Recurrence, isa: Isa) -> tuple[Any, int]:
         first = code.bind("row", first)
         _Writer(spec, isa, code, [code.bind("row", first + p) for p in numbers]).write()
 
-    with code.tiles(tiles) as tile:
-        if is_open(spec.batch):
-            left = code.keep_index(tirx.min(most, code.extent(spec.batch) - tile * most))
-            for tail in tails(left, most + 1):
-                with code.branch(tail.condition):
-                    rows(tile * most, [tail.row(p) for p in range(tail.size)])
-            return code.kernel()
+    def open_rows(tile: Index) -> None:
+        left = code.keep_index(tirx.min(most, code.extent(spec.batch) - tile * most))
+        for tail in tails(left, most + 1):
+            with code.branch(tail.condition):
+                rows(tile * most, [tail.row(p) for p in range(tail.size)])
+
+    def known_rows(tile: Index) -> None:
         # The first tiles have a row more.
         least, more = divmod(spec.batch, tiles)
         if more:
@@ -55,6 +55,9 @@ def recurrence(spec: Recurrence, isa: Isa) -> tuple[Any, int]:
                 rows(tile * (least + 1), range(least + 1))
         with code.branch(tile >= more if more else None):
             rows(tile * least + more, range(least))
+
+    with code.tiles(tiles) as tile:
+        (open_rows if is_open(spec.batch) else known_rows)(tile)
     return code.kernel()
 
 
