@@ -100,7 +100,7 @@ class _Steps(onnx_frontend.OnnxOpConverter):
             if value is not None
         }
         recurrent = Recurrent(
-            kind=cls.kind.lower(),
+            kind=cls.kind.removeprefix("DynamicQuantize").lower(),
             activations=tuple(name.decode().lower() for name in attr["activations"]),
             reverse=attr["direction"] == b"reverse",
             late=bool(attr.get("linear_before_reset", 0)),

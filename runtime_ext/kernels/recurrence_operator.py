@@ -101,7 +101,7 @@ def _of_tir(call: Any) -> Any:
         T.func_name("recurrence")
         names = ("gates", "weight", *recurrent.given)
         of = {
-            name: T.arg(name, T.buffer(tuple(map(int, argument.ty.shape)), dtype))
+            name: T.arg(name, T.buffer(tuple(map(int, argument.ty.shape)), str(argument.ty.dtype)))
             for name, argument in zip(names, call.args, strict=True)
         }
         states = T.arg("states", T.buffer((steps, batch, hidden), dtype))
@@ -116,6 +116,9 @@ def _of_tir(call: Any) -> Any:
                 T.sblock_alloc_buffer((hidden,), dtype, scope="local") for _ in range(3)
             )
             sums = T.sblock_alloc_buffer((width,), dtype, scope="local")
+            # Of what is quantised: the least and the largest number, scale and zero point.
+            found = T.sblock_alloc_buffer((4,), dtype, scope="local")
+            is_quantised = "scale" in of
             for name, buffer in (("state", state), ("memory", memory)):
                 with T.serial(hidden) as i:
                     first = of[name][0, row, i] if name in of else tirx.const(0.0, dtype)
@@ -126,13 +129,19 @@ def _of_tir(call: Any) -> Any:
                 with T.serial(end - begin) as gate:
                     T.buffer_store(sums, tirx.const(0.0, dtype), [gate + begin])
                     with T.serial(hidden) as k:
-                        more = source[k] * of["weight"][0, gate + begin, k]
+                        weight = tirx.Cast(dtype, of["weight"][0, gate + begin, k])
+                        more = source[k] * weight
                         T.buffer_store(sums, sums[gate + begin] + more, [gate + begin])
+                    if is_quantised:
+                        scaled = sums[gate + begin] * (found[2] * of["scale"][0, gate + begin])
+                        T.buffer_store(sums, scaled, [gate + begin])
 
             with T.serial(steps) as step:
                 at = steps - 1 - step if recurrent.reverse else step
                 early = kind == "gru" and not recurrent.late
-                product(state, 0, width - hidden if early else width)
+                if is_quantised:
+                    _quantise(state, reset, found)
+                product(reset if is_quantised else state, 0, width - hidden if early else width)
                 if early:
                     f = _activation(recurrent.activations[0])
                     with T.serial(hidden) as i:
@@ -148,6 +157,26 @@ def _of_tir(call: Any) -> Any:
                 with T.serial(hidden) as i:
                     T.buffer_store(results[1], memory[i], [0, row, i])
     return builder.get()
+
+
+def _quantise(state: Any, target: Any, found: Any) -> None:
+    """Store a state as ONNX's DynamicQuantizeLinear rounds it, less the zero point."""
+    zero, one, most = (tirx.const(n, str(state.ty.dtype)) for n in (0.0, 1.0, 255.0))
+    for place in range(2):
+        T.buffer_store(found, zero, [place])
+    with T.serial(int(state.shape[0])) as i:
+        T.buffer_store(found, tirx.min(found[0], state[i]), [0])
+        T.buffer_store(found, tirx.max(found[1], state[i]), [1])
+    span = found[1] - found[0]
+    T.buffer_store(found, tirx.Select(span > zero, span / most, one), [2])
+
+    def clipped(value: Any) -> Any:
+        return tirx.max(tirx.min(value, most), zero)
+
+    T.buffer_store(found, clipped(tirx.nearbyint(zero - found[0] / found[2])), [3])
+    with T.serial(int(state.shape[0])) as i:
+        value = clipped(tirx.nearbyint(state[i] / found[2]) + found[3])
+        T.buffer_store(target, value - found[3], [i])
 
 
 def _all(buffer: Any, name: str, row: Any) -> tuple[Any, ...]:
@@ -187,6 +216,8 @@ def _cell(
         )
         return
     f, g, h = functions
+    if "bias" in of:
+        gates = [gate + of["bias"][0, i + g * hidden] for g, gate in enumerate(gates)]
 
     def peephole(gate: Any, cell: Any, place: int) -> Any:
         if "peepholes" not in of:

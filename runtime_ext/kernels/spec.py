@@ -302,8 +302,12 @@ class Recurrence:
         the block]``.
     width
         Elements of a state in a block; 0 until the device chooses.
+    scale
+        The buffer of the scales of products, by gate; None unless each state is quantised to eight
+        bits, as weights are.
     bias, peepholes
-        The buffers of a late GRU's bias, in its last part, and of peepholes, or None.
+        The buffers of a late GRU's bias, in its last part, or of a quantised LSTM's, and of
+        peepholes, or None.
     state, memory
         The state and the memory before the first step; None if they are zeros.
     target
@@ -323,6 +327,7 @@ class Recurrence:
     gates: Access
     weight: int
     width: int
+    scale: int | None
     bias: int | None
     peepholes: int | None
     state: Access | None

@@ -53,7 +53,7 @@ def _recurrence(node: Any) -> Canonical:
     gates, weight, *rest = node.inputs
     given = {n: v for n, v in zip(OPTIONAL[kind], rest, strict=False) if v is not None}
     attrs: Attrs = {
-        "kind": kind.lower(),
+        "kind": kind.removeprefix("DynamicQuantize").lower(),
         "activations": tuple(name.lower() for name in get.get_strings("activations")),
         "reverse": get.get_string("direction") == "reverse",
         "late": bool(get.get_int("linear_before_reset", 0)),

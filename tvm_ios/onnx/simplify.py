@@ -96,7 +96,7 @@ def simplify(
     model is damaged.
     """
     with _own_errors():
-        work = _folded(model, shapes or {})
+        work = _folded(model, shapes or {}, cells=cells)
         for step in steps(cells=cells):
             step(work)
         if shapes:
@@ -114,7 +114,7 @@ def before_tail(
     the work comes before the tail.
     """
     with _own_errors():
-        work = _folded(model, shapes or {})
+        work = _folded(model, shapes or {}, cells=True)
         infer_shapes(work)
         tail = cut_tail(work)
         if tail is None:
@@ -138,7 +138,7 @@ def _own_errors() -> Generator[None, None, None]:
         raise GraphError(f"the ONNX model cannot be simplified: {text}") from error
 
 
-def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
+def _folded(model: Any, shapes: Mapping[str, Sequence[int]], *, cells: bool) -> Any:
     """Return a folded ``onnx_ir`` model of static inputs, without functions and control flow."""
     # Newer opsets' resizes and slices, and operators that ONNX defines by others written out.
     model = write_group_norms_out(with_wanted_opset(modernise(normalised(model))))
@@ -151,7 +151,8 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     free_weights_from_inputs(work.graph)
     fix_inputs(work.graph, shapes)
     work = passes.InlinePass()(work).model
-    write_other_domains_out(work, _fold_constants)
+    write_other_domains_out(work, _fold_constants, cells=cells)
+    with_functions(work)
     # Before shapes are folded: those after such a pool would be wrong.
     leave_out_windows_of_padding(work)
     if _unroll(work):

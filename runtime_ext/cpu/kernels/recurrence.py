@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from tvm import tirx
 
 from runtime_ext.cpu.kernels.tile_code import TileCode, tails
 from runtime_ext.isa.isa import Isa
-from runtime_ext.kernels.code import Index, broadcast, constant, load, low_lanes
+from runtime_ext.kernels.code import Index, broadcast, constant, load, low_lanes, vector_type
 from runtime_ext.kernels.expression import ACC, Access, Expr, emit, reads_nothing
 from runtime_ext.kernels.spec import Recurrence
 from tvm_ios.graph.extent import is_open, symbols_in
@@ -22,6 +22,8 @@ _ROWS = 4
 _IN_FLIGHT = 8
 #: Elements of the states in a step of the innermost loop.
 _UNROLLED = 4
+#: The largest integer of eight bits.
+_LARGEST = 255.0
 _ACTIVATIONS: dict[str, Expr] = {
     "relu": ("max", ACC, ("const", 0.0)),
     "sigmoid": ("sigmoid", ACC),
@@ -31,7 +33,7 @@ _ACTIVATIONS: dict[str, Expr] = {
 
 def recurrence(spec: Recurrence, isa: Isa) -> tuple[Any, int]:
     """Return the PrimFunc of all steps of a recurrent layer and its number of tiles."""
-    code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
+    code = TileCode(spec.buffers, isa, _types(spec), symbols_in(spec))
     # In registers are a row's sums, the weights that they share, and an element of a state.
     gates = spec.gate_count
     most = max(1, min(_ROWS, (isa.registers - gates - 1) // gates))
@@ -59,6 +61,13 @@ def recurrence(spec: Recurrence, isa: Isa) -> tuple[Any, int]:
     with code.tiles(tiles) as tile:
         (open_rows if is_open(spec.batch) else known_rows)(tile)
     return code.kernel()
+
+
+def _types(spec: Recurrence) -> list[str]:
+    types = ["float32"] * len(spec.buffers)
+    if spec.scale is not None:
+        types[spec.weight] = "int8"
+    return types
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +110,21 @@ class _Writer:
         #: a step, and then what else is kept.
         self._pitch = -(-spec.hidden // spec.width) * spec.width
         self._size = len(rows) * self._pitch
-        early = spec.kind == "gru" and not spec.late
-        self._stack = code.on_stack((4 if early else 3) * self._size)
-        #: An LSTM's memories; the update gates and reset states of a GRU.
+        more = spec.scale is not None or (spec.kind == "gru" and not spec.late)
+        self._stack = code.on_stack((4 if more else 3) * self._size)
+        #: An LSTM's memories and quantised states; a GRU's update gates and reset states.
         self._memory = self._update = 2 * self._size
-        self._reset = 3 * self._size
+        self._quantised = self._reset = 3 * self._size
+        if spec.scale is not None:
+            (self._scale,) = code.accumulators(1, 1)
 
     def write(self) -> None:
         """Write the code of all steps."""
         code, spec = self._code, self._spec
         self._begin(spec.state, 0)
+        if spec.scale is not None:
+            self._fill(self._size, self._pitch)
+            self._quantise(0)
         if spec.kind == "lstm":
             self._begin(spec.memory, self._memory)
         count = code.extent(spec.steps)
@@ -129,18 +143,59 @@ class _Writer:
     def _begin(self, access: Access | None, place: int) -> None:
         """Write the states or memories before the first step."""
         code, spec = self._code, self._spec
+        for p in range(len(self._rows)):
+            self._fill(place + p * self._pitch, self._pitch)
         if access is None:
-            for p in range(len(self._rows)):
-                to = place + p * self._pitch
-                code.vectors(
-                    spec.hidden,
-                    self._width,
-                    lambda at, n, to=to: code.store(self._stack, at + to, constant(0.0, n), n),
-                )
             return
         given = code.access(access)
         for p, at in enumerate(self._places(given, 0)):
             self._copy(code.buffers[given.buffer], at, self._stack, place + p * self._pitch)
+
+    def _fill(self, place: int, count: int) -> None:
+        """Fill a part of the stack with zeros."""
+        code = self._code
+
+        def clear(at: Index, lanes: int) -> None:
+            code.store(self._stack, at + place, constant(0.0, lanes), lanes)
+
+        code.vectors(count, self._width, clear)
+
+    def _quantise(self, place: Index) -> None:
+        """Write a state rounded as by ONNX's DynamicQuantizeLinear, less the zero point.
+
+        Elements behind a row's last are zeros, which are in any range.
+        """
+        code, width, of = self._code, self._width, self._code.arithmetic(1)
+        assert len(self._rows) == 1, "rows that are quantised together are no tile"
+        bounds = code.accumulators(2, width)
+        for bound in bounds:
+            code.store(bound, 0, constant(0.0, width), width)
+
+        def widen(at: Index, lanes: int) -> None:
+            state = code.keep(load(self._stack, at + place, lanes), lanes)
+            for bound, pick in zip(bounds, (tirx.min, tirx.max), strict=True):
+                code.store(bound, 0, pick(load(bound, 0, lanes), state), lanes)
+
+        code.vectors(self._pitch, width, widen)
+        least, most = (
+            of.keep(reduce(pick, (load(bound, lane, 1) for lane in range(width))))
+            for bound, pick in zip(bounds, (tirx.min, tirx.max), strict=True)
+        )
+        span = of.keep(most - least)
+        one, largest = of.constant(1.0), of.constant(_LARGEST)
+        scale = of.keep(tirx.Select(span > 0.0, span / largest, one))
+        code.store(self._scale, 0, scale, 1)
+        origin = tirx.nearbyint(of.constant(0.0) - least / scale)
+        origin = of.keep(tirx.max(tirx.min(origin, largest), of.constant(0.0)))
+
+        def quantise(at: Index, lanes: int) -> None:
+            of = code.arithmetic(lanes)
+            by, zero = (broadcast(value, lanes) for value in (scale, origin))
+            near = tirx.nearbyint(load(self._stack, at + place, lanes) / by) + zero
+            inside = tirx.max(tirx.min(of.keep(near), of.constant(_LARGEST)), of.constant(0.0))
+            code.store(self._stack, at + self._quantised, inside - zero, lanes)
+
+        code.vectors(self._pitch, width, quantise)
 
     def _copy(self, source: Any, at: Index, target: Any, to: Index) -> None:
         """Copy all elements of a state."""
@@ -167,8 +222,11 @@ class _Writer:
             self._blocks(step, (0, 1), step.now, self._resetting)
             self._blocks(step, (2,), self._reset, self._early_gru)
             return
+        source = step.now if spec.scale is None else self._quantised
         cells = {"lstm": self._lstm, "gru": self._late_gru, "rnn": self._rnn}
-        self._blocks(step, range(spec.gate_count), step.now, cells[spec.kind])
+        self._blocks(step, range(spec.gate_count), source, cells[spec.kind])
+        if spec.scale is not None:
+            self._quantise(step.after)
 
     def _blocks(
         self, step: _Step, gates: Sequence[int], source: Index, cell: Callable[[_Elements], None]
@@ -213,7 +271,10 @@ class _Writer:
             for k in range(count):
                 for start, rows in zip(starts, sums, strict=True):
                     places = [start + (at + k) * size + gate * width for gate in gates]
-                    weights = [code.bind("w", load(weight, place, width)) for place in places]
+                    loaded = (load(weight, place, width) for place in places)
+                    if spec.scale is not None:
+                        loaded = (tirx.Cast(vector_type("float32", width), w) for w in loaded)
+                    weights = [code.bind("w", w) for w in loaded]
                     for state, totals in zip(states, rows, strict=True):
                         value = broadcast(load(self._stack, state + (at + k), 1), width)
                         value = code.bind("h", value)
@@ -282,11 +343,20 @@ class _Writer:
         self._result(at, self._activated(self._spec.activations[0], at, self._gate(at, 0)))
 
     def _gate(self, at: _Elements, gate: int) -> Any:
-        """Return what the input and the state contribute to a gate."""
-        return self._read(at, gate) + self._sum(at, gate)
+        """Return what the input and the state contribute to a gate, with its bias."""
+        value = self._read(at, gate) + self._sum(at, gate)
+        spec = self._spec
+        if spec.scale is None or spec.bias is None:
+            return value
+        return value + load(self._code.buffers[spec.bias], gate * spec.hidden + at.first, at.lanes)
 
     def _sum(self, at: _Elements, gate: int) -> Any:
-        return low_lanes(load(at.sums[gate], 0, self._width), at.lanes, self._width)
+        spec = self._spec
+        total = low_lanes(load(at.sums[gate], 0, self._width), at.lanes, self._width)
+        if spec.scale is None:
+            return total
+        scale = load(self._code.buffers[spec.scale], gate * spec.hidden + at.first, at.lanes)
+        return total * (broadcast(load(self._scale, 0, 1), at.lanes) * scale)
 
     def _read(self, at: _Elements, gate: int) -> Any:
         """Return what the input contributes to a gate."""

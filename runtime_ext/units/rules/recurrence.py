@@ -21,7 +21,8 @@ def recurrence(unit: UnitDraft, var: Any, call: Any) -> bool:
     recurrent = Recurrent.of(call)
     arguments = recurrent.arguments(call)
     shape = static_shape(call.args[1].ty)
-    constants = [arguments[name] for name in ("weight", "bias", "peepholes") if name in arguments]
+    names = ("weight", "scale", "bias", "peepholes")
+    constants = [arguments[name] for name in names if name in arguments]
     if not all(map(is_float, tensor_types(var.ty))) or min(map(unit.constant, constants)) < 0:
         return False
     steps, batch, _ = static_shape(call.args[0].ty)
@@ -44,8 +45,10 @@ def recurrence(unit: UnitDraft, var: Any, call: Any) -> bool:
 
     gates, state, memory = (read(name) for name in ("gates", "state", "memory"))
     assert gates is not None
-    weight = buffer(unit.weight(arguments["weight"], shape))
-    bias, peepholes = whole("bias"), whole("peepholes")
+    packed = unit.weight(arguments["weight"], shape)
+    unit.storages[packed].dtype = str(call.args[1].ty.dtype)
+    weight = buffer(packed)
+    scale, bias, peepholes = whole("scale"), whole("bias"), whole("peepholes")
     results = _results(unit, var)
     written = [access(result) for result in results]
     spec = Recurrence(
@@ -60,6 +63,7 @@ def recurrence(unit: UnitDraft, var: Any, call: Any) -> bool:
         gates,
         weight,
         0,
+        scale,
         bias,
         peepholes,
         state,

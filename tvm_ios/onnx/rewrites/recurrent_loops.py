@@ -1,7 +1,7 @@
 """Write LSTM, GRU and RNN as one matrix product of all inputs and one operator of all steps.
 
-The operator is of a domain of its own; :func:`with_functions` defines it by ONNX's, so that any
-runtime of ONNX can run it.
+The operator is of a domain of its own; where it can, :func:`with_functions` defines it by ONNX's,
+so that any runtime of ONNX runs it.
 """
 
 from __future__ import annotations
@@ -13,29 +13,41 @@ import numpy as np
 import onnx_ir as ir
 from onnx import OperatorSetIdProto, TensorProto, helper
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.canonical import integers
 from tvm_ios.onnx.edit import constant, redirect
 from tvm_ios.onnx.rewrites.recurrent import Direction, Unroller, unroll_recurrent
 from tvm_ios.onnx.rewrites.steps import static_shape
 
-#: The domain of the operators ``LSTMSteps``, ``LSTMStepsAndMemory``, ``GRUSteps``, ``RNNSteps``.
+#: The domain of the operators in :data:`LAYERS`.
 #:
 #: Their inputs are, with those of ONNX's layers in their shapes for one direction: the sum of
 #: what the inputs contribute to the gates of each step and of all biases, of shape (steps, batch,
 #: gates); R; initial_h; of an LSTM initial_c and P; of a GRU that resets late B, of which only the
-#: last part is not zero. Their results are all states, of shape (steps, batch, hidden), and an
-#: LSTM's last memory.
+#: last part is not zero. Of ONNX Runtime's quantised LSTM R holds integers, which each state is
+#: quantised for, the sums have no biases, and behind P are the products' scales and the biases,
+#: each of (1, gates). Their results are all states, of shape (steps, batch, hidden), and an LSTM's
+#: last memory.
 DOMAIN = "tvm_ios"
 #: The layers of ONNX, by the operator of all of a layer's steps.
-LAYERS = {"LSTMSteps": "LSTM", "LSTMStepsAndMemory": "LSTM", "GRUSteps": "GRU", "RNNSteps": "RNN"}
+LAYERS = {
+    "LSTMSteps": "LSTM",
+    "LSTMStepsAndMemory": "LSTM",
+    "GRUSteps": "GRU",
+    "RNNSteps": "RNN",
+    "DynamicQuantizeLSTMSteps": "DynamicQuantizeLSTM",
+    "DynamicQuantizeLSTMStepsAndMemory": "DynamicQuantizeLSTM",
+}
 #: The optional inputs by name, behind the gates' sums and R.
 OPTIONAL = {
     "LSTM": ("state", "memory", "peepholes"),
     "GRU": ("state", "bias"),
     "RNN": ("state",),
+    "DynamicQuantizeLSTM": ("state", "memory", "peepholes", "scale", "bias"),
 }
 #: Where they are among the inputs of ONNX's layers.
 _PLACES = {"bias": 3, "state": 5, "memory": 6, "peepholes": 7}
+_DEFINED = frozenset({"LSTM", "GRU", "RNN"})
 #: The activations that a loop computes.
 ACTIVATIONS = frozenset({"Relu", "Sigmoid", "Tanh"})
 #: The first opset in which the operators can be defined by ONNX's.
@@ -49,7 +61,7 @@ def loop_recurrent(graph: Any, node: Any, opset: int) -> None:
     :func:`~tvm_ios.onnx.rewrites.recurrent.unroll_recurrent`, with its errors.
     """
     source = node.inputs[0] if node.inputs else None
-    is_layer = node.op_type in OPTIONAL and opset >= _OPSET and not node.domain
+    is_layer = node.op_type in _DEFINED and opset >= _OPSET and not node.domain
     if is_layer and source.shape is not None and source.shape.is_static():
         looper = Looper(graph, node, opset, node.op_type)
         if looper.fits():
@@ -88,23 +100,14 @@ class Looper(Unroller):
     def _loop(self, source: Any, direction: Direction) -> list[Any]:
         """Return the states of all steps, and the last memory if it is read."""
         steps, number = self.steps, self.steps.number
-        bias = direction.bias_w + direction.bias_r
-        late = np.zeros_like(bias)
-        if self._resets_late():
-            bias[-self.hidden :] = direction.bias_w[-self.hidden :]
-            late[-self.hidden :] = direction.bias_r[-self.hidden :]
-        gates = steps.op("MatMul", source, number(direction.w))
-        if bias.any():
-            gates = steps.op("Add", gates, number(bias))
-        given = {
+        given: dict[str, Any] = {
             "state": self._state(5, direction.number),
             "memory": self._state(6, direction.number),
-            "peepholes": None,
-            "bias": number(np.concatenate([np.zeros_like(bias), late])[None]) if late.any() else None,
         }
         if direction.peepholes is not None:
             given["peepholes"] = number(direction.peepholes.reshape(1, -1))
-        optional = [given[name] for name in OPTIONAL[self.kind]]
+        gates, weight = self._products(source, direction, given)
+        optional = [given.get(name) for name in OPTIONAL[self.node.op_type]]
         count = len(self.names()) // self.directions
         names = self.names()[direction.number * count :][:count]
         attributes = {
@@ -116,9 +119,9 @@ class Looper(Unroller):
             attributes["linear_before_reset"] = int(self._resets_late())
         more = self._has_memory()
         results = steps.op(
-            f"{self.kind}Steps" + ("AndMemory" if more else ""),
+            f"{self.node.op_type}Steps" + ("AndMemory" if more else ""),
             gates,
-            number(np.ascontiguousarray(direction.r.T)[None]),
+            number(np.ascontiguousarray(weight.T)[None]),
             *optional,
             outputs=2 if more else 1,
             **attributes,
@@ -129,6 +132,21 @@ class Looper(Unroller):
         for value, shape in zip(results, shapes, strict=False):
             value.shape, value.dtype = ir.Shape(shape), ir.DataType.FLOAT
         return results
+
+    def _products(
+        self, source: Any, direction: Direction, given: dict[str, Any]
+    ) -> tuple[Any, Array]:
+        """Return the sums of gates, and R as a right operand; add to the optional inputs."""
+        op, number, hidden = self.steps.op, self.steps.number, self.hidden
+        bias = direction.bias_w + direction.bias_r
+        if self._resets_late():
+            bias[-hidden:] = direction.bias_w[-hidden:]
+            late = np.zeros((1, 2 * len(bias)), self.type)
+            late[0, -hidden:] = direction.bias_r[-hidden:]
+            if late.any():
+                given["bias"] = number(late)
+        gates = op("MatMul", source, number(direction.w))
+        return op("Add", gates, number(bias)) if bias.any() else gates, direction.r
 
     def _state(self, place: int, d: int) -> Any:
         """Return the state before the first step, of (1, batch, hidden), or None for zeros."""
@@ -222,7 +240,8 @@ def with_functions(model: Any) -> None:
     if not names:
         return
     model.opset_imports[DOMAIN] = 1
-    for name in sorted(names):
+    # ONNX has no quantised layers.
+    for name in sorted(name for name in names if LAYERS[name] in _DEFINED):
         function = ir.serde.deserialize_function(_function(name, model.opset_imports[""]))
         model.functions[function.identifier()] = function
 
