@@ -23,7 +23,12 @@ def recurrence(unit: UnitDraft, var: Any, call: Any) -> bool:
     shape = static_shape(call.args[1].ty)
     names = ("weight", "scale", "bias", "peepholes")
     constants = [arguments[name] for name in names if name in arguments]
-    if not all(map(is_float, tensor_types(var.ty))) or min(map(unit.constant, constants)) < 0:
+    of_floats = [argument for name, argument in arguments.items() if name != "weight"]
+    types = [*tensor_types(var.ty), *(argument.ty for argument in of_floats)]
+    dtype = str(call.args[1].ty.dtype)
+    if not all(map(is_float, types)) or dtype != ("int8" if "scale" in arguments else "float32"):
+        return False
+    if min(map(unit.constant, constants)) < 0:
         return False
     steps, batch, _ = static_shape(call.args[0].ty)
     places: list[int] = []
@@ -46,7 +51,7 @@ def recurrence(unit: UnitDraft, var: Any, call: Any) -> bool:
     gates, state, memory = (read(name) for name in ("gates", "state", "memory"))
     assert gates is not None
     packed = unit.weight(arguments["weight"], shape)
-    unit.storages[packed].dtype = str(call.args[1].ty.dtype)
+    unit.storages[packed].dtype = dtype
     weight = buffer(packed)
     scale, bias, peepholes = whole("scale"), whole("bias"), whole("peepholes")
     results = _results(unit, var)

@@ -16,6 +16,8 @@ from runtime_ext.units.unit_draft import UnitDraft
 #: Plans a call of a unit for a variable; returns False if it has no kernel for the call.
 Rule = Callable[[UnitDraft, Any, Any], bool]
 
+#: Operators whose rules look at the types of what they read; other rules are for floats alone.
+OF_ANY_TYPES = frozenset({recurrence_operator.NAME})
 #: The rules, by operator name.
 RULES: dict[str, Rule] = {
     "relax.nn.conv2d": convolution,
