@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import tvm
 
     from relay_passes.prepared import Prepared
+    from relay_passes.search_options import SearchOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +63,17 @@ class LoadedModel:
 
 
 def load_model(
-    model: AnyModel | LoadedModel, progress: Progress = silent, dump_ir: Path | None = None
+    model: AnyModel | LoadedModel,
+    progress: Progress = silent,
+    dump_ir: Path | None = None,
+    *,
+    options: SearchOptions | None = None,
 ) -> LoadedModel:
     """Read a zoo network or a file: ``.onnx``, ``.pt2``, a module saved as ``.json``.
 
     A loaded model is returned unchanged. Models of other forms are refused before TVM is imported,
     which takes seconds. The module before it is canonicalised is written into the folder
-    ``dump_ir``, if there is one.
+    ``dump_ir``, if there is one. With ``options`` for a GPU, recurrent layers become cells.
 
     Raises
     ------
@@ -78,6 +83,8 @@ def load_model(
     if isinstance(model, LoadedModel):
         return model
     source = ModelSource.of(model)
+    if options is not None and options.is_for_gpu:
+        source = replace(source, cells=True)
     form = source.form
     if source.is_onnx:
         written = read_model(source)

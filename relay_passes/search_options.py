@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from runtime_ext.isa.isa import BYTES
 from runtime_ext.machine.this_machine import available_lanes, cache_folder, host_target
+from runtime_ext.target_architecture import cuda_arch
 from tvm_ios.contest.tolerance import rounds
 from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import require_writable
@@ -74,6 +75,11 @@ class SearchOptions:
     def resolved_target(self) -> Any:
         """The target, by default this machine's."""
         return self.target_for(())
+
+    @property
+    def is_for_gpu(self) -> bool:
+        """Whether the target is a GPU."""
+        return cuda_arch(self.resolved_target) is not None
 
     def on_lanes(self, lanes: int) -> SearchOptions:
         """Return the options for another number of lanes, which the target of a CPU names too."""

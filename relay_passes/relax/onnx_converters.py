@@ -15,6 +15,8 @@ from tvm import relax, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from relay_passes.relax.roi_align import roi_align
+from runtime_ext.kernels.recurrence_operator import Recurrent, recurrence
+from tvm_ios.onnx.rewrites.recurrent_loops import LAYERS, OPTIONAL
 
 
 class _BitCast(onnx_frontend.OnnxOpConverter):
@@ -84,11 +86,36 @@ class _RoiAlign(onnx_frontend.OnnxOpConverter):
         return relax.call_tir(called, arguments, relax.TensorType(shape, image.dtype))
 
 
+class _Steps(onnx_frontend.OnnxOpConverter):
+    """A converter of the operators of :mod:`tvm_ios.onnx.rewrites.recurrent_loops`."""
+
+    kind = ""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        gates, weight, *rest = inputs
+        given = {
+            name: value
+            for name, value in zip(OPTIONAL[cls.kind], rest, strict=False)
+            if value is not None
+        }
+        recurrent = Recurrent(
+            kind=cls.kind.removeprefix("DynamicQuantize").lower(),
+            activations=tuple(name.decode().lower() for name in attr["activations"]),
+            reverse=attr["direction"] == b"reverse",
+            late=bool(attr.get("linear_before_reset", 0)),
+            given=tuple(given),
+            memory=attr["tvm_custom"]["num_outputs"] > 1,
+        )
+        return bb.emit(recurrence(gates, weight, given, recurrent))
+
+
 _CONVERTERS = {
     "BitCast": _BitCast,
     "BitShift": _BitShift,
     "CumProd": _CumProd,
     "RoiAlign": _RoiAlign,
+    **{name: type(name, (_Steps,), {"kind": kind}) for name, kind in LAYERS.items()},
 }
 
 

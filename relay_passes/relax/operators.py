@@ -10,6 +10,8 @@ from tvm import relax
 
 from relay_passes.relax.expressions import operator_name, static_shape
 from relay_passes.same_attributes import Attrs, described_alike, ints, sliced
+from runtime_ext.kernels.recurrence_operator import NAME as RECURRENCE
+from runtime_ext.kernels.recurrence_operator import Recurrent
 
 
 def kind_and_attrs(call: relax.Call, result: Any) -> tuple[str, Attrs]:
@@ -19,6 +21,8 @@ def kind_and_attrs(call: relax.Call, result: Any) -> tuple[str, Attrs]:
     graph can be scheduled; only rules about that operator do not apply.
     """
     name = operator_name(call).removeprefix("relax.")
+    if name == RECURRENCE:
+        return "recurrence", Recurrent.of(call).attributes()
     alike = described_alike(name, call.attrs, lambda: static_shape(result))
     if alike is not None:
         return alike

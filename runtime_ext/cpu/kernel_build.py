@@ -21,6 +21,7 @@ from runtime_ext.cpu.kernels.open_pooling import open_pooling
 from runtime_ext.cpu.kernels.pointwise import pointwise
 from runtime_ext.cpu.kernels.pooling import pooling
 from runtime_ext.cpu.kernels.product import product
+from runtime_ext.cpu.kernels.recurrence import recurrence
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.artefact import Artefact, KernelPhase
 from runtime_ext.kernels.chain import Attention, Chain, Chained
@@ -36,6 +37,7 @@ from runtime_ext.kernels.spec import (
     Pointwise,
     Pooling,
     Product,
+    Recurrence,
     Spec,
 )
 from runtime_ext.units.unit import FormKernel
@@ -53,6 +55,7 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Interpolation: interpolation,
     Interleave: interleave,
     Pointwise: pointwise,
+    Recurrence: recurrence,
     Chain: chain,
     Attention: attention,
 }
@@ -69,6 +72,7 @@ _OPEN_WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Normalisation: normalisation,
     Pointwise: pointwise,
     Pooling: open_pooling,
+    Recurrence: recurrence,
 }
 
 

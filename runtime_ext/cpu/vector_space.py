@@ -56,6 +56,10 @@ class VectorSpace:
         """Return the output channels of a block of packed weights: those of its vectors."""
         return blocking.vectors * self.isa.lanes
 
+    def recurrent_width(self) -> int:
+        """Return the elements of a state in a block of a recurrence's packed weights."""
+        return self.isa.lanes
+
     def workload(self, spec: Contraction) -> Any:
         """Return the contraction in float32 as a TIR workload."""
         return contraction_workload(spec)

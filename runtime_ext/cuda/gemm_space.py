@@ -22,6 +22,7 @@ from runtime_ext.kernels.cut import THREADS, GemmTile
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.tuning_log.space import Notes, note
 from runtime_ext.tuning_log.workload import contraction_workload
+from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 
 
@@ -42,6 +43,13 @@ class GemmSpace:
     def width(self, blocking: GemmTile) -> int:
         """Return the output channels of a block of packed weights: the tile's columns."""
         return blocking.columns
+
+    def recurrent_width(self) -> int:
+        """Raise UserError: recurrent layers are cells on GPUs."""
+        raise UserError(
+            "there is no kernel of all steps of a recurrent layer on GPUs: read the model from its "
+            "ONNX file for this target"
+        )
 
     def workload(self, spec: Contraction) -> Any:
         """Return the workload of a contraction in this precision."""

@@ -1,4 +1,4 @@
-"""The interface by which a device cuts contractions."""
+"""The interface by which a device cuts contractions and recurrences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Recut = Callable[[Contraction], ContractionCut | None]
 
 
 class Cutter(Protocol):
-    """The default cuts of contractions for a device, for which weights are packed."""
+    """The default cuts of kernels for a device, for which weights are packed."""
 
     def blocking(self, spec: Contraction) -> ContractionCut:
         """Return the cut of a contraction that has none yet."""
@@ -21,4 +21,11 @@ class Cutter(Protocol):
 
     def width(self, blocking: ContractionCut) -> int:
         """Return the output channels of a block of packed weights."""
+        ...
+
+    def recurrent_width(self) -> int:
+        """Return the elements of a state in a block of a recurrence's packed weights.
+
+        Raise UserError if the device has no kernel of recurrences.
+        """
         ...

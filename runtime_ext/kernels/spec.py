@@ -282,6 +282,65 @@ class Interleave:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """All steps of an LSTM, GRU or RNN in one direction.
+
+    Accesses are over a grid whose axes are steps, rows of the batch, one, and gates or elements of
+    a state.
+
+    Attributes
+    ----------
+    kind, activations, reverse, late
+        See :class:`runtime_ext.kernels.recurrence_operator.Recurrent`.
+    steps, batch, hidden
+        Extents.
+    gates
+        What the inputs contribute to the gates, one after another, with all biases.
+    weight
+        The buffer that holds the packed weights ``[block][element of the state][gate][element of
+        the block]``.
+    width
+        Elements of a state in a block; 0 until the device chooses.
+    scale
+        The buffer of the scales of products, by gate; None unless each state is quantised to eight
+        bits, as weights are.
+    bias, peepholes
+        The buffers of a late GRU's bias, in its last part, or of a quantised LSTM's, and of
+        peepholes, or None.
+    state, memory
+        The state and the memory before the first step; None if they are zeros.
+    target
+        The states of all steps.
+    last
+        The last memory; None if nothing reads it.
+    """
+
+    buffers: tuple[PhysicalShape, ...]
+    kind: str
+    activations: tuple[str, ...]
+    reverse: bool
+    late: bool
+    steps: int
+    batch: int
+    hidden: int
+    gates: Access
+    weight: int
+    width: int
+    scale: int | None
+    bias: int | None
+    peepholes: int | None
+    state: Access | None
+    memory: Access | None
+    target: Access
+    last: Access | None
+
+    @property
+    def gate_count(self) -> int:
+        """Number of gates."""
+        return {"lstm": 4, "gru": 3, "rnn": 1}[self.kind]
+
+
 #: A kernel that computes a value for its statements.
 Anchor = Contraction | Product | Pooling | Mean | Normalisation | Interpolation
 
@@ -299,4 +358,4 @@ class Finer:
 
 
 #: A kernel of one phase that is written by hand.
-Spec = Anchor | Pointwise | Interleave | Finer
+Spec = Anchor | Pointwise | Interleave | Recurrence | Finer

@@ -1,4 +1,4 @@
-"""Cut contractions into tiles for a device, and pack their weights for these."""
+"""Cut kernels with weights into tiles for a device, and pack the weights for these."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from runtime_ext.kernels.cutter import Cutter, Recut
 from runtime_ext.kernels.expression import Access
-from runtime_ext.kernels.spec import Contraction
+from runtime_ext.kernels.spec import Contraction, Recurrence
 from runtime_ext.units.pixel_rows import merge_rows
 from runtime_ext.units.placed import Placed
 from runtime_ext.units.values import Storage
@@ -30,6 +30,25 @@ def cut(
     packed.shape = pack.shape(packed.shape)
     packed.transform = ParamTransform((*packed.transform.steps, *pack.steps))
     return kernel.beside(replace(spec, buffers=kernel.shapes), kernel.places)
+
+
+def cut_recurrence(kernel: Placed[Recurrence], cutter: Cutter) -> Placed[Recurrence]:
+    """Return the recurrence with its weights packed in blocks of the device's vectors."""
+    width = cutter.recurrent_width()
+    hidden, gates = kernel.spec.hidden, kernel.spec.gate_count
+    blocks = -(-hidden // width)
+    packed = kernel.storage(kernel.spec.weight)
+    packed.transform = ParamTransform(
+        (
+            ("reshape", (gates, hidden, hidden)),
+            ("transpose", (1, 0, 2)),
+            ("pad_parts", (hidden,), width),
+            ("reshape", (blocks, width, gates, hidden)),
+            ("transpose", (0, 3, 2, 1)),
+        )
+    )
+    packed.shape = (blocks, hidden, gates, width)
+    return kernel.beside(replace(kernel.spec, width=width, buffers=kernel.shapes), kernel.places)
 
 
 def _alone(spec: Contraction, storages: list[Storage]) -> Contraction:

@@ -20,7 +20,7 @@ from runtime_ext.kernels.spec import Encoding
 from runtime_ext.tuning_log.log import TunedStep
 from runtime_ext.units.rules.fusing import element_wise_rule
 from runtime_ext.units.rules.generic import generic_rule, opaque
-from runtime_ext.units.rules.registry import RULES
+from runtime_ext.units.rules.registry import OF_ANY_TYPES, RULES
 from runtime_ext.units.storing import copy, in_memory
 from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import Layout, Stored
@@ -73,8 +73,9 @@ def _bind_operator(unit: UnitDraft, var: Any, expr: Any) -> None:
     """Apply the first rule that fits an operator: element-wise, its own, or TVM's code."""
     name = operator_name(expr)
     types = [*tensor_types(var.ty), *(leaf.ty for leaf in leaves(expr))]
+    is_of_floats = name in OF_ANY_TYPES or all(map(is_float, types))
     # A product may widen what it reads; TVM's lowering of buffers wants one axis at least.
-    if all(is_float(ty) for ty in types) and not _has_number(var, expr):
+    if is_of_floats and not _has_number(var, expr):
         if element_wise_rule(unit, var, name, expr):
             return
         rule = RULES.get(name)

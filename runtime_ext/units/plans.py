@@ -9,12 +9,12 @@ from typing import TypeGuard
 from runtime_ext.kernels.cut import ContractionCut
 from runtime_ext.kernels.cutter import Cutter, Recut
 from runtime_ext.kernels.library_convolution import CUDNN, LibraryConvolution
-from runtime_ext.kernels.spec import Contraction, Pooling, Spec
+from runtime_ext.kernels.spec import Contraction, Pooling, Recurrence, Spec
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.tuning_log.space import Space
 from runtime_ext.units.by_library import by_library
 from runtime_ext.units.chains import chained, is_chain
-from runtime_ext.units.cutting import cut
+from runtime_ext.units.cutting import cut, cut_recurrence
 from runtime_ext.units.described import described
 from runtime_ext.units.encodings import widened
 from runtime_ext.units.kernel_draft import IMAGE
@@ -138,7 +138,10 @@ def _plan(
     kernels: list[Placed[Workload]] = []
     for draft in unit.drafts:
         if draft.placed is not None:
-            kernels.append(draft.placed)
+            placed = draft.placed
+            if isinstance(placed.spec, Recurrence):
+                placed = cut_recurrence(placed, cutter)
+            kernels.append(placed)
         elif draft.statements:
             kernel = described(draft, storages)
             others = None if instead is None else instead(kernel, draft.axes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from tvm import relax
+
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.relax_function import readers, results, static_shape
 from runtime_ext.kernels.spec import Anchor, Encoding
@@ -179,6 +181,16 @@ class UnitDraft:
     def home(self, var: Any) -> Stored | None:
         """Return the output buffer of a variable; None if it is no output."""
         return self._homes.get((var, None))
+
+    def home_of_item(self, var: Any, item: int) -> Stored | None:
+        """Return the output buffer of an item of a tuple; None if it is no output."""
+        fields = (
+            self.home(reader)
+            for reader, expr in self._readers.get(var, [])
+            if isinstance(expr, relax.TupleGetItem) and expr.index == item
+        )
+        found = next((home for home in fields if home is not None), None)
+        return found or self._homes.get((var, item))
 
     def only_reader(self, var: Any) -> tuple[Any, Any] | None:
         """Return the only binding (variable, expression) that reads a variable, or None."""

@@ -63,7 +63,7 @@ def bundle_model(
 
     require_replaceable(path)
     source = ModelSource.of(model)
-    loaded = load_model(source, progress)
+    loaded = load_model(source, progress, options=options)
     if loaded.tail is not None:
         raise UserError(
             f"{loaded.tail.sentence}; a bundle has no runtime for it: export the model without it"

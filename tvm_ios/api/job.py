@@ -86,7 +86,7 @@ def load_job(
     from relay_passes.load import load_model
 
     search, clock = options.search, Clock(options.search.limits.budget.time_limit)
-    loaded = load_model(model, report, search.dump_ir)
+    loaded = load_model(model, report, search.dump_ir, options=search)
     if options.cost is None and options.memory_budget is None:
         search = leaving_out_little(search)
     from relay_passes.checks import require_numpy_types, require_states

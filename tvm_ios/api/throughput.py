@@ -77,7 +77,7 @@ def optimize_throughput(
     ExecutableOfItsOwn(output).require_writable()
     of_all = replace(options or Options(), fallback=())
     lanes = of_all.search.lanes
-    loaded = load_model(model, progress)
+    loaded = load_model(model, progress, options=of_all.search)
     with temporary_folder() as folder:
         results = {lanes: optimize(loaded, folder / "all", of_all, progress)}
         ways = {IN_TURN: Way(folder / "all", 1)}

@@ -47,7 +47,7 @@ def tune_model(
     from relay_passes.load import load_model
 
     clock = Clock(time_limit)
-    loaded = load_model(model, how.get("progress", silent))
+    loaded = load_model(model, how.get("progress", silent), options=how.get("options"))
     done = tune_module(loaded.module, log, name=loaded.name, time_limit=clock.left, **how)
     return replace(done, tail=loaded.tail and loaded.tail.sentence)
 

@@ -103,7 +103,7 @@ def _made_once(
     from relay_passes.load import load_model
     from runtime_ext.execution.package import META
 
-    loaded = load_model(source)
+    loaded = load_model(source, options=options.search)
     if loaded.onnx is None or not isinstance(loaded.original, onnx.ModelProto):
         raise UserError(f"{source.model} is no ONNX model, which peers read: export it to .onnx")
     folder.mkdir(parents=True, exist_ok=True)

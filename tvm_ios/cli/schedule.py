@@ -151,6 +151,7 @@ def schedule(
     _require_places(output, plot, dump_ir)
     fleet, precision = servers.choice(), compiled.precision
     cost = cost or ("v100" if device is None and fleet is None else MEASURED)
+    log = Path(cost) if Path(cost).suffix == ".jsonl" else None
     source = models_together(
         model,
         together,
@@ -158,8 +159,9 @@ def schedule(
         shapes=input_shapes(shape),
         batch=batch,
         dialect=compiled.dialect.value,
+        # Devices with descriptions are GPUs.
+        cells=cost != MEASURED and log is None,
     )
-    log = Path(cost) if Path(cost).suffix == ".jsonl" else None
     if log is not None:
         refuse("it needs --cost measured, which reads its log, or a device", {"--pareto": pareto})
     elif cost != MEASURED:
@@ -252,7 +254,7 @@ def _measured_module(
 ) -> tuple[MeasuredModule[Any], Tail | None]:
     from relay_passes.load import load_model
 
-    loaded = load_model(source, update, options.dump_ir)
+    loaded = load_model(source, update, options.dump_ir, options=options)
     from relay_passes.measured_module import measured_module
 
     return measured_module(loaded.prepared(options.dump_ir), options, update), loaded.tail

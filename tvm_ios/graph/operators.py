@@ -38,6 +38,9 @@ kind              inputs                    attributes
                                             coordinates, and rounding or alpha; names as in
                                             ONNX
 ``lrn``           data                      size, alpha, beta, bias
+``recurrence``    sums of gates (steps,     kind (lstm, gru, rnn), activations, reverse, late,
+                  batch, gates), weight     given (optional inputs), memory (a second output)
+                  (1, gates, hidden), ...
 ``cast``          data                      to (a NumPy type name)
 ================  ========================  =================================================
 
@@ -117,6 +120,9 @@ def operator_flops(
         return elements * math.prod(int(str(extent)) for extent in window)
     if kind == "mean":
         return math.prod(inputs[0].shape)
+    if kind == "recurrence":
+        gates = math.prod(inputs[0].shape)
+        return gates * (2 * inputs[1].shape[-1] + _PER_ELEMENT["tanh"])
     if kind == "lrn":
         # Squares, a window of sums, a power (about ten) and a division.
         return elements * (int(str(attrs["size"])) + 13)

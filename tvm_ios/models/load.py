@@ -66,8 +66,9 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
 
     require_tensors(source.name, model)
     shapes = known_shapes(source.name, model, source.shapes)
+    cells = source.cells or source.dialect != "relax"
     try:
-        simple = simplify(model, shapes)
+        simple = simplify(model, shapes, cells=cells)
         require_supported(source.name, simple)
         return SimplifiedModel(simple, with_static_inputs(model, shapes))
     except GraphError:
@@ -81,7 +82,7 @@ def simplified(source: ModelSource, model: onnx.ModelProto) -> SimplifiedModel:
                 f"({cut[1].sentence}): such a model runs alone"
             ) from None
     head, tail = cut
-    simple = simplify(head)
+    simple = simplify(head, cells=cells)
     require_supported(source.name, simple)
     written = beginning_as_written(with_static_inputs(model, shapes), head)
     return SimplifiedModel(simple, written, tail)

@@ -55,6 +55,9 @@ class ModelSource:
         and batch are those of each, shapes those of inputs as they are named together.
     random_seed
         The seed of the constants that stand for the random numbers of an ONNX model, or None.
+    cells
+        Whether recurrent layers of ONNX models become a cell for each step, as for GPUs. With
+        Relay they always do.
     """
 
     model: str
@@ -64,6 +67,7 @@ class ModelSource:
     dialect: str = "relax"
     beside: tuple[str, ...] = ()
     random_seed: int | None = None
+    cells: bool = False
 
     @staticmethod
     def together(models: Sequence[str], **how: Any) -> ModelSource:

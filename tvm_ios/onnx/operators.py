@@ -11,6 +11,7 @@ from tvm_ios.graph.elements import AttrValue, GraphError
 from tvm_ios.graph.operators import is_bias
 from tvm_ios.onnx.canonical import Attrs, Canonical, Handler, integers, static_shape
 from tvm_ios.onnx.edit import constant, is_of_onnx
+from tvm_ios.onnx.rewrites.recurrent_loops import DOMAIN, LAYERS, OPTIONAL
 from tvm_ios.onnx.windows import WINDOWS
 
 #: The default of ``LRN``, as a file would have it.
@@ -41,7 +42,25 @@ def canonical(node: Any, opset: int) -> list[Canonical]:
         translated = None if handler is None else handler(node, opset)
         if translated is not None:
             return [translated] if isinstance(translated, Canonical) else translated
+    if node.domain == DOMAIN:
+        return [_recurrence(node)]
     return [_generic(node)]
+
+
+def _recurrence(node: Any) -> Canonical:
+    """Translate an operator of all steps of a recurrent layer."""
+    kind, get = LAYERS[node.op_type], node.attributes
+    gates, weight, *rest = node.inputs
+    given = {n: v for n, v in zip(OPTIONAL[kind], rest, strict=False) if v is not None}
+    attrs: Attrs = {
+        "kind": kind.removeprefix("DynamicQuantize").lower(),
+        "activations": tuple(name.lower() for name in get.get_strings("activations")),
+        "reverse": get.get_string("direction") == "reverse",
+        "late": bool(get.get_int("linear_before_reset", 0)),
+        "given": tuple(given),
+        "memory": len(node.outputs) > 1,
+    }
+    return Canonical("recurrence", (gates, weight, *given.values()), attrs)
 
 
 def _generic(node: Any) -> Canonical:

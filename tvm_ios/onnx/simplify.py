@@ -53,6 +53,7 @@ from tvm_ios.onnx.rewrites.plainly.registry import write_plainly
 from tvm_ios.onnx.rewrites.quantised.operators import PRODUCTS, write_quantised
 from tvm_ios.onnx.rewrites.random import RANDOM, leave_out_random
 from tvm_ios.onnx.rewrites.recurrent import unroll_recurrent
+from tvm_ios.onnx.rewrites.recurrent_loops import loop_recurrent, with_functions
 from tvm_ios.onnx.rewrites.resize import explicit_sizes
 from tvm_ios.onnx.rewrites.split_constants import split_constants
 from tvm_ios.onnx.shape_inference import infer_shapes
@@ -82,18 +83,21 @@ _optimizer: Any = optimizer
 _NO_LIMIT = 1 << 40
 
 
-def simplify(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:
+def simplify(
+    model: Any, shapes: Mapping[str, Sequence[int]] | None = None, *, cells: bool = False
+) -> Any:
     """Return the model simplified by all :func:`steps`, which computes the same.
 
     The ``onnx.ModelProto`` is not changed. ``shapes`` gives the shapes of inputs with dynamic
-    dimensions. In the result all weights are initializers and no initializer is an input; equal
+    dimensions. With ``cells`` every recurrent layer becomes a cell for each step; else those that
+    can be are one operator of all steps, which the model defines by ONNX's. In the result all weights are initializers and no initializer is an input; equal
     operators stay separate. Raise InputShapeError if a shape is missing or does not fit;
     GraphError if a ``Resize`` would be read wrongly, a recurrent layer cannot be unrolled, or the
     model is damaged.
     """
     with _own_errors():
-        work = _folded(model, shapes or {})
-        for step in steps():
+        work = _folded(model, shapes or {}, cells=cells)
+        for step in steps(cells=cells):
             step(work)
         if shapes:
             _infer_outputs_anew(work)
@@ -110,7 +114,7 @@ def before_tail(
     the work comes before the tail.
     """
     with _own_errors():
-        work = _folded(model, shapes or {})
+        work = _folded(model, shapes or {}, cells=True)
         infer_shapes(work)
         tail = cut_tail(work)
         if tail is None:
@@ -134,7 +138,7 @@ def _own_errors() -> Generator[None, None, None]:
         raise GraphError(f"the ONNX model cannot be simplified: {text}") from error
 
 
-def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
+def _folded(model: Any, shapes: Mapping[str, Sequence[int]], *, cells: bool) -> Any:
     """Return a folded ``onnx_ir`` model of static inputs, without functions and control flow."""
     # Newer opsets' resizes and slices, and operators that ONNX defines by others written out.
     model = write_group_norms_out(with_wanted_opset(modernise(normalised(model))))
@@ -147,7 +151,8 @@ def _folded(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     free_weights_from_inputs(work.graph)
     fix_inputs(work.graph, shapes)
     work = passes.InlinePass()(work).model
-    write_other_domains_out(work, _fold_constants)
+    write_other_domains_out(work, _fold_constants, cells=cells)
+    with_functions(work)
     # Before shapes are folded: those after such a pool would be wrong.
     leave_out_windows_of_padding(work)
     if _unroll(work):
@@ -190,11 +195,12 @@ def _unroll(model: Any) -> bool:
     return unrolled
 
 
-def steps() -> tuple[ModelStep, ...]:
+def steps(*, cells: bool = False) -> tuple[ModelStep, ...]:
     """Return the steps that simplify a model whose constants are folded, in order."""
     return (
-        # One operator one meaning: what TVM misreads, recurrent layers as cells, sums of products.
-        _each(write_plainly, unroll_recurrent, expand_einsum),
+        # One operator one meaning: what TVM misreads, recurrent layers, sums of products.
+        _each(write_plainly, unroll_recurrent if cells else loop_recurrent, expand_einsum),
+        with_functions,
         _name_all,
         infer_shapes,
         # Paddings: as numbers, and inside the convolutions that they stand before.

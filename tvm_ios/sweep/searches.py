@@ -122,7 +122,8 @@ def _measured(source: ModelSource, **options: Any) -> Generator[Search]:
     from relay_passes.measured_module import measured_module
     from relay_passes.search_options import SearchOptions
 
-    module = measured_module(load_model(source).prepared(), SearchOptions(**options))
+    searching = SearchOptions(**options)
+    module = measured_module(load_model(source, options=searching).prepared(), searching)
     yield module.search
     module.end_run()
 

@@ -43,9 +43,9 @@ def canonicalise(module: tvm.IRModule) -> tvm.IRModule:
     for parameter in module["main"].params:
         if any(isinstance(e, tvm.ir.Var) for e in getattr(parameter.ty, "shape", None) or ()):
             raise DialectError(
-                f"input {parameter.name!r} is {parameter.ty}, with dynamic dimensions: bind them by "
-                "relax.transform.BindSymbolicVars, or compile the ONNX model for a range of shapes "
-                "by tvm_ios.api.optimize_range"
+                f"input {parameter.name!r} is {parameter.ty}, with dynamic dimensions: bind them "
+                "by relax.transform.BindSymbolicVars, or compile the ONNX model for a range of "
+                "shapes by tvm_ios.api.optimize_range"
             )
     module = without_schedule(module)
     passes = [

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from runtime_ext.kernels import recurrence_operator
 from runtime_ext.units.rules import attention, shuffle, views
 from runtime_ext.units.rules.contractions import convolution, product, transposed_convolution
 from runtime_ext.units.rules.pooling import channel_mean, pool, spatial_mean
+from runtime_ext.units.rules.recurrence import recurrence
 from runtime_ext.units.rules.resize import resize
 from runtime_ext.units.unit_draft import UnitDraft
 
 #: Plans a call of a unit for a variable; returns False if it has no kernel for the call.
 Rule = Callable[[UnitDraft, Any, Any], bool]
 
+#: Operators whose rules look at the types of what they read; other rules are for floats alone.
+OF_ANY_TYPES = frozenset({recurrence_operator.NAME})
 #: The rules, by operator name.
 RULES: dict[str, Rule] = {
     "relax.nn.conv2d": convolution,
@@ -38,4 +42,5 @@ RULES: dict[str, Rule] = {
     "relax.nn.batch_flatten": views.reshape,
     "relax.squeeze": views.squeeze,
     "relax.expand_dims": views.squeeze,
+    recurrence_operator.NAME: recurrence,
 }

@@ -127,7 +127,9 @@ def strided_slice(unit: UnitDraft, var: Any, call: Any) -> bool:
         axis %= len(result)
         extent = value.shape[axis]
         if begin != 0:
-            begin = max(0, min(begin + extent if begin < 0 else begin, extent))
+            begin = min(begin + extent if begin < 0 else begin, extent)
+            # An open begin may be 0, of which only this comparison is decided.
+            begin = 0 if begin < 0 else begin
         if isinstance(value, Widened) and axis == 1 and step == 1:
             shifted = _shifted(value, begin, result[axis])
             if shifted is not None:

@@ -66,17 +66,19 @@ def optimize_deployment(
     left_out: list[str] = []
     done = 0
     for source, group in groupby(wanted, key=lambda combination: combination.source):
-        loaded: LoadedModel | None = None
+        loaded: dict[bool, LoadedModel] = {}
         for combination in group:
             progress("programs", done, len(wanted))
             done += 1
             if str(combination) in added:
                 continue
             try:
-                # Load each source once, for all machines and lanes.
-                loaded = loaded or load_model(source)
                 place, how = _place_and_options(combination, folder, identity, options, cpus)
-                executable = optimize(loaded, place, how, progress).executable
+                # Load each source once, for all CPUs and lanes, and once for GPUs.
+                is_for_gpu = how.search.is_for_gpu
+                if is_for_gpu not in loaded:
+                    loaded[is_for_gpu] = load_model(source, options=how.search)
+                executable = optimize(loaded[is_for_gpu], place, how, progress).executable
                 assert executable is not None, "a place is given"
                 added[str(combination)] = executable.name
             except (VerificationError, PaddingError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,6 @@ class Unroller:
         self.directions, _, self.hidden = self.r.shape
         self.type = self.r.dtype if self.r.dtype.kind == "f" else np.dtype(np.float32)
         self.clip = node.attributes.get_float("clip", 0.0)
-        self.inside = self._inside()
 
     def write(self) -> None:
         """Write the cells of all directions, and replace the node's results."""
@@ -123,7 +123,7 @@ class Unroller:
             direction, weight
         )
         state, memory, states = direction.state, direction.memory, list[Any]()
-        together = list(zip(read, self.inside, strict=True))
+        together = list(zip(read, self._inside, strict=True))
         for gates, inside in reversed(together) if direction.reverse else together:
             new_state, new_memory = cell(gates, state, memory)
             states.append(self._where(inside, new_state, None))
@@ -131,12 +131,19 @@ class Unroller:
             memory = self._where(inside, new_memory, memory)
         return states[::-1] if direction.reverse else states, state, memory
 
-    def _inside(self) -> list[Any]:
-        """Return for each step the (batch, 1) mask of running sequences, or None if all run."""
-        steps, lengths = self.steps, self._input(4)
+    def has_lengths(self) -> bool:
+        """Return whether sequences may end before the last step."""
+        lengths = self._input(4)
         stated = None if lengths is None else constant(lengths)
-        if lengths is None or (stated is not None and np.all(stated == self.length)):
+        return lengths is not None and (stated is None or not np.all(stated == self.length))
+
+    @cached_property
+    def _inside(self) -> list[Any]:
+        """For each step the (batch, 1) mask of running sequences, or None if all run."""
+        if not self.has_lengths():
             return [None] * self.length
+        steps, lengths = self.steps, self._input(4)
+        stated = constant(lengths)
         if steps.opset < 9:
             raise self._refusal("has sequences of several lengths: export it with opset 9 or later")
         column = [self.batch, 1]
@@ -274,11 +281,14 @@ class Unroller:
         value = self.steps.split(value, [1] * self.directions, 0)[d]
         return self.steps.op("Reshape", value, self.steps.number(shape))
 
+    def names(self) -> Sequence[str]:
+        """Return the names of the activations of all directions."""
+        default = _DEFAULTS[self.kind] * self.directions
+        return self.node.attributes.get_strings("activations", default)
+
     def _functions(self, d: int) -> list[Activation]:
         """Return the activations of a direction, with the clip of their arguments."""
-        names = self.node.attributes.get_strings(
-            "activations", _DEFAULTS[self.kind] * self.directions
-        )
+        names = self.names()
         # ONNX does not say that gates alone are clipped; runtimes leave an LSTM's memory as it is.
         limits = ([self.clip, self.clip, 0.0][: len(_DEFAULTS[self.kind])]) * self.directions
         functions = activations(self.steps, names, limits)

@@ -1,4 +1,4 @@
-"""Unroll ``DynamicQuantizeLSTM`` into cells of ONNX's integer operators."""
+"""Write ``DynamicQuantizeLSTM`` as cells of ONNX's integer operators, or one of all steps."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.rewrites.other_domains.deferred import array_of, input_of, shape_of
 from tvm_ios.onnx.rewrites.other_domains.integers import dynamic_product
 from tvm_ios.onnx.rewrites.recurrent import Direction, Unroller
+from tvm_ios.onnx.rewrites.recurrent_loops import Looper
 from tvm_ios.onnx.rewrites.steps import Steps
 
 #: Input positions of the (scale, zero point) of the weights for the input and for the state.
@@ -21,11 +22,26 @@ _WEIGHTS = (1, 2, 3, 7, *_OF_INPUT, *_OF_STATE)
 
 def _unroll(steps: Steps) -> None:
     """Rewrite ``DynamicQuantizeLSTM`` as cells with integer products."""
+    _require_known(steps)
+    _QuantisedUnroller(steps.graph, steps.node, steps.opset, "LSTM").write()
+
+
+def _loop(steps: Steps) -> None:
+    """Rewrite ``DynamicQuantizeLSTM`` as an operator of all steps, or as cells."""
+    _require_known(steps)
+    looper = _QuantisedLooper(steps.graph, steps.node, steps.opset, "LSTM")
+    if looper.fits():
+        looper.write()
+    else:
+        _unroll(steps)
+
+
+def _require_known(steps: Steps) -> None:
+    """Raise Deferred if the input's shape or a constant is not known yet."""
     shape_of(steps.node.inputs[0])
     for place in _WEIGHTS:
         if (value := input_of(steps, place)) is not None:
             array_of(value)
-    _QuantisedUnroller(steps.graph, steps.node, steps.opset, "LSTM").write()
 
 
 class _QuantisedUnroller(Unroller):
@@ -52,13 +68,52 @@ class _QuantisedUnroller(Unroller):
     def _product(
         self, left: Any, weight: Array, places: tuple[int, int], direction: Direction
     ) -> Any:
-        scale, zero_point = (array_of(self._input(place))[direction.number] for place in places)
-        # Those of columns are all the same.
-        zero_point = np.asarray(zero_point.reshape(-1)[0], weight.dtype)
+        scale, zero_point = self._quantisation(places, direction.number)
+        zero_point = np.asarray(zero_point, weight.dtype)
         number = self.steps.number
         constants = (number(np.ascontiguousarray(weight)), number(scale), number(zero_point))
         return dynamic_product(self.steps, left, constants, None)
 
+    def _quantisation(self, places: tuple[int, int], direction: int) -> tuple[Array, int]:
+        """Return the scales and the zero point of weights."""
+        scale, zero_point = (array_of(self._input(place))[direction] for place in places)
+        # Those of columns are all the same.
+        return scale, int(zero_point.reshape(-1)[0])
+
+
+class _QuantisedLooper(_QuantisedUnroller, Looper):
+    """A writer of operators of all steps, each of which quantises the state of one row."""
+
+    def fits(self) -> bool:
+        """Return whether there is an operator that computes the layer."""
+        centred = (self._centred(d) for d in range(self.directions))
+        return self.batch == 1 and super().fits() and all(r is not None for r in centred)
+
+    def _centred(self, direction: int) -> Array | None:
+        """Return R less its zero point as int8, as a right operand, or None if it does not fit."""
+        _, zero_point = self._quantisation(_OF_STATE, direction)
+        moved = self.r[direction].T.astype(np.int32) - zero_point
+        kept = moved.astype(np.int8)
+        return kept if np.array_equal(kept, moved) else None
+
+    def _products(
+        self, source: Any, direction: Direction, given: dict[str, Any]
+    ) -> tuple[Any, Array]:
+        op, number, width = self.steps.op, self.steps.number, self.gates * self.hidden
+        rows = op("Reshape", source, number([self.length, self.features]))
+        rows.dtype = source.dtype
+        bias = direction.bias_w + direction.bias_r
+        gates = self._of_input(rows, direction, bias)
+        scale, _ = self._quantisation(_OF_STATE, direction.number)
+        given["scale"] = number(np.broadcast_to(scale, (1, width)))
+        if bias.any():
+            given["bias"] = number(bias[None])
+        weight = self._centred(direction.number)
+        assert weight is not None, "it fits"
+        return op("Reshape", gates, number([self.length, 1, width])), weight
+
 
 #: By the operator's name.
 RECURRENT: Mapping[str, Callable[[Steps], None]] = {"DynamicQuantizeLSTM": _unroll}
+#: The same, where operators of all steps are wanted.
+LOOPED: Mapping[str, Callable[[Steps], None]] = {"DynamicQuantizeLSTM": _loop}

@@ -22,7 +22,7 @@ from tvm_ios.onnx.rewrites.other_domains.integers import CHANNELS_LAST, INTEGERS
 from tvm_ios.onnx.rewrites.other_domains.linear import LINEAR
 from tvm_ios.onnx.rewrites.other_domains.normalisations import NORMALISATIONS
 from tvm_ios.onnx.rewrites.other_domains.packed import PACKED
-from tvm_ios.onnx.rewrites.other_domains.recurrent import RECURRENT
+from tvm_ios.onnx.rewrites.other_domains.recurrent import LOOPED, RECURRENT
 from tvm_ios.onnx.rewrites.quantised.onnxruntime import CONTRIB_DOMAIN
 from tvm_ios.onnx.rewrites.steps import Steps
 from tvm_ios.onnx.shape_inference import infer_shapes
@@ -109,17 +109,20 @@ def with_wanted_opset(model: Any) -> Any:
     return changed
 
 
-def write_other_domains_out(model: Any, fold: Callable[[Any], object]) -> None:
+def write_other_domains_out(
+    model: Any, fold: Callable[[Any], object], *, cells: bool = True
+) -> None:
     """Rewrite operators of other domains with ONNX's, in a model with static inputs.
 
-    ``fold`` folds the model's constants, which some rewrites read. Raise GraphError if a node uses
+    ``fold`` folds the model's constants, which some rewrites read. Without ``cells`` recurrent
+    layers become operators of all steps, of a domain of our own, where they can. Raise GraphError if a node uses
     a feature that no rewrite covers, or a shape that it needs is unknown.
     """
     folded = False
     while nodes := [n for n in ir.traversal.RecursiveGraphIterator(model.graph) if _is_written(n)]:
         passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
         infer_shapes(model)
-        reasons = [_write(node, model.opset_imports.get("", 1)) for node in nodes]
+        reasons = [_write(node, model.opset_imports.get("", 1), cells) for node in nodes]
         if None in reasons:
             folded = False
         elif folded:
@@ -156,7 +159,7 @@ def _states_channels_last(node: Any) -> bool:
     return any(a.name == "channels_last" and a.i for a in node.attribute)
 
 
-def _write(node: Any, opset: int) -> str | None:
+def _write(node: Any, opset: int, cells: bool) -> str | None:
     """Rewrite a node of another domain into ONNX's operators, and return None.
 
     If a type or shape is not inferred yet, leave the node and return what is missing.
@@ -165,7 +168,8 @@ def _write(node: Any, opset: int) -> str | None:
     try:
         if node.domain == CONTRIB_DOMAIN and result.dtype is None:
             result.dtype = _type_of_result(node)
-        _WRITERS[node.domain][node.op_type](steps)
+        write = _WRITERS[node.domain][node.op_type]
+        (write if cells else LOOPED.get(node.op_type, write))(steps)
     except Deferred as deferred:
         steps.withdraw()
         return str(deferred)
