@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from benchmarks.networks.open_models import save
 from benchmarks.networks.packaged import PACKAGED
 from benchmarks.report import read_figures, update_result
 from runtime_ext.execution.bound_model import onnx_feeds, onnx_session
@@ -75,7 +76,9 @@ def _words(*inputs: str, words: int, most: int = 512) -> Network:
 
 
 NETWORKS: Mapping[str, Network] = {
-    "minilm": _words("input_ids", "attention_mask", words=2),
+    "minilm": _words("input_ids", "attention_mask", words=30_000),
+    "bert_small": _words("input_ids", "attention_mask", words=30_000),
+    "bert_base": _words("input_ids", "attention_mask", words=30_000),
 }
 
 
@@ -108,10 +111,11 @@ def measure(name: str, lanes: int) -> list[dict[str, Any]]:
     from relay_passes.search_options import SearchOptions
     from tvm_ios.api import Options, load, optimize, optimize_range
 
-    network, path = NETWORKS[name], PACKAGED[name].required_path()
+    network = NETWORKS[name]
     options = Options(search=SearchOptions(lanes=lanes), policies=("sequential",), beside_tvm=False)
     rows: list[dict[str, Any]] = []
     with temporary_folder() as folder:
+        path = _model(name, folder)
         made = optimize_range(str(path), parse_ranges(network.ranges), folder / "open", options)
         opened = load(folder / "open").session()
         onnxruntime = onnx_session(path, lanes)
@@ -151,6 +155,15 @@ def measure(name: str, lanes: int) -> list[dict[str, Any]]:
             told = " ".join(f"{other} {ratio['ratio']:.2f}" for other, ratio in ratios.items())
             console().print(f"{name} {shape} on {lanes}: open to {told}")
     return rows
+
+
+def _model(name: str, folder: Path) -> Path:
+    """Return the file of a network: of a package, or drawn into a folder."""
+    if name in PACKAGED:
+        return PACKAGED[name].required_path()
+    path = folder / f"{name}.onnx"
+    save(name, str(path))
+    return path
 
 
 def _inputs(network: Network, session: Any) -> dict[str, Array]:

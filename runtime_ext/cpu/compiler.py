@@ -19,11 +19,13 @@ from runtime_ext.cpu.vector_space import VectorSpace
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.artefact import Artefact, ArtefactCache
 from runtime_ext.kernels.chain import Attention, Chained
+from runtime_ext.kernels.relax_function import called_operators
 from runtime_ext.tuning_log.log import TuningLog
 from runtime_ext.units.plans import different, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
 from tvm_ios.files.atomic import temporary_folder
+from tvm_ios.graph.extent import OpenExtentError
 from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.program import LINE
 
@@ -122,7 +124,11 @@ class KernelCompiler(UnitCompiler):
         return len(kernels) if any(isinstance(k.spec, Attention) for k in kernels) else 0
 
     def _plan(self, source: UnitSource) -> dict[str, UnitPlan]:
-        default = plan_unit(source, self.space)
+        try:
+            default = plan_unit(source, self.space)
+        except OpenExtentError as error:
+            calls = dict.fromkeys(called_operators(source.function))
+            raise OpenExtentError(f"{error}, in a unit of {', '.join(calls)}") from error
         return {**self._as_in_log(source, default, self.space), "default": default}
 
     def _named_plans(self, source: UnitSource) -> dict[str, UnitPlan]:

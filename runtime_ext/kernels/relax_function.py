@@ -93,6 +93,13 @@ def operator_name(call: Any) -> str:
     raise ValueError(f"a unit holds {type(call).__name__}, which is no operator; legalise it first")
 
 
+def called_operators(function: Any) -> list[str]:
+    """Return the names of the operators that a function calls, in order, with repetitions."""
+    values = (binding.value for block in function.body.blocks for binding in block.bindings)
+    is_operator = (v for v in values if isinstance(v, relax.Call) and isinstance(v.op, tvm.ir.Op))
+    return [operator_name(value) for value in is_operator]
+
+
 def static_shape(ty: Any) -> tuple[int, ...]:
     """Return the extents of a tensor type, open ones as expressions."""
     return tuple(extent_in_relax(extent) for extent in ty.shape)
