@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from relay_passes.pipeline import applied, prepare_canonical
 from relay_passes.prepared import Prepared
 from relay_passes.relax.expressions import constant
 from relay_passes.relax.function_data import function_data, with_extents
+from relay_passes.relax.grid_constants import Grid, fitted_grids, from_table, table_of
 from relay_passes.relax.importer import import_onnx
 from relay_passes.relax.scheduled import scheduled_units
 from relay_passes.relax.target_units import RelaxUnits
@@ -167,13 +168,17 @@ def open_units(
 
     opened = open_graph(graph, shapes, progress)
     units = at_hint[0]
+    open_extents = list(dict.fromkeys(e for s in shapes.values() for e in s if is_open(e)))
     points = [arrays[at_values(tuple(map(tuple, shapes.values())), p)] for p in opened.points]
     functions: list[Any] = []
     constants: list[tuple[Any, ...]] = []
     for place, op in enumerate(units.graph.operators):
         data: Any = opened.attrs[place][_FUNCTION]
-        largest = _largest(op.name, data, [arrays_of[place] for arrays_of in points])
-        functions.append(_opened(units.functions[place], data, largest, op.name))
+        at_points = [arrays_of[place] for arrays_of in points]
+        grids = _grids(data, at_points, opened.points, open_extents)
+        largest = _largest(op.name, data, at_points, grids)
+        functions.append(_opened(units.functions[place], data, largest, grids, op.name))
+        largest |= {i: table_of(each) for i, each in grids.items()}
         given = enumerate(units.constants[place])
         constants.append(tuple(constant(largest[i]) if i in largest else v for i, v in given))
     tensors = tuple(
@@ -189,12 +194,47 @@ def open_units(
     return OpenUnits(units, opened.points, opened.special)
 
 
+def _grids(
+    data: tuple[Any, ...],
+    arrays: Sequence[Sequence[Array]],
+    points: Sequence[Values],
+    open_extents: Sequence[int],
+) -> dict[int, tuple[Grid, ...]]:
+    """Return the constants of a unit that count the cells of images, by place.
+
+    ``arrays`` are all constants at the points.
+    """
+    count = len(arrays[0])
+    types: Sequence[Any] = data[0][len(data[0]) - count :]
+    found: dict[int, tuple[Grid, ...]] = {}
+    for place, (_, *extents) in enumerate(types):
+        if not extents or not is_open(extents[-1]) or any(map(is_open, extents[:-1])):
+            continue
+        at_points = [of_unit[place] for of_unit in arrays]
+        last = max(at_points, key=lambda array: array.size)
+        if all(_is_begin(array, last) for array in at_points):
+            continue
+        grids = fitted_grids(at_points, points, open_extents)
+        if grids is not None:
+            found[place] = grids
+    return found
+
+
+def _is_begin(array: Array, last: Array) -> bool:
+    """Return whether an array is the begin of a larger one along each axis."""
+    return np.array_equal(last[tuple(map(slice, array.shape))], array, equal_nan=True)
+
+
 def _largest(
-    unit: str, data: tuple[Any, ...], points: Sequence[Sequence[Array]]
+    unit: str,
+    data: tuple[Any, ...],
+    points: Sequence[Sequence[Array]],
+    grids: Collection[int],
 ) -> dict[int, Array]:
     """Return the constants of a unit that depend on the shape, by place, at the range's end.
 
-    Of an axis along which all elements are the same there is one. Raise OpenExtentError if the
+    Without the ``grids``. Of an axis along which all elements are the same there is one. Raise
+    OpenExtentError if the
     constants at smaller shapes are not the begin of these along each axis, or a constant of one
     shape has other elements at another point.
     """
@@ -202,6 +242,8 @@ def _largest(
     types: Sequence[Any] = data[0][len(data[0]) - count :]
     largest: dict[int, Array] = {}
     for place, (_, *extents) in enumerate(types):
+        if place in grids:
+            continue
         at_points = [arrays[place] for arrays in points]
         last = max(at_points, key=lambda array: array.size)
         ends = {symbol.name: symbol.most for symbol in symbols_in(tuple(extents))}
@@ -211,7 +253,7 @@ def _largest(
                 "units at the end of the range"
             )
         for array in at_points:
-            if not np.array_equal(last[tuple(map(slice, array.shape))], array, equal_nan=True):
+            if not _is_begin(array, last):
                 raise OpenExtentError(
                     f"unit {unit!r} has a constant that depends on the shape, and is not the begin "
                     "of that of a larger one"
@@ -226,10 +268,19 @@ def _largest(
     return largest
 
 
-def _opened(function: Any, data: tuple[Any, ...], largest: Mapping[int, Array], unit: str) -> Any:
-    """Return a function with open extents, whose open constants are views of the largest ones."""
+def _opened(
+    function: Any,
+    data: tuple[Any, ...],
+    largest: Mapping[int, Array],
+    grids: Mapping[int, Sequence[Grid]],
+    unit: str,
+) -> Any:
+    """Return a function with open extents, whose open constants are made of tables.
+
+    They are views of the largest ones, or the cells of images.
+    """
     opened = with_extents(function, data, unit)
-    if not largest:
+    if not largest and not grids:
         return opened
     params, views = list(opened.params), list[Any]()
     first = int(opened.attrs["num_input"])
@@ -244,6 +295,11 @@ def _opened(function: Any, data: tuple[Any, ...], largest: Mapping[int, Array], 
         cut = relax.op.strided_slice(whole, axes, [0] * array.ndim, ends, assume_inbound=True)
         views.append(relax.VarBinding(part, cut))
         views.append(relax.VarBinding(view, relax.op.broadcast_to(part, extents)))
+    for place, images in grids.items():
+        made = params[first + place]
+        ty = relax.TensorType(table_of(images).shape, "float32")
+        params[first + place] = relax.Var(made.name, ty)
+        views += from_table(made, params[first + place], images, data[0][first + place][1:])
     head, *others = opened.body.blocks
     blocks = [type(head)([*views, *head.bindings]), *others]
     body = relax.SeqExpr(blocks, opened.body.body)

@@ -97,7 +97,7 @@ class _Writer(ContractionWriter):
         return _fetch_nothing
 
     def _unroll(self, words: int, accumulators: int) -> int:
-        """Return the words of weights in a loop step: fewer in tiles of narrow rows, to save code."""
+        """Return the words of weights in a loop step: fewer in smaller tiles, to save code."""
         most = super()._unroll(words, accumulators)
         blocking = self.spec.blocking
         if words <= UNROLLED or accumulators == blocking.pixels * blocking.vectors:
