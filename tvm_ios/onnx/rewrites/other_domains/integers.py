@@ -32,10 +32,15 @@ def _matmul_to_float(steps: Steps) -> None:
 
 def dynamic_product(steps: Steps, left: Any, right: tuple[Any, Any, Any], bias: Any) -> Any:
     """Return a float tensor, quantised to 8 bits, times an integer tensor, plus a bias."""
-    quantised = steps.op("DynamicQuantizeLinear", left, outputs=3)
-    for value, dtype in zip(quantised, ("UINT8", "FLOAT", "UINT8"), strict=True):
+    return as_float_product(steps, quantised(steps, left), right, bias)
+
+
+def quantised(steps: Steps, source: Any) -> tuple[Any, Any, Any]:
+    """Return a float tensor quantised to 8 bits, with its scale and zero point."""
+    values, scale, zero_point = steps.op("DynamicQuantizeLinear", source, outputs=3)
+    for value, dtype in ((values, "UINT8"), (scale, "FLOAT"), (zero_point, "UINT8")):
         value.dtype = ir.DataType[dtype]
-    return as_float_product(steps, tuple(quantised), right, bias)
+    return values, scale, zero_point
 
 
 def _dynamic_matmul(steps: Steps) -> None:

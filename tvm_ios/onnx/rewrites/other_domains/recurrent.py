@@ -9,7 +9,7 @@ import numpy as np
 
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.rewrites.other_domains.deferred import array_of, input_of, shape_of
-from tvm_ios.onnx.rewrites.other_domains.integers import dynamic_product
+from tvm_ios.onnx.rewrites.other_domains.integers import as_float_product, dynamic_product, quantised
 from tvm_ios.onnx.rewrites.recurrent import Direction, Unroller
 from tvm_ios.onnx.rewrites.recurrent_loops import Looper
 from tvm_ios.onnx.rewrites.steps import Steps
@@ -68,11 +68,16 @@ class _QuantisedUnroller(Unroller):
     def _product(
         self, left: Any, weight: Array, places: tuple[int, int], direction: Direction
     ) -> Any:
+        return dynamic_product(self.steps, left, self._right(weight, places, direction), None)
+
+    def _right(
+        self, weight: Array, places: tuple[int, int], direction: Direction
+    ) -> tuple[Any, Any, Any]:
+        """Return the right operand of a product, with its scales and zero point."""
         scale, zero_point = self._quantisation(places, direction.number)
-        zero_point = np.asarray(zero_point, weight.dtype)
         number = self.steps.number
-        constants = (number(np.ascontiguousarray(weight)), number(scale), number(zero_point))
-        return dynamic_product(self.steps, left, constants, None)
+        zero = number(np.asarray(zero_point, weight.dtype))
+        return number(np.ascontiguousarray(weight)), number(scale), zero
 
     def _quantisation(self, places: tuple[int, int], direction: int) -> tuple[Array, int]:
         """Return the scales and the zero point of weights."""
@@ -83,6 +88,8 @@ class _QuantisedUnroller(Unroller):
 
 class _QuantisedLooper(_QuantisedUnroller, Looper):
     """A writer of operators of all steps, each of which quantises the state of one row."""
+
+    _rows: tuple[Any, Any, Any] | None = None
 
     def fits(self) -> bool:
         """Return whether there is an operator that computes the layer."""
@@ -96,14 +103,22 @@ class _QuantisedLooper(_QuantisedUnroller, Looper):
         kept = moved.astype(np.int8)
         return kept if np.array_equal(kept, moved) else None
 
+    def _quantised(self, source: Any) -> tuple[Any, Any, Any]:
+        """Return all rows of the input in 8 bits, which all directions read."""
+        if self._rows is None:
+            op = self.steps.op
+            rows = op("Reshape", source, self.steps.number([self.length, self.features]))
+            rows.dtype = source.dtype
+            self._rows = quantised(self.steps, rows)
+        return self._rows
+
     def _products(
         self, source: Any, direction: Direction, given: dict[str, Any]
     ) -> tuple[Any, Array]:
         op, number, width = self.steps.op, self.steps.number, self.gates * self.hidden
-        rows = op("Reshape", source, number([self.length, self.features]))
-        rows.dtype = source.dtype
         bias = direction.bias_w + direction.bias_r
-        gates = self._of_input(rows, direction, bias)
+        right = self._right(direction.w, _OF_INPUT, direction)
+        gates = as_float_product(self.steps, self._quantised(source), right, None)
         scale, _ = self._quantisation(_OF_STATE, direction.number)
         given["scale"] = number(np.broadcast_to(scale, (1, width)))
         if bias.any():
