@@ -179,9 +179,7 @@ def _window(height: int, width: int, stride: int, kernel: int) -> tuple[Window, 
     """The window of a padded kernel, and what makes the strides of an image."""
     pad = kernel // 2
     output = ((height - 1) // stride + 1, (width - 1) // stride + 1)
-    window = Window(
-        (height, width), output, (kernel, kernel), (stride, stride), (pad, pad), (1, 1)
-    )
+    window = Window((height, width), output, (kernel, kernel), (stride, stride), (pad, pad), (1, 1))
     return window, lambda h, w, c: (h * w * c, w * c, c, 1)
 
 
