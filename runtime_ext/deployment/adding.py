@@ -42,7 +42,8 @@ from tvm_ios.deployment.registry import DeploymentError, Registry, write_registr
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.files.digest import file_digest
 from tvm_ios.files.swapping import swap_in
-from tvm_ios.graph.extent import evaluate, is_open, symbols_of
+from tvm_ios.graph.extent import is_open, symbols_of
+from tvm_ios.graph.shape_ranges import range_of
 
 
 class Export(Protocol):
@@ -230,10 +231,8 @@ def _open_axes(port: Port) -> tuple[OpenAxis, ...]:
         symbols = symbols_of(extent)
         if len(symbols) != 1:
             raise DeploymentError(f"input {port.name!r} has the extent {extent}, of two symbols")
-        (symbol,) = symbols
-        least, most = (evaluate(extent, {symbol.name: n}) for n in (symbol.least, symbol.most))
-        step = (most - least) // max(1, symbol.most - symbol.least)
-        axes.append(OpenAxis(place, symbol.name, least, most, max(1, step)))
+        numbers = range_of(extent)
+        axes.append(OpenAxis(place, symbols[0].name, numbers.least, numbers.most, numbers.step))
     return tuple(axes)
 
 

@@ -290,7 +290,18 @@ def test_inputs_that_do_not_say_what_a_symbol_is_are_refused(saved: Path) -> Non
 
 def test_its_files_are_told_of(saved: Path) -> None:
     summary = summarise_package(saved)
-    assert (summary.lanes, summary.kernels, summary.arena_bytes) == (2, 5, None)
+    loaded = load(saved)
+    assert isinstance(loaded, Executable)
+    program, plan = loaded.program, loaded.plan
+    assert isinstance(plan, OpenMemoryPlan)
+    arenas = [plan.at(program, values_of(*shape)).nbytes for shape in ((1, 1, 1), (9, 40, 4))]
+    assert (summary.lanes, summary.kernels) == (2, 5)
+    assert [summary.least_arena_bytes, summary.arena_bytes] == arenas
+    assert [port["shape"] for port in summary.inputs] == [
+        ["1..9", "1..40"],
+        ["1..9", "1..40"],
+        ["8..32:8", "1..9"],
+    ]
     assert summary.problem is None
 
 
