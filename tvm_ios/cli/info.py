@@ -20,7 +20,7 @@ from tvm_ios.schedule.named_kernels import kernels_text
 if TYPE_CHECKING:
     from runtime_ext.execution.package_summary import PackageSummary
 
-PAGE = HelpPage(("tvm-ios info out/",), "`tvm-ios run` runs it.")
+PAGE = HelpPage(("tvm-ios info out/", "tvm-ios info app/"), "`tvm-ios run` runs it.")
 
 
 @reports_errors
