@@ -34,6 +34,7 @@ from tests.deployment.rows_model import (
     add_rows,
     expected,
     image,
+    range_executable,
     rewrite,
     rows_executable,
 )
@@ -362,6 +363,39 @@ def test_killed_while_pruning_it_stays_loadable(app: Path, monkeypatch: pytest.M
 
 def _add(app: Path, rows: int) -> None:
     add_rows(app, rows)
+
+
+def test_killed_while_adding_a_range_the_old_registry_loads(
+    app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever rename is the last, what is there is of one version and runs."""
+    executable = range_executable(app.parent, 1, 9)
+    new = NewEntry(executable, "sequential")
+    for renames in count():
+
+        def killed(*arguments: Any, left: list[int] = [renames], rename: Any = os.replace) -> None:  # noqa: B006
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            rename(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", killed)
+            patch.setattr(writer, "sweep", lambda folder: None)
+            try:
+                add_entry(app, MODEL, IDENTITY, new)
+                break
+            except KeyboardInterrupt:
+                assert json.loads((app / "deployment.json").read_text())["version"] == 1
+                assert computes(app, 4)
+                with pytest.raises(DeploymentError, match="5x4"):
+                    computes(app, 5)
+    assert renames > 1
+    assert "-range-" in computes(app, 5)
+    add_rows(app, 2)
+    # What the killed ones left is gone.
+    assert files(app) == {"entries": 5, "weights": 1, "kernels": 4}
+    assert not list(app.glob(".new.*"))
 
 
 @pytest.mark.slow
