@@ -196,8 +196,9 @@ Shapes ShapesOf(const Entry& entry) {
   for (const TensorType& input : entry.inputs) {
     shapes.emplace_back(input.name, input.type.shape);
     for (const OpenAxis& axis : input.open) {
-      const double middle = std::sqrt(static_cast<double>(axis.least)) *
-                            std::sqrt(static_cast<double>(axis.most));
+      const double middle = std::min(std::sqrt(static_cast<double>(axis.least)) *
+                                         std::sqrt(static_cast<double>(axis.most)),
+                                     0x1p62);
       const auto from = static_cast<std::int64_t>(middle) - axis.least;
       const std::int64_t taken = std::clamp(from / axis.step, std::int64_t{0}, axis.Steps());
       shapes.back().second[axis.axis] =

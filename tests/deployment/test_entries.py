@@ -38,6 +38,8 @@ from tests.deployment.rows_model import (
     rewrite,
     rows_executable,
 )
+from tests.fuzz.deployments import write_registry
+from tests.fuzz.mutators import damage_json, disarrange_json
 from tests.refusals import refused
 from tvm_ios.deployment.entry import OpenAxis
 from tvm_ios.deployment.registry import DeploymentError, read_registry
@@ -573,3 +575,27 @@ def test_a_range_of_another_program_is_found_out(ranged: Path) -> None:
     for session in (load_deployment(ranged, lanes=1).session(), load_module(ranged, lanes=1)):
         with pytest.raises(UserError):
             session.run(image=image(5))
+
+
+def test_a_damaged_registry_of_ranges_is_told_or_right(ranged: Path) -> None:
+    """Whatever its JSON says, in Python and C++; the checksum is right."""
+    file, outcomes = ranged / "deployment.json", {"right": 0, "told": 0}
+    sound = file.read_text()
+    for seed in range(150):
+        random = np.random.default_rng(seed)
+        damage = damage_json if seed % 2 else disarrange_json
+        write_registry(file, damage(json.loads(sound), random))
+        for load_session in (
+            lambda: load_deployment(ranged).session(),
+            lambda: load_module(ranged),
+        ):
+            try:
+                session = load_session()
+                for rows in (1, 4, 7, 2):
+                    session.run(image=image(rows))
+                    np.testing.assert_array_equal(session.get_output(0), expected(image(rows)))
+                session.close()
+                outcomes["right"] += 1
+            except UserError:
+                outcomes["told"] += 1
+    assert min(outcomes.values()) > 20
