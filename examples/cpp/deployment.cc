@@ -1,9 +1,11 @@
-// Loads a deployment of tvm-ios, and runs it on random inputs of several shapes.
+// Loads a deployment of tvm-ios, or an executable for a range of shapes, and runs it on random inputs
+// of several shapes.
 //
-//   run_deployment [-o OUTPUTS] FOLDER NAME:1x3x224x224[,NAME:...] ...
+//   run_deployment [-o OUTPUTS] [--reserve] FOLDER NAME:1x3x224x224[,NAME:...] ...
 //
-// Each argument has the shapes of all inputs of a run; the deployment picks the program. OUTPUTS
-// is a folder that gets NUMBER.NAME.raw of all inputs and outputs of each run.
+// Each argument has the shapes of all inputs of a run; a deployment picks the program. OUTPUTS
+// is a folder that gets NUMBER.NAME.raw of all inputs and outputs of each run. With --reserve the
+// memory of the largest shape is taken before the first run.
 #include <tvm/ffi/container/map.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
@@ -30,6 +32,9 @@ class Deployment {
  public:
   explicit Deployment(const std::string& folder)
       : module_(ffi::Module::LoadFromFile(folder + "/model.tvm_ios")) {}
+
+  // An executable has no entries to choose of.
+  bool IsOne() { return !module_->GetFunction("entries").has_value(); }
 
   template <typename... Arguments>
   ffi::Any Call(const char* name, Arguments&&... arguments) {
@@ -77,9 +82,12 @@ bool Serve(Deployment* deployment, const std::string& shapes, const std::string&
     const auto again = Clock::now();
     deployment->Call("run");
     const double then = MillisecondsSince(again);
-    const auto chosen = deployment->Call("chosen").cast<About>();
-    std::printf("%s: %s, first %.3f ms, then %.3f ms\n", shapes.c_str(),
-                chosen["id"].cast<ffi::String>().c_str(), first, then);
+    std::string program = "the program";
+    if (!deployment->IsOne()) {
+      program = deployment->Call("chosen").cast<About>()["id"].cast<ffi::String>();
+    }
+    std::printf("%s: %s, first %.3f ms, then %.3f ms\n", shapes.c_str(), program.c_str(), first,
+                then);
     if (!path.empty()) deployment->WriteOutputs(path);
     return true;
   } catch (const ffi::Error& error) {
@@ -97,16 +105,21 @@ int main(int argc, char** argv) {
     outputs = arguments[1] + "/";
     arguments.erase(arguments.begin(), arguments.begin() + 2);
   }
+  const bool reserve = !arguments.empty() && arguments[0] == "--reserve";
+  if (reserve) arguments.erase(arguments.begin());
   if (arguments.size() < 2) {
-    std::cerr << "usage: " << argv[0] << " [-o OUTPUTS] FOLDER NAME:SHAPE[,NAME:SHAPE] ...\n";
+    std::cerr << "usage: " << argv[0]
+              << " [-o OUTPUTS] [--reserve] FOLDER NAME:SHAPE[,NAME:SHAPE] ...\n";
     return 2;
   }
   try {
     const auto begin = Clock::now();
     Deployment deployment(arguments[0]);
     const double loaded = MillisecondsSince(begin);
-    const auto programs = deployment.Call("entries").cast<ffi::Array<About>>();
-    std::printf("%d programs, loaded in %.3f ms\n", static_cast<int>(programs.size()), loaded);
+    const std::size_t programs =
+        deployment.IsOne() ? 1 : deployment.Call("entries").cast<ffi::Array<About>>().size();
+    std::printf("%d programs, loaded in %.3f ms\n", static_cast<int>(programs), loaded);
+    if (reserve) deployment.Call("reserve");
     bool all = true;
     for (std::size_t run = 1; run < arguments.size(); ++run) {
       const std::string path = outputs.empty() ? "" : outputs + std::to_string(run - 1) + ".";

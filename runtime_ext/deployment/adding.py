@@ -37,11 +37,13 @@ from runtime_ext.execution.kernel_files import TVM, kernel_file
 from runtime_ext.execution.package import VERSION_OF_PARTS, seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.isa.levels import level_of
-from tvm_ios.deployment.entry import Entry, TensorType, batch_of
+from tvm_ios.deployment.entry import Entry, OpenAxis, TensorType, batch_of
 from tvm_ios.deployment.registry import DeploymentError, Registry, write_registry
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.files.digest import file_digest
 from tvm_ios.files.swapping import swap_in
+from tvm_ios.graph.extent import is_open, symbols_of
+from tvm_ios.graph.shape_ranges import range_of
 
 
 class Export(Protocol):
@@ -86,13 +88,10 @@ def add_entry(folder: Path, model: str, identity: str, new: NewEntry) -> Entry:
     An entry for the same shapes, kind of machine and lanes is replaced. If the process is killed,
     the deployment is as before, or has the new entry. ``identity`` is the model's
     :func:`tvm_ios.models.identity.model_identity`. Raise DeploymentError if the folder has other
-    files or a deployment of another model, cannot be written, or the program keeps states or is for
-    a range of shapes.
+    files or a deployment of another model, cannot be written, or the program keeps states.
     """
     if new.executable.states:
         raise DeploymentError("a deployment keeps no states: make an executable for each shape")
-    if new.executable.program.symbols:
-        raise DeploymentError("a deployment has programs of one shape: add one for each shape")
     with (
         only_writer(folder, model, identity) as registry,
         temporary_folder(folder, NEW) as room,
@@ -185,10 +184,14 @@ def _share_library(folder: Path, file: Path) -> str:
 
 def _entry(new: NewEntry, own: Path) -> Entry:
     executable = new.executable
-    inputs, outputs = (tuple(map(_tensor_type, ports)) for ports in executable.model_ports())
+    model_inputs, model_outputs = executable.model_ports()
+    inputs = tuple(replace(_tensor_type(p), open=_open_axes(p)) for p in model_inputs)
+    outputs = tuple(map(_tensor_type, model_outputs))
     arch, lanes = _arch(executable), new.lanes or len(executable.program.lanes)
     batch = batch_of(inputs)
     words = [arch, f"{lanes}l", *([] if batch is None else [f"b{batch}"])]
+    is_of_range = any(port.open for port in inputs)
+    words += ["range"] if is_of_range else []
     return Entry(
         id="-".join([*words, file_digest(own / "SHA256SUMS")[:8]]),
         arch=arch,
@@ -197,7 +200,7 @@ def _entry(new: NewEntry, own: Path) -> Entry:
         inputs=inputs,
         outputs=outputs,
         batch=batch,
-        padding=new.padding and batch is not None,
+        padding=new.padding and batch is not None and not is_of_range,
         policy=new.policy,
         latency_ms=new.latency_ms,
         device=new.device,
@@ -215,7 +218,22 @@ def _arch(executable: Executable) -> str:
 
 
 def _tensor_type(port: Port) -> TensorType:
-    return TensorType(port.name, tuple(port.shape), port.dtype)
+    shape = tuple(-1 if is_open(extent) else extent for extent in port.shape)
+    return TensorType(port.name, shape, port.dtype)
+
+
+def _open_axes(port: Port) -> tuple[OpenAxis, ...]:
+    """Return the open dimensions of an input: multiples of one symbol, and a number."""
+    axes: list[OpenAxis] = []
+    for place, extent in enumerate(port.shape):
+        if not is_open(extent):
+            continue
+        symbols = symbols_of(extent)
+        if len(symbols) != 1:
+            raise DeploymentError(f"input {port.name!r} has the extent {extent}, of two symbols")
+        numbers = range_of(extent)
+        axes.append(OpenAxis(place, symbols[0].name, numbers.least, numbers.most, numbers.step))
+    return tuple(axes)
 
 
 def _bytes(files: Iterable[Path]) -> int:

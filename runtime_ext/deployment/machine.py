@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from runtime_ext.cuda.nvidia.driver import runs_on
@@ -50,7 +50,7 @@ def this_machine(entries: Sequence[Entry], lanes: int | None = None) -> Machine:
 
     Programs may use ``lanes`` lanes, by default as many as there are CPUs for this process.
     """
-    asked = json.dumps({"entries": [asdict(entry) for entry in entries]}).encode()
+    asked = json.dumps({"entries": [entry.to_json() for entry in entries]}).encode()
     here = load_native_library()["this_machine"](asked, lanes or 0)
     features, gpu_archs = (frozenset(map(str, here[key])) for key in ("features", "gpu_archs"))
     return Machine(features, here["lanes"], gpu_archs, lanes)

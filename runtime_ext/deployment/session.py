@@ -9,19 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runtime_ext.deployment.choice import Shapes, choose
+from runtime_ext.deployment.choice import Shapes, all_shapes, choose, verdicts
 from runtime_ext.deployment.machine import Machine
 from runtime_ext.execution.executor import Span
 from runtime_ext.execution.model_session import OneThread, random_values
-from runtime_ext.execution.ports import Port, find_port, named_values, port_value
+from runtime_ext.execution.ports import Port, find_port, named_values, port_value, values_at
 from runtime_ext.execution.session import Session
 from runtime_ext.execution.session_pool import SessionWithWorkers
 from runtime_ext.native_errors import SessionError
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.files.array_files import Array
+from tvm_ios.graph.extent import at_values
 
 if TYPE_CHECKING:
     from runtime_ext.execution.tailed_session import TailedSession
+
+
+#: Combinations of shapes of which a session keeps which program serves them.
+_KEPT = 256
 
 
 class DeploymentSession(SessionWithWorkers):
@@ -52,9 +57,10 @@ class DeploymentSession(SessionWithWorkers):
         self._values: dict[str, Array] = {}
         #: By entry and input the array that its session was given last.
         self._written: dict[tuple[str, str], Array] = {}
-        #: The program of each combination of shapes that was served.
+        #: The program of each of the last combinations of shapes that were served.
         self._chosen: dict[frozenset[tuple[str, tuple[int, ...]]], Entry] = {}
         self._entry: Entry | None = None
+        self._shapes: Shapes = {}
         self._rows: int | None = None
         self._one_thread = OneThread()
         names = [port.name for port in entries[0].inputs] if entries else []
@@ -136,6 +142,16 @@ class DeploymentSession(SessionWithWorkers):
         with self._one_thread:
             return self._ready().profile()
 
+    def _reserve(self) -> None:
+        """Open the programs for ranges that may be taken, and let them reserve their memory."""
+        with self._one_thread:
+            for entry in self._entries:
+                # Of the programs for one range a machine takes one.
+                alike = [other for other in self._entries if other.inputs == entry.inputs]
+                judged = verdicts(alike, self._machine) if entry.is_of_range else []
+                if any(v.taken and e is entry for e, v in zip(alike, judged, strict=False)):
+                    self._opened(entry).reserve()
+
     def for_worker(self, workers: int) -> DeploymentSession:
         """Open a session of the same programs for one of ``workers`` workers."""
         return DeploymentSession(
@@ -153,13 +169,19 @@ class DeploymentSession(SessionWithWorkers):
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """The inputs of the program of the last run, with the rows that were given."""
-        return tuple(map(self._cut, self._session().inputs))
+        """The inputs of the program of the last run, with the rows that were given.
+
+        Open dimensions are as they were given.
+        """
+        return tuple(map(self._cut, self._ports()[0]))
 
     @property
     def outputs(self) -> tuple[Port, ...]:
-        """The outputs of the program of the last run, with the rows that were given."""
-        return tuple(map(self._cut, self._session().outputs))
+        """The outputs of the program of the last run, with the rows that were given.
+
+        Open dimensions are those of that run.
+        """
+        return tuple(map(self._cut, self._ports()[1]))
 
     def random_inputs(self, seed: int = 0, shapes: Shapes | None = None) -> dict[str, Array]:
         """Return random inputs, as :meth:`runtime_ext.execution.session.Session.random_inputs`.
@@ -169,7 +191,8 @@ class DeploymentSession(SessionWithWorkers):
         seed
             Of the random numbers.
         shapes
-            The shape of each input; by default those of the smallest batch that this machine runs.
+            The shape of each input, or of some if a program for a range has these; by default
+            those of the smallest batch that this machine runs, or the middle of a range.
 
         Raises
         ------
@@ -178,6 +201,7 @@ class DeploymentSession(SessionWithWorkers):
         """
         if shapes is None:
             shapes = choose(self._entries, self._machine).shapes
+        shapes = all_shapes(self._entries, shapes)
         types = {port.name: port.dtype for port in self.choose(shapes).inputs}
         return random_values([Port(n, "", shapes[n], dtype) for n, dtype in types.items()], seed)
 
@@ -189,6 +213,14 @@ class DeploymentSession(SessionWithWorkers):
 
     def _cut(self, port: Port) -> Port:
         return port if self._rows is None else replace(port, shape=(self._rows, *port.shape[1:]))
+
+    def _ports(self) -> tuple[Sequence[Port], Sequence[Port]]:
+        """Return the inputs and outputs of the program of the last run, at its shapes."""
+        session = self._session()
+        if not self.entry.is_of_range:
+            return session.inputs, session.outputs
+        values = values_at(session.inputs, self._shapes)
+        return at_values((tuple(session.inputs), tuple(session.outputs)), values)
 
     def _session(self) -> Session | TailedSession:
         return self._sessions[self.entry.id]
@@ -202,14 +234,16 @@ class DeploymentSession(SessionWithWorkers):
         key = frozenset(shapes.items())
         taken = self._chosen.get(key) or self.choose(shapes)
         self._chosen[key] = taken
+        if len(self._chosen) > _KEPT:
+            del self._chosen[next(iter(self._chosen))]
         session = self._opened(taken)
-        padded = shapes != taken.shapes
+        padded = not taken.is_of_range and shapes != taken.shapes
         for port in taken.inputs:
             value = self._values[port.name]
             if self._written.get((taken.id, port.name)) is not value:
                 session.set_input(port.name, _padded(value, port.shape) if padded else value)
                 self._written[taken.id, port.name] = value
-        self._entry = taken
+        self._entry, self._shapes = taken, shapes
         self._rows = next(iter(shapes.values()))[0] if padded else None
         return session
 

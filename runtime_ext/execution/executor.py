@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from runtime_ext.native_errors import BusyError, SessionError
 from tvm_ios.files.array_files import Array
@@ -54,6 +54,15 @@ class Memory(Protocol):
 
         The first one's content is undefined afterwards.
         """
+        ...
+
+
+@runtime_checkable
+class ReservingMemory(Protocol):
+    """A memory that grows with the largest shape so far, or is as large as any shape needs."""
+
+    def reserve(self) -> None:
+        """Take the memory of the largest shape; ExecutableError if there is not as much."""
         ...
 
 

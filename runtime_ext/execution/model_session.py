@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime_ext.execution.executor import Executor, Memory, Span
+from runtime_ext.execution.executor import Executor, Memory, ReservingMemory, Span
 from runtime_ext.execution.ports import Port, State, find_port, named_values, port_value, ports_at
 from runtime_ext.execution.session_pool import SessionWithWorkers
 from runtime_ext.native_errors import SessionError
@@ -174,6 +174,11 @@ class ModelSession(SessionWithWorkers):
             If an input never has this shape.
         """
         return random_values(ports_at(self.inputs, shapes or {}), seed)
+
+    def _reserve(self) -> None:
+        with self._one_thread:
+            if isinstance(self._memory, ReservingMemory):
+                self._memory.reserve()
 
     def close(self) -> None:
         """End the executor's threads and workers; the last outputs can still be read."""

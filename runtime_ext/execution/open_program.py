@@ -87,6 +87,10 @@ class OpenRunner:
         for target, value in values:
             self.write(target, value)
 
+    def reserve(self) -> None:
+        """Take the memory of the largest shape; ExecutableError if there is not as much."""
+        self._module["reserve"]()
+
     def run(self) -> None:
         """Run the program once; SessionError if the inputs' shapes do not agree."""
         self._run()

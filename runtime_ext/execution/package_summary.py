@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runtime_ext.execution.executable import load
 from runtime_ext.execution.package import META, VERSION, open_folder, require_sums
+from runtime_ext.execution.ports import read_ports
 from runtime_ext.native_errors import ExecutableError
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object
+from tvm_ios.graph.extent import is_open
+from tvm_ios.graph.shape_ranges import range_of
+from tvm_ios.program.arena.open_plan import OpenMemoryPlan
+from tvm_ios.program.program_json import program_from_json
 from tvm_ios.schedule.named_kernels import from_json, units_by_kernel
+
+_OF_PORT = ("name", "shape", "dtype")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +33,12 @@ class PackageSummary:
     named_kernels
         How many units run each rKernel that the schedule names.
     lanes, launches, kernels, arena_bytes
-        Threads or streams, launches of a run, different kernels, and bytes of the arena; None for
-        another runtime's build, where they are unknown, and for an arena whose size depends on the
-        shape.
+        Threads or streams, launches of a run, different kernels, and bytes of the arena, for a
+        range of shapes at its most; None for another runtime's build, where they are unknown.
+    least_arena_bytes
+        Bytes of the arena at the least extents of a range; None without one.
+    inputs, outputs
+        Name, shape and type of each; an open extent is the text of its range.
     files
         The bytes of each file.
     problem
@@ -42,6 +52,9 @@ class PackageSummary:
     launches: int | None
     kernels: int | None
     arena_bytes: int | None
+    least_arena_bytes: int | None
+    inputs: Sequence[Mapping[str, Any]]
+    outputs: Sequence[Mapping[str, Any]]
     files: Mapping[str, int]
     problem: str | None
 
@@ -56,7 +69,8 @@ def summarise_package(path: Path) -> PackageSummary:
         meta = json_object((folder / META).read_bytes())
         if meta["version"] == VERSION:
             require_sums(folder, path)
-        lanes = launches = kernels = arena = None
+        lanes = launches = kernels = arena = least = None
+        ports = [meta["inputs"], meta["outputs"]]
         named: dict[str, int] = {}
         if meta.get("runtime") is None:
             program = json_object((folder / "program.json").read_bytes())
@@ -64,8 +78,12 @@ def summarise_package(path: Path) -> PackageSummary:
             lanes, kernels = len(program["lanes"]), len(program["kernels"])
             launches = sum(step[0] == "launch" for step in steps)
             memory = json_object((folder / "memory.json").read_bytes())
-            # A plan of version 2 has no size: each shape has its own.
-            arena = None if memory["version"] == 2 else memory["nbytes"]
+            if memory["version"] == 2:
+                # Each shape has its own size.
+                least, arena = _arenas(program, memory)
+                ports = [_open_ports(program, side) for side in ports]
+            else:
+                arena = memory["nbytes"]
             schedule = json_object((folder / "schedule.json").read_bytes())
             named = units_by_kernel(from_json(schedule.get("kernels", {})))
         elif "lanes" in meta:
@@ -79,7 +97,30 @@ def summarise_package(path: Path) -> PackageSummary:
         raise ExecutableError(f"{path} lacks or misstates {error}; save it again") from error
     del keeper  # the unpacked files of a tar
     problem = _problem(path)
-    return PackageSummary(path, meta, named, lanes, launches, kernels, arena, files, problem)
+    inputs, outputs = ([{key: p[key] for key in _OF_PORT} for p in side] for side in ports)
+    return PackageSummary(
+        path, meta, named, lanes, launches, kernels, arena, least, inputs, outputs, files, problem
+    )
+
+
+def _arenas(program: Mapping[str, Any], memory: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the bytes of the arena at the least and the largest extents of a range."""
+    opened = program_from_json(program)
+    plan = OpenMemoryPlan.from_json(memory, opened)
+    least, most = (
+        {s.name: s.least for s in opened.symbols},
+        {s.name: s.most for s in opened.symbols},
+    )
+    return plan.at(opened, least).nbytes, plan.at(opened, most).nbytes
+
+
+def _open_ports(program: Mapping[str, Any], ports: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return ports with texts in the place of open extents."""
+    opened = program_from_json(program)
+    return [
+        {**item, "shape": [str(range_of(e)) if is_open(e) else e for e in port.shape]}
+        for item, port in zip(ports, read_ports(ports, opened), strict=True)
+    ]
 
 
 def _problem(path: Path) -> str | None:

@@ -139,6 +139,10 @@ class ScheduledModule:
         """Run once: return lane, launch, unit, kernel, begin and end (seconds) of every launch."""
         return [dict(launch.items()) for launch in self.module["profile"]()]
 
+    def reserve(self) -> None:
+        """Take at once the memory that any shape of a range may need, also for later workers."""
+        self.module["reserve"]()
+
     def close(self) -> None:
         """End the threads; the last outputs can still be read."""
         self.module["close"]()

@@ -43,6 +43,10 @@ class PooledSession(Protocol):
         """Return a copy of an output of the last run."""
         ...
 
+    def reserve(self) -> None:
+        """Take at once the memory that any shape of a range may need."""
+        ...
+
     def close(self) -> None:
         """End the session's threads."""
         ...
@@ -255,10 +259,31 @@ class SessionWithWorkers(ABC):
         self.workers, self.pin = workers, pin
         self._pool: SessionPool | None = None
         self._pool_lock = threading.Lock()
+        self._reserved = False
 
     @abstractmethod
     def for_worker(self, workers: int) -> PooledSession:
         """Open a session of the same model for one of ``workers`` workers."""
+
+    @abstractmethod
+    def _reserve(self) -> None:
+        """Take the memory that any shape may need, but for workers."""
+
+    def reserve(self) -> None:
+        """Take at once the memory that any shape of a program for a range may need.
+
+        Later runs allocate none but for what they return. Workers of :meth:`run_many` do so when
+        they are opened: call it before. Programs of one shape have theirs already.
+
+        Raises
+        ------
+        ExecutableError
+            If there is not as much memory.
+        """
+        self._reserve()
+        with self._pool_lock:
+            # Those that are open are in use by their threads.
+            self._reserved = True
 
     def run_many(self, requests: Iterable[Request], *, workers: int | None = None) -> list[Result]:
         """Run many requests, each on one of several workers; return their outputs in order.
@@ -289,12 +314,18 @@ class SessionWithWorkers(ABC):
         with self._pool_lock:
             if self._pool is None or self._pool.workers != wanted:
                 opened = SessionPool(
-                    lambda: self.for_worker(wanted), self._input_names, wanted, pin=self.pin
+                    lambda: self._worker(wanted), self._input_names, wanted, pin=self.pin
                 )
                 if self._pool is not None:
                     self._pool.close()
                 self._pool = opened
             return self._pool
+
+    def _worker(self, workers: int) -> PooledSession:
+        session = self.for_worker(workers)
+        if self._reserved:
+            session.reserve()
+        return session
 
     def close(self) -> None:
         """End the workers, if there are any."""

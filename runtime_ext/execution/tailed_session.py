@@ -125,6 +125,9 @@ class TailedSession(SessionWithWorkers):
         """Run the program once, and return the times of every launch; the tail has none."""
         return self._program.profile()
 
+    def _reserve(self) -> None:
+        self._program.reserve()
+
     def for_worker(self, workers: int) -> TailedSession:
         """Open a session of the same model for one of ``workers`` workers."""
         return TailedSession(self._program.for_worker(workers), self._whole_tail)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <system_error>
 
 #include "sha256.h"
@@ -14,9 +15,46 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRegistry = "deployment.json";
 constexpr const char* kFormat = "tvm-ios deployment";
-constexpr std::int64_t kVersion = 1;
+// With programs for ranges of shapes, and without.
+constexpr std::int64_t kVersion = 2, kVersionOfShapes = 1;
 // The checksum of all bytes before it is the last thing in the file.
 constexpr std::string_view kSumKey = "\"sha256\": \"";
+
+std::vector<OpenAxis> ReadOpenAxes(const ffi::Any& list, const TensorType& tensor) {
+  std::vector<OpenAxis> axes;
+  for (const ffi::Any& item : List(list)) {
+    const JsonObject about = Object(item);
+    const OpenAxis axis{static_cast<std::size_t>(Natural(Field(about, "axis"))),
+                        Text(Field(about, "symbol")), Natural(Field(about, "least")),
+                        Natural(Field(about, "most")), Natural(Field(about, "step"))};
+    const std::vector<std::int64_t>& shape = tensor.type.shape;
+    const bool known = axis.axis < shape.size() && shape[axis.axis] == -1 &&
+                       (axes.empty() || axes.back().axis < axis.axis);
+    if (!known || axis.step < 1 || !axis.Has(axis.most)) {
+      throw Misfit("'" + tensor.name + "' has no range in dimension " + std::to_string(axis.axis));
+    }
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+// Requires that dimensions of one symbol are of as many extents, and that no other one is unknown.
+void CheckRange(const Entry& entry) {
+  std::map<std::string, std::int64_t> steps;
+  for (const TensorType& input : entry.inputs) {
+    const std::vector<std::int64_t>& shape = input.type.shape;
+    if (std::count(shape.begin(), shape.end(), -1) !=
+        static_cast<std::ptrdiff_t>(input.open.size())) {
+      throw Misfit("'" + input.name + "' of " + entry.id + " has an unknown extent");
+    }
+    for (const OpenAxis& axis : input.open) {
+      if (steps.emplace(axis.symbol, axis.Steps()).first->second != axis.Steps()) {
+        throw Misfit("'" + axis.symbol + "' of " + entry.id + " has two ranges");
+      }
+    }
+  }
+  if (!steps.empty() && entry.padding) throw Misfit(entry.id + " is of a range and pads rows");
+}
 
 std::vector<TensorType> ReadTensorTypes(const ffi::Any& list) {
   std::vector<TensorType> types;
@@ -30,6 +68,7 @@ std::vector<TensorType> ReadTensorTypes(const ffi::Any& list) {
     for (const TensorType& other : types) {
       if (other.name == tensor.name) throw Misfit("'" + tensor.name + "' is there twice");
     }
+    if (about.count("open") != 0) tensor.open = ReadOpenAxes(Field(about, "open"), tensor);
     types.push_back(std::move(tensor));
   }
   return types;
@@ -40,7 +79,8 @@ std::optional<std::int64_t> BatchOf(const std::vector<TensorType>& inputs) {
   std::optional<std::int64_t> batch;
   for (const TensorType& input : inputs) {
     const std::vector<std::int64_t>& shape = input.type.shape;
-    if (shape.empty() || (batch && *batch != shape[0])) return std::nullopt;
+    // An open batch is none.
+    if (shape.empty() || shape[0] < 0 || (batch && *batch != shape[0])) return std::nullopt;
     batch = shape[0];
   }
   return batch;
@@ -81,6 +121,7 @@ Entry ReadEntry(const JsonObject& about) {
     throw Misfit("the inputs of " + entry.id + " have another batch");
   }
   if (entry.padding && !entry.batch) throw Misfit(entry.id + " has no batch");
+  CheckRange(entry);
   return entry;
 }
 
@@ -149,10 +190,10 @@ Deployment ReadDeployment(const std::string& folder) {
       RefuseDeployment(path + " is not of a " + kFormat);
     }
     const std::int64_t version = Natural(Field(data, "version"));
-    if (version != kVersion) {
+    if (version != kVersion && version != kVersionOfShapes) {
       RefuseDeployment(path + " is of format version " + std::to_string(version) +
-                       " and this tvm-ios reads " + std::to_string(kVersion) +
-                       "; make the deployment again with this one");
+                       " and this tvm-ios reads " + std::to_string(kVersionOfShapes) + " and " +
+                       std::to_string(kVersion) + "; make the deployment again with this one");
     }
     const std::size_t sum = file.bytes().rfind(kSumKey);
     if (sum == std::string_view::npos ||

@@ -2,6 +2,7 @@
 #ifndef TVM_IOS_NATIVE_DEPLOYMENT_H_
 #define TVM_IOS_NATIVE_DEPLOYMENT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,10 +13,35 @@
 
 namespace tvm_ios {
 
-// An input or output of a model; an extent that only the data tell is -1.
+// The extents that an open dimension of an input may have: least, least + step and so on to most. All
+// dimensions of one symbol are at the same of these numbers of steps.
+struct OpenAxis {
+  std::size_t axis;
+  std::string symbol;
+  std::int64_t least;
+  std::int64_t most;
+  std::int64_t step;
+
+  bool operator==(const OpenAxis& other) const {
+    return axis == other.axis && symbol == other.symbol && least == other.least &&
+           most == other.most && step == other.step;
+  }
+  std::int64_t Steps() const { return (most - least) / step; }
+  bool Has(std::int64_t extent) const {
+    return least <= extent && extent <= most && (extent - least) % step == 0;
+  }
+};
+
+// An input or output of a model; an extent that is open, or that only the data tell, is -1.
 struct TensorType {
   std::string name;
   BufferType type;
+  // Of an input of a program for a range of shapes, in the order of the axes.
+  std::vector<OpenAxis> open = {};
+
+  bool operator==(const TensorType& other) const {
+    return name == other.name && type == other.type && open == other.open;
+  }
 };
 
 // A program of a deployment, as tvm_ios/deployment/entry.py describes it.
@@ -38,6 +64,11 @@ struct Entry {
   std::optional<std::string> machine;
 
   bool OnGpu() const { return arch.rfind("sm_", 0) == 0; }
+  // Whether the program is for a range of shapes.
+  bool IsOfRange() const {
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [](const TensorType& input) { return !input.open.empty(); });
+  }
 };
 
 struct Deployment {

@@ -34,7 +34,9 @@ std::vector<BufferType> Types(const std::vector<TensorType>& tensors) {
   return types;
 }
 
+// Whether inputs are given to a program as they are, without more rows.
 bool Serves(const Entry& entry, const Shapes& shapes) {
+  if (entry.IsOfRange()) return true;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     if (entry.inputs[i].type.shape != shapes[i].second) return false;
   }
@@ -134,6 +136,7 @@ ffi::Tensor DeploymentSession::GetOutput(std::size_t which) {
   const Served& served = RequireServed("output '" + output_names_[which] + "'");
   Session& session = *served.open->session;
   const std::size_t number = served.open->outputs[which];
+  if (!served.rows) return session.GetOutput(number);
   const BufferType whole = session.OutputType(number);
   const Block block = Allocate(whole.Bytes());
   const ffi::Tensor all = TensorIn(block, 0, whole);
@@ -174,6 +177,27 @@ void DeploymentSession::Close() {
   const std::lock_guard<std::mutex> lock(mutex_);
   closed_ = true;
   for (auto& [entry, open] : open_) open.session->Close();
+}
+
+void DeploymentSession::Reserve() {
+  const Exclusive exclusive(&inside_);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    RequireOpen();
+  }
+  const std::vector<Entry>& entries = deployment_.entries;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!entries[i].IsOfRange()) continue;
+    // Of the programs for one range a machine takes one.
+    std::vector<Entry> alike;
+    std::size_t place = 0;
+    for (std::size_t other = 0; other < entries.size(); ++other) {
+      if (!(entries[other].inputs == entries[i].inputs)) continue;
+      if (other == i) place = alike.size();
+      alike.push_back(entries[other]);
+    }
+    if (JudgeEntries(alike, machine_, std::nullopt)[place].taken) Open(i).session->Reserve();
+  }
 }
 
 DeploymentSession::OpenEntry& DeploymentSession::Open(std::size_t number) {
@@ -235,18 +259,19 @@ Session& DeploymentSession::Ready() {
     }
     served.rows = shapes[0].second[0];
   }
-  Write(&open);
+  Write(&open, served.rows.has_value());
   served_ = std::move(served);
   return *open.session;
 }
 
-void DeploymentSession::Write(OpenEntry* open) {
+void DeploymentSession::Write(OpenEntry* open, bool more_rows) {
   for (std::size_t i = 0; i < open->inputs.size(); ++i) {
     const Value& value = values_[open->inputs[i]];
     if (open->written[i] == value.number) continue;
-    const BufferType whole{open->session->InputType(i).shape, value.type.dtype};
+    BufferType whole = value.type;
     Block block = value.block;
-    if (whole.shape != value.type.shape) {
+    if (more_rows) {
+      whole.shape = open->session->InputType(i).shape;
       // Of numbers that a model may be given: zeros could be divided by.
       const std::size_t bytes = value.type.Bytes(), row = bytes / value.type.shape[0];
       block = Allocate(whole.Bytes());

@@ -53,6 +53,8 @@ class DeploymentSession final : public ModelSession {
   std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) final;
   std::vector<LaunchSpan> Profile() final;
   void Close() final;
+  // Opens the programs for ranges that may be taken, which reserve theirs.
+  void Reserve() final;
   std::int64_t Workers() final { return machine_.gpu_archs.empty() ? machine_.lanes : 1; }
 
  private:
@@ -87,7 +89,8 @@ class DeploymentSession final : public ModelSession {
   void RequireOpen() const;
   // The session of the program that serves the inputs, which it gets.
   Session& Ready();
-  void Write(OpenEntry* open);
+  // Gives a program the inputs, repeating their last rows if it has more.
+  void Write(OpenEntry* open, bool more_rows);
   const Served& RequireServed(const std::string& what) const;
 
   Deployment deployment_;

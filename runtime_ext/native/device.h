@@ -20,6 +20,8 @@ class Device {
   // is no memory for it.
   virtual void Resize(std::size_t, const std::vector<std::int64_t>&) {}
   virtual void Bind(const BoundShape&) {}
+  // Takes the memory of the largest shape at once; inputs and outputs keep what is in them.
+  virtual void Reserve(const BoundShape&) {}
 
   // Copies all bytes of a buffer in or out.
   virtual void Write(std::size_t buffer, const void* bytes) = 0;

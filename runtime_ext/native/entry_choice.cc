@@ -1,7 +1,9 @@
 #include "entry_choice.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <map>
 #include <tuple>
 
 #include "affinity.h"
@@ -24,7 +26,19 @@ std::string Text(const Extents& shape) {
 }
 
 std::string Text(const TensorType& tensor) {
-  return tensor.name + ":" + (tensor.type.shape.empty() ? "" : Text(tensor.type.shape));
+  std::string text;
+  auto open = tensor.open.begin();
+  for (std::size_t axis = 0; axis < tensor.type.shape.size(); ++axis) {
+    text += axis == 0 ? "" : "x";
+    if (open == tensor.open.end() || open->axis != axis) {
+      text += std::to_string(tensor.type.shape[axis]);
+      continue;
+    }
+    text += std::to_string(open->least) + ".." + std::to_string(open->most);
+    if (open->step > 1) text += ":" + std::to_string(open->step);
+    ++open;
+  }
+  return tensor.name + ":" + text;
 }
 
 std::string Joined(const std::vector<std::string>& texts, const char* between) {
@@ -49,6 +63,40 @@ std::string IsGivenAs(const TensorType& input, const Extents& given) {
   return Text(input) + " is given as " + Text(given);
 }
 
+// Whether an input may have a shape, whatever the others have. Without a range that is its own.
+bool Takes(const TensorType& input, const Extents& given) {
+  const Extents& own = input.type.shape;
+  if (given.size() != own.size()) return false;
+  auto open = input.open.begin();
+  for (std::size_t axis = 0; axis < own.size(); ++axis) {
+    const bool is_open = open != input.open.end() && open->axis == axis;
+    if (is_open ? !open->Has(given[axis]) : given[axis] != own[axis]) return false;
+    if (is_open) ++open;
+  }
+  return true;
+}
+
+// Why a program for a range of shapes does not serve these, which all its inputs have; empty if it
+// does.
+std::string RangeMisfit(const Entry& entry, const Shapes& shapes) {
+  // By symbol the steps, and the input that they are known by.
+  std::map<std::string, std::pair<std::int64_t, const TensorType*>> known;
+  for (const TensorType& input : entry.inputs) {
+    const Extents& given = *Find(shapes, input.name);
+    if (!Takes(input, given)) return IsGivenAs(input, given);
+    for (const OpenAxis& axis : input.open) {
+      const std::int64_t steps = (given[axis.axis] - axis.least) / axis.step;
+      const auto& [other, by] =
+          known.emplace(axis.symbol, std::make_pair(steps, &input)).first->second;
+      if (other != steps) {
+        return IsGivenAs(input, given) + " beside " + by->name + ":" +
+               Text(*Find(shapes, by->name));
+      }
+    }
+  }
+  return "";
+}
+
 // Why an entry does not serve these shapes; empty if it does.
 std::string ShapeMisfit(const Entry& entry, const Shapes& shapes) {
   for (const auto& [name, shape] : shapes) {
@@ -58,11 +106,14 @@ std::string ShapeMisfit(const Entry& entry, const Shapes& shapes) {
       return "there is no input '" + name + "'; there are: " + Joined(names, ", ");
     }
   }
+  for (const TensorType& input : entry.inputs) {
+    if (Find(shapes, input.name) == nullptr) return "input '" + input.name + "' is not given";
+  }
+  if (entry.IsOfRange()) return RangeMisfit(entry, shapes);
   const TensorType* other = nullptr;
   for (const TensorType& input : entry.inputs) {
     const Extents* const given = Find(shapes, input.name);
     const Extents& own = input.type.shape;
-    if (given == nullptr) return "input '" + input.name + "' is not given";
     if (given->size() != own.size() ||
         !std::equal(own.begin() + !own.empty(), own.end(), given->begin() + !own.empty())) {
       return IsGivenAs(input, *given);
@@ -100,10 +151,34 @@ std::int64_t Level(const std::string& arch) {
   return arch.rfind("x86-64-v", 0) == 0 ? number : 0;
 }
 
-// Less for what is taken first, whatever its lanes and its latency.
-auto Class(const Entry& entry) {
-  return std::make_pair(entry.batch ? static_cast<double>(*entry.batch) : kUnknown,
-                        -Level(entry.arch));
+// How many shapes an entry serves, but for fewer rows.
+double Volume(const Entry& entry) {
+  std::map<std::string, std::int64_t> steps;
+  for (const TensorType& input : entry.inputs) {
+    for (const OpenAxis& axis : input.open) steps.emplace(axis.symbol, axis.Steps());
+  }
+  double volume = 1;
+  for (const auto& [symbol, count] : steps) volume *= static_cast<double>(count) + 1;
+  return volume;
+}
+
+// In which way an entry serves shapes that fit; less for what is taken first.
+enum class Way { kExact, kRange, kPadded };
+
+Way WayOf(const Entry& entry, const Shapes& shapes) {
+  if (entry.IsOfRange()) return Way::kRange;
+  const bool whole =
+      std::all_of(entry.inputs.begin(), entry.inputs.end(), [&](const TensorType& input) {
+        return *Find(shapes, input.name) == input.type.shape;
+      });
+  return whole ? Way::kExact : Way::kPadded;
+}
+
+// Less for what is taken first for shapes that fit, whatever its lanes and its latency.
+auto Class(const Entry& entry, const Shapes& shapes) {
+  const double batch = entry.batch ? static_cast<double>(*entry.batch) : kUnknown;
+  return std::make_tuple(WayOf(entry, shapes), entry.IsOfRange() ? Volume(entry) : batch,
+                         -Level(entry.arch));
 }
 
 // More lanes are not always faster, but only one machine's latencies can tell.
@@ -113,9 +188,23 @@ auto Preference(const Entry& entry, bool same_machine) {
   return std::make_tuple(same_machine ? latency : lanes, same_machine ? lanes : latency, entry.id);
 }
 
+// The shapes of an entry's inputs; of a range in the geometric middle of each symbol, as
+// tvm_ios/deployment/entry.py has them.
 Shapes ShapesOf(const Entry& entry) {
   Shapes shapes;
-  for (const TensorType& input : entry.inputs) shapes.emplace_back(input.name, input.type.shape);
+  std::map<std::string, std::int64_t> steps;
+  for (const TensorType& input : entry.inputs) {
+    shapes.emplace_back(input.name, input.type.shape);
+    for (const OpenAxis& axis : input.open) {
+      const double middle = std::min(std::sqrt(static_cast<double>(axis.least)) *
+                                         std::sqrt(static_cast<double>(axis.most)),
+                                     0x1p62);
+      const auto from = static_cast<std::int64_t>(middle) - axis.least;
+      const std::int64_t taken = std::clamp(from / axis.step, std::int64_t{0}, axis.Steps());
+      shapes.back().second[axis.axis] =
+          axis.least + steps.emplace(axis.symbol, taken).first->second * axis.step;
+    }
+  }
   return shapes;
 }
 
@@ -126,7 +215,11 @@ std::string AnyMisfit(const Entry& entry, const Machine& machine, const Shapes& 
 }
 
 // Why another entry is taken before one that fits, too.
-std::string WhyBefore(const Entry& taken, const Entry& entry) {
+std::string WhyBefore(const Entry& taken, const Entry& entry, const Shapes& shapes) {
+  const Way way = WayOf(taken, shapes);
+  if (way != WayOf(entry, shapes) && entry.IsOfRange()) return "is for this shape alone";
+  if (way != WayOf(entry, shapes) && taken.IsOfRange()) return "needs no more rows";
+  if (way == Way::kRange && Volume(taken) != Volume(entry)) return "is for a smaller range";
   const bool faster = taken.latency_ms.value_or(kUnknown) < entry.latency_ms.value_or(kUnknown);
   if (entry.batch != taken.batch) return "has a smaller batch";
   if (Level(entry.arch) != Level(taken.arch)) return "is for a higher level";
@@ -244,8 +337,8 @@ std::size_t ChooseEntry(const std::vector<Entry>& entries, const Machine& machin
   std::vector<std::size_t> rivals;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (!AnyMisfit(entries[i], machine, shapes).empty()) continue;
-    if (!rivals.empty() && Class(entries[i]) < Class(entries[rivals[0]])) rivals.clear();
-    if (rivals.empty() || Class(entries[i]) == Class(entries[rivals[0]])) rivals.push_back(i);
+    if (!rivals.empty() && Class(entries[i], shapes) < Class(entries[rivals[0]], shapes)) rivals.clear();
+    if (rivals.empty() || Class(entries[i], shapes) == Class(entries[rivals[0]], shapes)) rivals.push_back(i);
   }
   if (rivals.empty()) RefuseShapes(entries, machine, shapes);
   const std::optional<std::string>& measured_on = entries[rivals[0]].machine;
@@ -261,7 +354,8 @@ std::size_t ChooseEntry(const std::vector<Entry>& entries, const Machine& machin
 std::size_t ChooseSmallest(const std::vector<Entry>& entries, const Machine& machine) {
   // Without an entry that runs here, the refusal is that of any shapes.
   const auto order = [&](const Entry& entry) {
-    return std::make_pair(!MachineMisfit(entry, machine).empty(), entry.batch.value_or(0));
+    return std::make_tuple(!MachineMisfit(entry, machine).empty(), entry.IsOfRange(),
+                           entry.batch.value_or(0));
   };
   const auto smallest = std::min_element(
       entries.begin(), entries.end(),
@@ -281,16 +375,15 @@ std::vector<Verdict> JudgeEntries(const std::vector<Entry>& entries, const Machi
     }
     const Entry& taken = entries[ChooseEntry(entries, machine, asked)];
     if (&taken != &entry) {
-      verdicts.push_back({true, false, "fits, but " + taken.id + " " + WhyBefore(taken, entry)});
+      verdicts.push_back({true, false, "fits, but " + taken.id + " " +
+                                          WhyBefore(taken, entry, asked)});
       continue;
     }
-    const bool whole = std::all_of(entry.inputs.begin(), entry.inputs.end(), [&](const auto& input) {
-      return *Find(asked, input.name) == input.type.shape;
-    });
     verdicts.push_back({true, true,
-                        whole ? "taken"
-                              : "taken, " + std::to_string(asked[0].second[0]) +
-                                    " rows padded to " + std::to_string(*entry.batch)});
+                        WayOf(entry, asked) != Way::kPadded
+                            ? "taken"
+                            : "taken, " + std::to_string(asked[0].second[0]) +
+                                  " rows padded to " + std::to_string(*entry.batch)});
   }
   return verdicts;
 }

@@ -33,7 +33,8 @@ Machine ThisMachine(const std::vector<Entry>& entries, std::int64_t lanes);
 using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 
 // The number of the entry that a machine takes for these shapes of all inputs: of those that fit
-// the ones of the smallest batch, of these the ones of the highest instruction-set level (a GPU
+// the ones of just these shapes, or else the ones of the range of the fewest shapes, or else, with
+// more rows, of the smallest batch; of these the ones of the highest instruction-set level (a GPU
 // before any CPU). If all of these were measured on one machine, the fastest; else the one of the
 // most lanes, then the fastest. Throws an ffi::Error of kind DeploymentError that names what there
 // is.
@@ -41,7 +42,7 @@ std::size_t ChooseEntry(const std::vector<Entry>& entries, const Machine& machin
                         const Shapes& shapes);
 
 // The number of the entry that a machine takes for the shapes of the one of the smallest batch that
-// it can run. Throws as ChooseEntry.
+// it can run; if it runs ranges alone, for the middle of one. Throws as ChooseEntry.
 std::size_t ChooseSmallest(const std::vector<Entry>& entries, const Machine& machine);
 
 // Why a machine cannot take an entry; empty if it can.
@@ -56,7 +57,7 @@ struct Verdict {
 };
 
 // What becomes of each entry if a machine is given these shapes; without shapes, if it is given
-// those of that entry.
+// those of that entry, or the middle of its range.
 std::vector<Verdict> JudgeEntries(const std::vector<Entry>& entries, const Machine& machine,
                                   const std::optional<Shapes>& shapes);
 

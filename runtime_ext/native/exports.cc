@@ -22,7 +22,7 @@
 namespace tvm_ios {
 
 // Raised whenever the meaning of an exported function changes; the Python side checks it.
-constexpr std::int64_t kInterface = 11;
+constexpr std::int64_t kInterface = 12;
 
 class ExecutorObj : public ffi::Object {
  public:

@@ -32,6 +32,16 @@ struct Moving {
     fields()->data = block.get();
   }
 
+  // As Grow, and keeps the first bytes.
+  void Reserve(std::size_t bytes, std::size_t kept) {
+    if (block != nullptr && bytes <= capacity) return;
+    const Block larger = Allocate(bytes);
+    if (block != nullptr) std::memcpy(larger.get(), block.get(), std::min(kept, capacity));
+    block = larger;
+    capacity = bytes;
+    fields()->data = block.get();
+  }
+
   void Reshape(const std::vector<std::int64_t>& values) {
     DLTensor* const tensor_fields = fields();
     std::int64_t stride = 1;
@@ -61,13 +71,8 @@ class Host final : public Device {
 
   void Bind(const BoundShape& shape) final {
     if (shape.symbols == bound_) return;
+    GrowArena(shape.bytes);
     bound_.clear();
-    if (shape.bytes > arena_bytes_ || arena_ == nullptr) {
-      arena_.reset();
-      arena_bytes_ = 0;
-      arena_ = Allocate(shape.bytes);
-      arena_bytes_ = shape.bytes;
-    }
     for (Moving& moving : moving_) {
       moving.Reshape(shape.values);
       if (moving.place) {
@@ -80,6 +85,14 @@ class Host final : public Device {
     }
     executor_->Bind(shape.values);
     bound_ = shape.symbols;
+  }
+
+  void Reserve(const BoundShape& largest) final {
+    GrowArena(largest.bytes);
+    for (Moving& moving : moving_) {
+      if (moving.place) continue;
+      moving.Reserve(TypeAt(moving.type, largest.values).Bytes(), bytes_[moving.buffer]);
+    }
   }
 
   void Write(std::size_t buffer, const void* bytes) final {
@@ -100,6 +113,16 @@ class Host final : public Device {
   void Close() final { executor_->Close(); }
 
  private:
+  void GrowArena(std::size_t bytes) {
+    if (bytes <= arena_bytes_ && arena_ != nullptr) return;
+    // The tensors in it have to be placed again.
+    bound_.clear();
+    arena_.reset();
+    arena_bytes_ = 0;
+    arena_ = Allocate(bytes);
+    arena_bytes_ = bytes;
+  }
+
   std::vector<ffi::Tensor> MakeBuffers(const Executable& executable) {
     const std::vector<Buffer>& buffers = executable.program.buffers;
     const Block arena = open_ ? nullptr : Allocate(executable.memory.bytes);

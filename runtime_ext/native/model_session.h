@@ -56,6 +56,9 @@ class ModelSession {
   virtual std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) = 0;
   virtual std::vector<LaunchSpan> Profile() = 0;
   virtual void Close() = 0;
+  // Takes at once the memory that any shape of a program for a range may need; others have it.
+  // Throws an ffi::Error of kind ExecutableError if there is not as much.
+  virtual void Reserve() = 0;
 
   // How many requests run at once, if nobody says: as many as it was measured to serve the most
   // requests a second with, or else one for each lane; on a GPU one.

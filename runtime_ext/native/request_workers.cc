@@ -49,10 +49,10 @@ ffi::Array<Result> RequestWorkers::RunMany(const ffi::Array<Request>& requests,
   }
   std::vector<ModelSession*> sessions;
   if (workers == 1) {
-    if (!alone_) alone_ = open_(false);
+    if (!alone_) alone_ = Open(false);
     sessions.push_back(alone_.get());
   } else {
-    while (sessions_.size() < static_cast<std::size_t>(workers)) sessions_.push_back(open_(true));
+    while (sessions_.size() < static_cast<std::size_t>(workers)) sessions_.push_back(Open(true));
     for (std::int64_t i = 0; i < workers; ++i) sessions.push_back(sessions_[i].get());
   }
   const std::vector<int> cpus = AllowedCpus();
@@ -99,6 +99,21 @@ ffi::Array<Result> RequestWorkers::RunMany(const ffi::Array<Request>& requests,
                      "");
   }
   return ffi::Array<Result>(results.begin(), results.end());
+}
+
+std::unique_ptr<ModelSession> RequestWorkers::Open(bool one_lane) const {
+  std::unique_ptr<ModelSession> session = open_(one_lane);
+  if (reserved_) session->Reserve();
+  return session;
+}
+
+void RequestWorkers::Reserve() {
+  const std::unique_ptr<RequestWorkers, void (*)(RequestWorkers*)> leaving(
+      this, [](RequestWorkers* self) { self->EndIfClosed(); });
+  const Exclusive exclusive(&inside_);
+  reserved_ = true;
+  if (alone_) alone_->Reserve();
+  for (const std::unique_ptr<ModelSession>& session : sessions_) session->Reserve();
 }
 
 void RequestWorkers::Close() {

@@ -33,16 +33,22 @@ class RequestWorkers {
   // which says which it is. Misuse without a worker, or if another thread is inside.
   ffi::Array<Result> RunMany(const ffi::Array<Request>& requests, std::int64_t workers);
 
+  // Lets each worker's session reserve its memory, those that will be opened too. Misuse if another
+  // thread is inside.
+  void Reserve();
+
   // Ends the workers, after the requests in progress if there are some; later ones are refused.
   void Close();
 
  private:
   void EndIfClosed();
+  std::unique_ptr<ModelSession> Open(bool one_lane) const;
 
   OpenWorker open_;
   // Of one worker alone, on all lanes; and of several.
   std::unique_ptr<ModelSession> alone_;
   std::vector<std::unique_ptr<ModelSession>> sessions_;
+  bool reserved_ = false;
   std::atomic<bool> closed_{false};
   std::atomic<bool> inside_{false};
 };

@@ -234,6 +234,11 @@ auto Session::Running(Call call) {
   return result;
 }
 
+void Session::Reserve() {
+  const Exclusive exclusive(&inside_);
+  if (binding_ != nullptr) device_->Reserve(binding_->Largest());
+}
+
 void Session::Run() {
   Running([this] {
     device_->Run();

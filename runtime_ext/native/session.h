@@ -40,6 +40,7 @@ class Session final : public ModelSession {
   std::vector<double> Benchmark(std::int64_t number, std::int64_t repeat) final;
   std::vector<LaunchSpan> Profile() final;
   void Close() final { device_->Close(); }
+  void Reserve() final;
   std::int64_t Workers() final { return workers_; }
 
  private:

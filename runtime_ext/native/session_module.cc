@@ -132,6 +132,12 @@ ffi::Optional<ffi::Function> SessionFunction(const ffi::Module& self, ModelSessi
           *result = workers->RunMany(arguments[0].cast<ffi::Array<Request>>(), count);
         });
   }
+  if (name == "reserve") {
+    return ffi::Function::FromTyped([self, session, workers] {
+      session->Reserve();
+      workers->Reserve();
+    });
+  }
   if (name == "close") {
     return ffi::Function::FromTyped([self, session, workers] {
       workers->Close();

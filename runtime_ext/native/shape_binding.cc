@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -92,6 +93,7 @@ ShapeBinding::ShapeBinding(const Program& program, const MemoryPlan& memory,
   }
   for (const auto& [begin, end, kernel] : ranges) ranges_.push_back({begin, end, kernel});
   CheckCorners();
+  largest_ = PlaceLargest();
 }
 
 void ShapeBinding::CheckCorners() const {
@@ -223,13 +225,54 @@ const BoundShape& ShapeBinding::Settle(const std::vector<std::vector<std::int64_
   return kept_.front();
 }
 
-// Best-fit, as tvm_ios/program/arena/best_fit.py does it: one buffer after another takes the
-// smallest gap, or the lowest, between those that it may share no byte with.
+std::vector<std::size_t> ShapeBinding::SizesAt(const std::vector<std::int64_t>& values) const {
+  std::vector<std::size_t> sizes;
+  for (const Size& size : sizes_) sizes.push_back(RoundUp(size.At(values)));
+  return sizes;
+}
+
+BoundShape ShapeBinding::PlaceLargest() const {
+  BoundShape largest;
+  for (const Symbol& symbol : expressions_.symbols()) largest.symbols.push_back(symbol.most);
+  largest.values = expressions_.Evaluate(largest.symbols);
+  // Before it is placed any other is smaller.
+  largest.bytes = std::numeric_limits<std::size_t>::max();
+  double all = 0;
+  for (const Size& size : sizes_) {
+    double bytes = static_cast<double>(size.element);
+    for (std::int64_t extent : size.extents) {
+      bytes *= static_cast<double>(tvm_ios::At(extent, largest.values));
+    }
+    all += bytes;
+  }
+  // Of what no memory holds nothing is placed, and no number overflows.
+  if (all < 0x1p60) {
+    BoundShape placed = largest;
+    placed.bytes = 0;
+    PlaceByBestFit(&placed);
+    return placed;
+  }
+  return largest;
+}
+
 void ShapeBinding::Place(BoundShape* shape) const {
+  PlaceByBestFit(shape);
+  if (shape->bytes <= largest_.bytes) return;
+  // Best-fit may take more for a smaller shape. The places of the largest one hold all that is smaller.
+  const std::vector<std::size_t> sizes = SizesAt(shape->values), most = SizesAt(largest_.values);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] > most[i]) return;
+  }
+  shape->offsets = largest_.offsets;
+  shape->bytes = largest_.bytes;
+}
+
+// As tvm_ios/program/arena/best_fit.py does it: one buffer after another takes the
+// smallest gap, or the lowest, between those that it may share no byte with.
+void ShapeBinding::PlaceByBestFit(BoundShape* shape) const {
   const std::size_t count = sizes_.size();
   std::vector<std::size_t> ends(count);
-  std::vector<std::size_t> sizes;
-  for (const Size& size : sizes_) sizes.push_back(RoundUp(size.At(shape->values)));
+  const std::vector<std::size_t> sizes = SizesAt(shape->values);
   shape->offsets.resize(count);
   std::vector<std::pair<std::size_t, std::size_t>> near;
   for (std::size_t place = 0; place < count; ++place) {

@@ -45,6 +45,10 @@ class ShapeBinding {
   // is kept until 32 other shapes were.
   const BoundShape& Settle(const std::vector<std::vector<std::int64_t>>& shapes);
 
+  // What the largest extents of all symbols make. No shape whose buffers are not larger than there has
+  // a larger arena.
+  const BoundShape& Largest() const { return largest_; }
+
  private:
   // A buffer's bytes: an element's times extents, which are references.
   struct Size {
@@ -72,7 +76,10 @@ class ShapeBinding {
   // Throws a Misfit if a buffer or launch is none.
   void Check(const std::vector<std::int64_t>& values) const;
   void CheckCorners() const;
+  std::vector<std::size_t> SizesAt(const std::vector<std::int64_t>& values) const;
+  BoundShape PlaceLargest() const;
   void Place(BoundShape* shape) const;
+  void PlaceByBestFit(BoundShape* shape) const;
   std::string TypeText(const BufferType& type) const;
 
   Expressions expressions_;
@@ -87,6 +94,7 @@ class ShapeBinding {
   std::vector<Range> ranges_;
   std::vector<std::string> kernels_;
   std::vector<std::int64_t> tiles_;
+  BoundShape largest_;
   // The last one is the first.
   std::list<BoundShape> kept_;
   std::vector<std::vector<std::int64_t>> last_shapes_;

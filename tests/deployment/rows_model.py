@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.files.array_files import Array
+from tvm_ios.graph.extent import Symbol, extent_of
 from tvm_ios.graph.op_graph import OpGraph
+from tvm_ios.program.arena.open_plan import plan_open
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
 from tvm_ios.schedule.schedule import Schedule
@@ -98,6 +101,57 @@ def rows_executable(
         features=required_features(target),
         fingerprint="0",
     )
+
+
+@T.prim_func
+def scaled_any(
+    px: T.handle, pw: T.handle, py: T.handle, rows: T.int64, begin: T.int64, end: T.int64
+):  # pyright: ignore[reportInvalidTypeForm]
+    T.func_attr({"global_symbol": "_scaled_any_0", "tirx.noalias": True})
+    x = T.match_buffer(px, (rows, 4), "float32")
+    w = T.match_buffer(pw, (4,), "float32")
+    y = T.match_buffer(py, (rows, 4), "float32")
+    for i in T.serial(end - begin):
+        for j in T.serial(4):
+            y[begin + i, j] = x[begin + i, j] * w[j]
+
+
+def range_executable(
+    folder: Path, least: int, most: int, level: str = "x86-64-v2", lanes: int = 1
+) -> Executable:
+    """The model for a range of rows; lanes share them."""
+    library = folder / "rows.so"
+    target = {"kind": "llvm", "mcpu": level}
+    module = tvm.IRModule({"_scaled_any_0": scaled_any})
+    tvm.compile(module, target=tvm.target.Target(target)).export_library(str(library))
+    rows = extent_of(Symbol("rows", least, most, least))
+    whole = BufferType((rows, COLUMNS))
+    cuts = [rows * lane // lanes for lane in range(lanes + 1)]
+    program = Program(
+        lanes=tuple((Launch(0, (0, 1, 2), begin, end, 0),) for begin, end in pairwise(cuts)),
+        kernels=("_scaled_any_0",),
+        buffers=(
+            Buffer("x", whole, Role.INPUT),
+            Buffer("w", BufferType((COLUMNS,)), Role.CONSTANT),
+            Buffer("y", whole, Role.OUTPUT),
+        ),
+        units=("scaled",),
+        uses=(KernelUse(rows, 3, (2,), ("rows",)),),
+    )
+    return replace(
+        rows_executable(folder, 1, level),
+        program=program,
+        plan=plan_open(program),
+        kernels=library,
+        inputs=(Port("image", "x", whole.shape, "float32"),),
+        outputs=(Port("result", "y", whole.shape, "float32"),),
+    )
+
+
+def add_range(app: Path, least: int, most: int, level: str = "x86-64-v2", lanes: int = 1) -> Entry:
+    """Add the model for a range of rows to a deployment."""
+    executable = range_executable(app.parent, least, most, level, lanes)
+    return add_entry(app, MODEL, IDENTITY, NewEntry(executable, "sequential", padding=True))
 
 
 def add_rows(

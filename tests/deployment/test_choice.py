@@ -2,33 +2,54 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime_ext.deployment.choice import Shapes, choose, verdicts
+from runtime_ext.deployment.choice import Shapes, all_shapes, choose, verdicts
 from runtime_ext.deployment.machine import Machine
-from tvm_ios.deployment.entry import Entry, TensorType, batch_of
-from tvm_ios.deployment.registry import DeploymentError
+from tvm_ios.deployment.entry import Entry, OpenAxis, TensorType, batch_of
+from tvm_ios.deployment.registry import (
+    DeploymentError,
+    Registry,
+    read_registry,
+    write_registry,
+)
+from tvm_ios.files.atomic import temporary_folder
 
 #: What code of each level needs, as far as these tests go.
 FEATURES = {"x86-64-v2": ("ssse3",), "x86-64-v3": ("avx2", "ssse3"), "sm_90": (), "sm_80": ()}
 LEVELS = ("x86-64-v2", "x86-64-v3", "sm_80", "sm_90")
 
 
+#: An extent, or an open one: its symbol, the least, the steps and how far each goes.
+Extent = int | tuple[str, int, int, int]
+
+
+def input_of(name: str, shape: tuple[Extent, ...]) -> TensorType:
+    axes = [
+        OpenAxis(axis, extent[0], extent[1], extent[1] + extent[2] * extent[3], extent[3])
+        for axis, extent in enumerate(shape)
+        if isinstance(extent, tuple)
+    ]
+    known = tuple(-1 if isinstance(extent, tuple) else extent for extent in shape)
+    return TensorType(name, known, "float32", tuple(axes))
+
+
 def entry(
     name: str,
-    *shapes: tuple[int, ...],
+    *shapes: tuple[Extent, ...],
     arch: str = "x86-64-v2",
     lanes: int = 1,
     padding: bool = True,
     latency: float | None = None,
     device: str | None = None,
 ) -> Entry:
-    inputs = tuple(TensorType(n, s, "float32") for n, s in zip("xy", shapes, strict=False))
+    inputs = tuple(input_of(n, s) for n, s in zip("xy", shapes, strict=False))
     return Entry(
         id=name,
         arch=arch,
@@ -58,6 +79,42 @@ shapes_of = {
     1: st.tuples(st.tuples(extents, extents)),
     2: st.tuples(st.tuples(extents, extents), st.tuples(extents, extents)),
 }
+
+
+@st.composite
+def ranges_of(draw: st.DrawFn, inputs: int) -> tuple[tuple[Extent, ...], ...]:
+    """The shapes of inputs of a range; some dimensions have a symbol in common."""
+    steps = {symbol: draw(st.integers(0, 2)) for symbol in "nm"}
+    return tuple(
+        tuple(
+            draw(extents)
+            if symbol is None
+            else (symbol, draw(extents), steps[symbol], draw(st.integers(1, 2)))
+            for symbol in draw(st.tuples(*[st.sampled_from((None, "n", "m"))] * 2))
+        )
+        for _ in range(inputs)
+    )
+
+
+def shapes_in(entry: Entry) -> list[dict[str, tuple[int, ...]]]:
+    """All shapes of a range, or the one of an entry without."""
+    steps = {axis.symbol: axis.steps for port in entry.inputs for axis in port.open}
+    every = [
+        dict(zip(steps, numbers, strict=True))
+        for numbers in product(*(range(count + 1) for count in steps.values()))
+    ]
+    return [
+        {
+            port.name: tuple(
+                next((a.least + at[a.symbol] * a.step for a in port.open if a.axis == axis), extent)
+                for axis, extent in enumerate(port.shape)
+            )
+            for port in entry.inputs
+        }
+        for at in every
+    ]
+
+
 machines = st.builds(
     Machine,
     features=st.frozensets(st.sampled_from(("ssse3", "avx2"))),
@@ -74,7 +131,7 @@ def entries_of(inputs: int) -> st.SearchStrategy[list[Entry]]:
             lambda which, arch, lanes, padding, latency, device: entry(
                 "", *which, arch=arch, lanes=lanes, padding=padding, latency=latency, device=device
             ),
-            shapes_of[inputs],
+            shapes_of[inputs] | ranges_of(inputs),
             st.sampled_from(LEVELS),
             extents,
             st.booleans(),
@@ -105,9 +162,11 @@ def cases(draw: st.DrawFn) -> tuple[list[Entry], Shapes]:
     inputs = draw(st.sampled_from((1, 2)))
     there = with_rivals(draw, draw(entries_of(inputs)))
     # A padded entry has a batch.
-    there = [replace(e, padding=e.padding and e.batch is not None) for e in there]
+    there = [
+        replace(e, padding=e.padding and e.batch is not None and not e.is_of_range) for e in there
+    ]
     if there and draw(st.booleans()):
-        return there, draw(st.sampled_from(there)).shapes
+        return there, draw(st.sampled_from(shapes_in(draw(st.sampled_from(there)))))
     given = draw(shapes_of[draw(st.sampled_from((inputs, inputs, 1, 2)))])
     return there, dict(zip("xy", given, strict=False))
 
@@ -131,22 +190,26 @@ def runs(entry: Entry, machine: Machine) -> bool:
     return set(entry.features) <= machine.features and entry.lanes <= machine.lanes
 
 
-def rows_to_run(entry: Entry, given: Shapes) -> int | None:
-    """Rows that the program computes for these inputs; None if it cannot take them.
+def way_to_run(entry: Entry, given: Shapes) -> tuple[int, int] | None:
+    """How the program takes these inputs, less what is better; None if it cannot.
 
-    Tried, not reasoned: the inputs grow, all by a row, until they are the program's.
+    Just these, as one of so many shapes, or with so many rows. Tried, not reasoned: the inputs
+    grow, all by a row, until they are the program's.
     """
-    wanted = {port.name: port.shape for port in entry.inputs}
+    every = shapes_in(entry)
     grown = dict(given)
-    if wanted == grown:
-        return next(iter(grown.values()))[0]
+    if grown in every:
+        return (1, len(every)) if entry.is_of_range else (0, 0)
+    if entry.is_of_range:
+        return None
+    (wanted,) = every
     equal_rows = len({shape[0] for shape in grown.values()}) == 1
     for _ in range(3):
         if not entry.padding or not equal_rows:
             return None
         grown = {name: (rows + 1, *rest) for name, (rows, *rest) in grown.items()}
         if wanted == grown:
-            return next(iter(grown.values()))[0]
+            return 2, next(iter(grown.values()))[0]
     return None
 
 
@@ -165,9 +228,9 @@ def test_the_taken_one_is_the_best_of_those_that_can(
 ) -> None:
     entries, given_shapes = case
     able = {
-        e.id: rows
+        e.id: way
         for e in entries
-        if runs(e, machine) and (rows := rows_to_run(e, given_shapes)) is not None
+        if runs(e, machine) and (way := way_to_run(e, given_shapes)) is not None
     }
     judged = verdicts(entries, machine, given_shapes)
     whys = {e.id: verdict for e, verdict in zip(entries, judged, strict=True)}
@@ -178,7 +241,7 @@ def test_the_taken_one_is_the_best_of_those_that_can(
         return
     taken = choose(entries, machine, given_shapes)
     assert [name for name, verdict in whys.items() if verdict.taken] == [taken.id]
-    more = able[taken.id] > next(iter(given_shapes.values()))[0]
+    more = able[taken.id][0] == 2
     assert whys[taken.id].reason.startswith("taken, " if more else "taken")
     assert ("padded" in whys[taken.id].reason) == more
     assert all(f"fits, but {taken.id} " in whys[name].reason for name in able.keys() - {taken.id})
@@ -201,6 +264,74 @@ def test_the_taken_one_is_the_best_of_those_that_can(
         others = [e for e in others if e.lanes == taken.lanes]
         assert all((taken.latency_ms or 9) <= (e.latency_ms or 9) for e in others)
     assert choose(entries[::-1], machine, given_shapes) == taken
+
+
+def test_a_range_goes_before_more_rows_and_after_its_own_shape() -> None:
+    batch, length = ("batch", 1, 31, 1), ("length", 1, 511, 1)
+    exact, padded = entry("exact", (2, 8)), entry("padded", (8, 8))
+    wide = entry("wide", (batch, length), padding=False)
+    narrow = entry("narrow", (batch, ("length", 1, 7, 1)), padding=False, arch="x86-64-v2")
+    fast = entry("fast", (batch, length), padding=False, arch="x86-64-v3", lanes=2)
+    there = [padded, wide, narrow, exact, fast]
+    asked = {"x": (2, 8)}
+    assert choose(there, MACHINE, asked) == exact
+    assert reason(there, "narrow", asked) == "fits, but exact is for this shape alone"
+    assert reason(there, "padded", asked) == "fits, but exact has a smaller batch"
+    asked = {"x": (3, 8)}
+    assert choose(there, MACHINE, asked) == narrow
+    assert reason(there, "padded", asked) == "fits, but narrow needs no more rows"
+    assert reason(there, "wide", asked) == "fits, but narrow is for a smaller range"
+    assert choose(there, MACHINE, {"x": (3, 9)}) == fast
+    assert reason(there, "wide", {"x": (3, 9)}) == "fits, but fast is for a higher level"
+    assert reason(there, "narrow", {"x": (3, 9)}) == "x:1..32x1..8 is given as 3x9"
+    assert choose([padded, wide], replace(MACHINE, lanes=1), {"x": (8, 8)}) == padded
+    # Without shapes a deployment of ranges is asked for a middle.
+    assert wide.shapes == {"x": (5, 22)}
+    assert choose([wide, narrow], MACHINE) == wide
+    assert choose([wide, padded], MACHINE) == padded
+    assert [v.reason for v in verdicts([wide, padded], MACHINE)] == ["taken", "taken"]
+
+
+def test_dimensions_of_one_symbol_agree() -> None:
+    length = ("length", 1, 7, 1)
+    there = [entry("a", (1, length), (("length", 8, 7, 8), 3), padding=False)]
+    assert choose(there, MACHINE, {"x": (1, 2), "y": (16, 3)}) == there[0]
+    assert misfit(there[0], MACHINE, {"x": (1, 2), "y": (24, 3)}) == (
+        "y:8..64:8x3 is given as 24x3 beside x:1x2"
+    )
+    assert misfit(there[0], MACHINE, {"x": (1, 2), "y": (17, 3)}) == "y:8..64:8x3 is given as 17x3"
+    with pytest.raises(DeploymentError, match=r"there are those for x:1x1..8, y:8..64:8x3$"):
+        choose(there, MACHINE, {"x": (1, 9), "y": (16, 3)})
+
+
+@given(st.data())
+def test_shapes_of_other_inputs_are_those_of_a_range(data: st.DataObject) -> None:
+    one = entry("a", *data.draw(ranges_of(2)), padding=False)
+    every = shapes_in(one)
+    assert one.shapes in every
+    whole = data.draw(st.sampled_from(every))
+    known = {axis.symbol for axis in one.inputs[0].open}
+    completed = all_shapes([one], {"x": whole["x"]})
+    assert completed in ([*every, {"x": whole["x"]}] if not one.is_of_range else every)
+    if one.is_of_range:
+        assert completed["x"] == whole["x"]
+        if {axis.symbol for axis in one.inputs[1].open} <= known:
+            assert completed == whole
+    wrong = {"x": (whole["x"][0], 99)}
+    assert all_shapes([one], wrong) == wrong
+
+
+@given(entries_of(2), machines)
+def test_what_is_written_of_entries_is_read(entries: list[Entry], machine: Machine) -> None:
+    entries = [replace(e, padding=False) for e in entries]
+    registry = Registry("model", "0" * 64, tuple(entries))
+    with temporary_folder() as folder:
+        write_registry(folder, registry)
+        assert read_registry(folder) == registry
+        version = json.loads((folder / "deployment.json").read_text())["version"]
+    assert version == (2 if any(e.is_of_range for e in entries) else 1)
+    taken = [v.taken for v in verdicts(entries, machine)]
+    assert any(taken) == any(runs(e, machine) for e in entries)
 
 
 def test_a_refusal_names_what_there_is() -> None:

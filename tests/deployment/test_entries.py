@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import multiprocessing
 import os
 import shutil
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,17 +25,23 @@ from runtime_ext.deployment.deployment import Deployment, load_deployment, load_
 from runtime_ext.deployment.machine import Machine
 from runtime_ext.deployment.pruning import prune
 from runtime_ext.execution.executable import Executable, load
+from runtime_ext.execution.runtime_module import load_module
 from runtime_ext.native_errors import ExecutableError, RequestsError, SessionError
 from tests.deployment.rows_model import (
     IDENTITY,
     MODEL,
+    add_range,
     add_rows,
     expected,
     image,
+    range_executable,
     rewrite,
     rows_executable,
 )
+from tests.fuzz.deployments import write_registry
+from tests.fuzz.mutators import damage_json, disarrange_json
 from tests.refusals import refused
+from tvm_ios.deployment.entry import OpenAxis
 from tvm_ios.deployment.registry import DeploymentError, read_registry
 from tvm_ios.errors import UserError
 
@@ -239,7 +247,7 @@ def test_damage_after_a_file_was_verified_is_named(app: Path) -> None:
             "deployment.json is damaged",
         ),
         (lambda app: os.truncate(app / "deployment.json", 300), "json is damaged"),
-        (lambda app: rewrite(app, lambda d: d.update(version=2)), "is of format version 2"),
+        (lambda app: rewrite(app, lambda d: d.update(version=3)), "is of format version 3"),
         (lambda app: rewrite(app, lambda d: d.update(format="any")), "is not of a tvm-ios"),
         (lambda app: rewrite(app, lambda d: d.update(entries=[{"id": "../x"}])), "misstates"),
         (lambda app: rewrite(app, lambda d: d.pop("model")), "lacks or misstates 'model'"),
@@ -359,6 +367,39 @@ def _add(app: Path, rows: int) -> None:
     add_rows(app, rows)
 
 
+def test_killed_while_adding_a_range_the_old_registry_loads(
+    app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever rename is the last, what is there is of one version and runs."""
+    executable = range_executable(app.parent, 1, 9)
+    new = NewEntry(executable, "sequential")
+    for renames in count():
+
+        def killed(*arguments: Any, left: list[int] = [renames], rename: Any = os.replace) -> None:  # noqa: B006
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            rename(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", killed)
+            patch.setattr(writer, "sweep", lambda folder: None)
+            try:
+                add_entry(app, MODEL, IDENTITY, new)
+                break
+            except KeyboardInterrupt:
+                assert json.loads((app / "deployment.json").read_text())["version"] == 1
+                assert computes(app, 4)
+                with pytest.raises(DeploymentError, match="5x4"):
+                    computes(app, 5)
+    assert renames > 1
+    assert "-range-" in computes(app, 5)
+    add_rows(app, 2)
+    # What the killed ones left is gone.
+    assert files(app) == {"entries": 5, "weights": 1, "kernels": 4}
+    assert not list(app.glob(".new.*"))
+
+
 @pytest.mark.slow
 def test_two_processes_add_at_once(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
@@ -407,3 +448,154 @@ def test_many_requests_of_any_shapes(app: Path, workers: int | None) -> None:
     with refused(RequestsError, "1 of 3", "9x4"):
         session.run_many([{"image": image(rows)} for rows in (1, 9, 1)], workers=workers)
     session.close()
+
+
+@pytest.fixture
+def ranged(app: Path) -> Path:
+    """The same with programs for 1 to 3 rows and for 1 to 9, the latter on one lane and on two."""
+    add_range(app, 1, 9)
+    add_range(app, 1, 9, lanes=2)
+    add_range(app, 1, 3, lanes=2)
+    return app
+
+
+def test_a_range_serves_what_no_exact_program_does(ranged: Path) -> None:
+    registry = read_registry(ranged)
+    assert json.loads((ranged / "deployment.json").read_text())["version"] == 2
+    by_id = {entry.id: str(entry.inputs[0]) for entry in registry.entries}
+    taken = {rows: by_id[computes(ranged, rows)] for rows in range(1, 10)}
+    assert taken == {
+        **{1: "image:1x4", 2: "image:1..3x4", 3: "image:1..3x4", 4: "image:4x4"},
+        **dict.fromkeys(range(5, 10), "image:1..9x4"),
+    }
+    with pytest.raises(DeploymentError, match=r"image:10x4; .* image:1..9x4; image:1..3x4"):
+        computes(ranged, 10)
+
+
+def test_ranges_share_weights_and_kernels_and_are_replaced(ranged: Path) -> None:
+    assert files(ranged) == {"entries": 6, "weights": 1, "kernels": 3}
+    before = read_registry(ranged)
+    entry = add_range(ranged, 1, 9)
+    after = read_registry(ranged)
+    assert entry in after.entries
+    assert len(after.entries) == len(before.entries) == 6
+    assert not entry.padding
+    assert entry.inputs[0].open == (OpenAxis(0, "rows", 1, 9, 1),)
+    # Without ranges a registry is what it was before there were any.
+    prune(ranged, [e.id for e in after.entries if e.is_of_range])
+    assert json.loads((ranged / "deployment.json").read_text())["version"] == 1
+    assert files(ranged) == {"entries": 3, "weights": 1, "kernels": 2}
+
+
+def test_one_session_goes_through_exact_programs_and_ranges(ranged: Path) -> None:
+    session = load_deployment(ranged).session()
+    for rows in (4, 9, 2, 1, 5, 3, 9, 4, 7):
+        session.run(image=image(rows))
+        np.testing.assert_array_equal(session.get_output(), expected(image(rows)))
+        assert session.outputs[0].shape == session.inputs[0].shape == (rows, 4)
+    session.reserve()
+    np.testing.assert_array_equal(session.get_output(), expected(image(7)))
+    sizes = [9, 1, 4, 6, 3, 2, 9]
+    results = session.run_many(({"image": image(rows)} for rows in sizes), workers=2)
+    for rows, result in zip(sizes, results, strict=True):
+        np.testing.assert_array_equal(result["result"], expected(image(rows)))
+    assert session.random_inputs(0, {"image": (8, 4)})["image"].shape == (8, 4)
+    session.close()
+
+
+def test_a_session_keeps_the_programs_of_some_shapes_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = tmp_path / "app"
+    add_range(app, 1, 40)
+    monkeypatch.setattr("runtime_ext.deployment.session._KEPT", 4)
+    session = load_deployment(app).session()
+    assert session.random_inputs()["image"].shape == (6, 4)
+    for rows in (*range(1, 41), 3):
+        session.run(image=image(rows))
+        np.testing.assert_array_equal(session.get_output(), expected(image(rows)))
+    assert len(session._chosen) == 4  # pyright: ignore[reportPrivateUsage]
+
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda axis: axis.update(axis=1), ["unknown extent"]),
+        (lambda axis: axis.update(axis=5), ["unknown extent"]),
+        (lambda axis: axis.update(least=10), ["'image'", "dimension 0"]),
+        (lambda axis: axis.update(step=3), ["'image'", "dimension 0"]),
+        (lambda axis: axis.update(step=0), ["'step'"]),
+        (lambda axis: axis.update(symbol=3), ["'symbol'"]),
+        (lambda axis: axis.pop("most"), ["'most'"]),
+    ],
+)
+def test_a_range_that_is_misstated_is_named(
+    tmp_path: Path, change: Change, named: list[object]
+) -> None:
+    app = tmp_path / "app"
+    add_range(app, 1, 9)
+    rewrite(app, lambda d: change(d["entries"][0]["inputs"][0]["open"][0]))
+    with refused(DeploymentError, "deployment.json", *named):
+        load_deployment(app)
+    with refused(DeploymentError, "deployment.json"):
+        load_module(app)
+
+
+def test_padding_and_two_ranges_of_a_symbol_are_misstated(tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    add_range(app, 1, 9)
+    for change, named in (
+        (lambda e: e.update(padding=True, batch=None), "pads rows"),
+        (lambda e: e["inputs"][0]["open"].append({"axis": 1}), "'symbol'"),
+        (lambda e: e["inputs"][0].pop("open"), "unknown extent"),
+    ):
+        copy = shutil.copytree(app, tmp_path / named.replace("'", ""))
+        rewrite(copy, lambda d, change=change: change(d["entries"][0]))
+        with refused(DeploymentError, named):
+            load_deployment(copy)
+        with pytest.raises(DeploymentError):
+            load_module(copy)
+
+
+def test_a_range_of_another_program_is_found_out(ranged: Path) -> None:
+    registry = read_registry(ranged)
+    exact, of_range = (
+        next(e.id for e in registry.entries if str(e.inputs[0]) == text)
+        for text in ("image:4x4", "image:1..9x4")
+    )
+
+    def swap(data: Any) -> None:
+        for entry in data["entries"]:
+            entry["id"] = {exact: of_range, of_range: exact}.get(entry["id"], entry["id"])
+
+    rewrite(ranged, swap)
+    for session in (load_deployment(ranged, lanes=1).session(), load_module(ranged, lanes=1)):
+        with pytest.raises(UserError):
+            session.run(image=image(5))
+
+
+def test_a_damaged_registry_of_ranges_is_told_or_right(ranged: Path) -> None:
+    """Whatever its JSON says, in Python and C++; the checksum is right."""
+    file, outcomes = ranged / "deployment.json", {"right": 0, "told": 0}
+    sound = file.read_text()
+    for seed in range(150):
+        random = np.random.default_rng(seed)
+        damage = damage_json if seed % 2 else disarrange_json
+        write_registry(file, damage(json.loads(sound), random))
+        for load_session in (
+            lambda: load_deployment(ranged).session(),
+            lambda: load_module(ranged),
+        ):
+            try:
+                session = load_session()
+                for rows in (1, 4, 7, 2):
+                    session.run(image=image(rows))
+                    np.testing.assert_array_equal(session.get_output(0), expected(image(rows)))
+                session.close()
+                outcomes["right"] += 1
+            except UserError:
+                outcomes["told"] += 1
+    assert min(outcomes.values()) > 20

@@ -178,7 +178,7 @@ def test_a_second_thread_is_refused(app: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "named"),
     [
-        (lambda d: d.update(version=2), ["version 2", "reads 1"]),
+        (lambda d: d.update(version=3), ["version 3", "reads 1 and 2"]),
         (lambda d: d.update(format="x"), ["not", "tvm-ios deployment"]),
         (lambda d: d.pop("entries"), ["'entries'"]),
         (lambda d: d.update(entries=[]), ["no entries", "optimize"]),

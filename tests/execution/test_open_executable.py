@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime_ext.deployment.adding import NewEntry, add_entry
+from runtime_ext.deployment.deployment import load_deployment
 from runtime_ext.execution import runtime_module
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.package_summary import summarise_package
@@ -25,7 +26,6 @@ from tests.execution.open_executable import open_executable
 from tests.execution.small_executable import change
 from tests.open_program import SYMBOLS, B, L, expected, open_inputs, values_of
 from tests.refusals import refused
-from tvm_ios.deployment.registry import DeploymentError
 from tvm_ios.program.arena.open_plan import OpenMemoryPlan
 from tvm_ios.program.program import Role
 
@@ -290,13 +290,55 @@ def test_inputs_that_do_not_say_what_a_symbol_is_are_refused(saved: Path) -> Non
 
 def test_its_files_are_told_of(saved: Path) -> None:
     summary = summarise_package(saved)
-    assert (summary.lanes, summary.kernels, summary.arena_bytes) == (2, 5, None)
+    loaded = load(saved)
+    assert isinstance(loaded, Executable)
+    program, plan = loaded.program, loaded.plan
+    assert isinstance(plan, OpenMemoryPlan)
+    arenas = [plan.at(program, values_of(*shape)).nbytes for shape in ((1, 1, 1), (9, 40, 4))]
+    assert (summary.lanes, summary.kernels) == (2, 5)
+    assert [summary.least_arena_bytes, summary.arena_bytes] == arenas
+    assert [port["shape"] for port in summary.inputs] == [
+        ["1..9", "1..40"],
+        ["1..9", "1..40"],
+        ["8..32:8", "1..9"],
+    ]
     assert summary.problem is None
 
 
 def test_what_needs_one_shape_refuses_the_range(executable: Executable, tmp_path: Path) -> None:
     with refused(ExecutableError, "columns, groups, rows"):
         executable.fixed_plan()
-    with refused(DeploymentError, "shape"):
-        add_entry(tmp_path / "app", "model", "0", NewEntry(executable, "sequential"))
     assert executable.inputs[0].shape == (B, L)
+
+
+def test_it_is_an_entry_of_a_deployment(executable: Executable, tmp_path: Path) -> None:
+    entry = add_entry(tmp_path / "app", "model", "0", NewEntry(executable, "sequential"))
+    assert [str(port) for port in entry.inputs] == [
+        "x:1..9x1..40",
+        "mask:1..9x1..40",
+        "extra:8..32:8x1..9",
+    ]
+    assert entry.batch is None
+    assert "-range-" in entry.id
+    module = runtime_module.load_module(tmp_path / "app")
+    session = load_deployment(tmp_path / "app").session()
+    module.reserve()
+    session.reserve()
+
+    @given(shapes)
+    def same(shape: tuple[int, int, int]) -> None:
+        inputs = open_inputs(*shape)
+        module.run(**inputs)
+        session.run(**inputs)
+        for name, value in expected(inputs).items():
+            np.testing.assert_array_equal(module.get_output(name), value)
+            np.testing.assert_array_equal(session.get_output(name), value)
+        assert session.outputs[0].shape == expected(inputs)["turned"].shape
+        assert module.input_info("extra")[0] == inputs["extra"].shape
+
+    same()
+    requests = [open_inputs(n, 2 * n, 1 + n % 4) for n in range(1, 9)]
+    for results in (session.run_many(requests), module.run_many(requests, 2)):
+        for request, result in zip(requests, results, strict=True):
+            np.testing.assert_array_equal(result["total"], expected(request)["total"])
+    session.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -437,3 +439,83 @@ def test_what_open_sessions_cannot_have(name: str) -> None:
 def test_executors_of_one_shape_take_no_open_program(executor: Callable[..., Any]) -> None:
     with refused(SessionError, "columns, groups, rows"):
         executor(open_program(2), FUNCTIONS, [])
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_memory_that_is_reserved_at_any_time_changes_no_value(executor: ExecutorName) -> None:
+    live = session(executor=executor)
+    live.reserve()
+    check(live, (9, 40, 4))
+    check(live, (2, 5, 1))
+    inputs = open_inputs(3, 7, 2)
+    other = session(executor=executor)
+    other.set_input(**inputs)
+    # What was set and what was computed stays.
+    other.reserve()
+    other.run()
+    other.reserve()
+    for name, value in expected(inputs).items():
+        np.testing.assert_array_equal(other.get_output(name), value)
+    other.reserve()
+    other.run()
+    np.testing.assert_array_equal(other.get_output("total"), expected(inputs)["total"])
+    for result in other.run_many([open_inputs(9, 40, 4)] * 3, workers=2):
+        np.testing.assert_array_equal(result["total"], expected(open_inputs(9, 40, 4))["total"])
+    live.close()
+    other.close()
+
+
+RESERVING = """
+import json, sys
+import numpy as np
+from runtime_ext.execution.session import Session
+from tvm_ios.graph.extent import Symbol, extent_of
+from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+length = extent_of(Symbol("length", 1, 1 << 22, 64))
+kinds = [(1, Role.INPUT), (4, Role.INTERMEDIATE), (1, Role.OUTPUT)]
+program = Program(
+    ((Launch(0, (0, 1), 0, 1, 0), Launch(0, (1, 2), 0, 1, 0)),),
+    ("first",),
+    tuple(Buffer(f"b{n}", BufferType((length, k)), role) for n, (k, role) in enumerate(kinds)),
+    ("first",),
+    (KernelUse(1, 2, (1,)),),
+)
+
+def first(x, y, begin, end):
+    x, y = map(np.from_dlpack, (x, y))
+    y[:] = x[:, :1]
+
+session = Session(program, {"first": first}, {})
+sizes = [resident()]
+if sys.argv[1] == "reserve":
+    session.reserve()
+sizes.append(resident())
+for length in (5, 1 << 20, 9, 1 << 21, 1 << 20):
+    session.run(b0=np.full((length, 1), 7, "float32"))
+    assert session.get_output(0).sum() == 7 * length
+    sizes.append(resident())
+print(json.dumps(sizes))
+"""
+
+
+@pytest.mark.parametrize("reserve", [False, True])
+def test_memory_grows_with_the_largest_shape_or_is_taken_at_once(reserve: bool) -> None:
+    told = "reserve" if reserve else "grow"
+    command = [sys.executable, "-c", RESERVING, told]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    before, after, *later = json.loads(done.stdout)
+    # Six numbers a place, of four bytes.
+    whole = 6 * 4 << 22
+    slack = 28 << 20
+    if reserve:
+        assert after - before >= whole
+        assert max(later) - after < slack
+    else:
+        assert after - before < slack
+        assert later[0] - before < slack
+        assert (whole >> 1) - slack < later[3] - before < (whole >> 1) + slack
+        assert abs(later[4] - later[3]) < slack

@@ -22,6 +22,7 @@ from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.native_library import native_library_path
+from tests.deployment.rows_model import add_range, expected, image, range_executable
 from tests.execution.chain_executable import chain_executable
 from tests.execution.small_executable import IMAGE, TARGET, change
 from tests.large_temporary import with_a_large_temporary
@@ -126,6 +127,28 @@ def test_a_deployment_is_served(site: Path, executable: Executable, tmp_path: Pa
     assert picked.returncode == 0, picked.stderr
     (entry,) = json.loads(picked.stdout)["entries"]
     assert (entry["fits"], entry["taken"], entry["reason"]) == (True, True, "taken")
+
+
+@pytest.mark.parametrize("kind", ["executable", "deployment"])
+def test_a_range_of_shapes_is_served(site: Path, tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "place"
+    if kind == "deployment":
+        add_range(place, 1, 9, lanes=2)
+    else:
+        range_executable(tmp_path, 1, 9, lanes=2).save(place)
+    for rows in (1, 9, 4):
+        write_arrays(tmp_path / "x.npz", {"image": image(rows)})
+        given = ("--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--reserve")
+        done = command(site, "run", place, *given)
+        assert done.returncode == 0, done.stderr
+        with np.load(tmp_path / "y.npz") as results:
+            np.testing.assert_array_equal(results["result"], expected(image(rows)))
+    done = command(site, "run", place, "--shape", "image:7,4", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outputs"]["result"]["shape"] == [7, 4]
+    done = command(site, "info", place)
+    assert done.returncode == 0, done.stderr
+    assert "1..9x4" in done.stdout
 
 
 def test_what_needs_more_says_what(site: Path) -> None:

@@ -20,7 +20,7 @@ from runtime_ext.execution.executable import Executable
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
 from runtime_ext.native_library import native_library_path
-from tests.deployment.rows_model import add_rows, expected
+from tests.deployment.rows_model import add_range, add_rows, expected, range_executable
 from tests.large_temporary import with_a_large_temporary
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role, Wait
@@ -196,6 +196,34 @@ def test_a_deployment_serves_every_batch_without_python(
         np.testing.assert_array_equal(result, expected(image))
         session.run(image=image)
         assert lines[run_number].startswith(f"image:{n}x4: {session.entry.id}, first ")
+
+
+@pytest.mark.parametrize("kind", ["executable", "deployment"])
+def test_a_range_is_run_at_every_shape_without_python(
+    build: Path, tmp_path: Path, kind: str
+) -> None:
+    if kind == "deployment":
+        add_range(tmp_path / "model", 1, 9)
+    else:
+        range_executable(tmp_path, 1, 9, lanes=2).save(tmp_path / "model")
+    rows = (1, 9, 4, 9, 2)
+    shapes = [f"image:{n}x4" for n in rows]
+    for options in ((), ("--reserve",)):
+        folder = tmp_path / f"out{len(options)}"
+        folder.mkdir()
+        done = run(*(build / "run_deployment", "-o", folder, *options, tmp_path / "model", *shapes))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("1 programs, loaded in ")
+        for run_number, n in enumerate(rows):
+            image, result = (
+                np.fromfile(folder / f"{run_number}.{name}.raw", "float32").reshape(n, 4)
+                for name in ("image", "result")
+            )
+            np.testing.assert_array_equal(result, expected(image))
+    done = run(build / "run_deployment", tmp_path / "model", "image:10x4", "image:3x4")
+    assert done.returncode == 1
+    assert "1..9" in done.stderr
+    assert "image:3x4: " in done.stdout
 
 
 def test_shapes_that_no_program_serves_are_told(build: Path, app: Path) -> None:

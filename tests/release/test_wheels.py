@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from release.wheels import build_distributions
+from tests.deployment.rows_model import add_range, expected, image, range_executable
 from tests.execution.chain_executable import chain_executable
 from tests.execution.small_executable import IMAGE
 from tvm_ios.files.array_files import write_arrays
@@ -108,6 +109,18 @@ def test_the_runtime_runs_and_explains_without_tvm(runtime: Environment, tmp_pat
     assert json.loads(runtime("tvm-ios", "explain", saved, "--json"))["lanes"] == 2
     script = "from importlib.util import find_spec as find; print(find('tvm'), find('onnx'))"
     assert runtime("python", "-c", script) == "None None\n"
+
+
+def test_the_runtime_serves_a_range_of_shapes(runtime: Environment, tmp_path: Path) -> None:
+    add_range(tmp_path / "app", 1, 9)
+    range_executable(tmp_path, 1, 9).save(tmp_path / "out")
+    for place in ("app", "out"):
+        for rows in (1, 9, 4):
+            write_arrays(tmp_path / "x.npz", {"image": image(rows)})
+            given = ("--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz")
+            runtime("tvm-ios", "run", tmp_path / place, *given)
+            with np.load(tmp_path / "y.npz") as results:
+                np.testing.assert_array_equal(results["result"], expected(image(rows)))
 
 
 def test_the_doctor_knows_what_the_runtime_is_for(runtime: Environment) -> None:

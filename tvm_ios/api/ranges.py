@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.options import Options
 from tvm_ios.clock import Clock
 from tvm_ios.contest.outputs import (
@@ -21,8 +22,9 @@ from tvm_ios.contest.outputs import (
     verify_outputs,
 )
 from tvm_ios.contest.tolerance import rounds
-from tvm_ios.errors import UserError
+from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.files.array_files import Array
+from tvm_ios.files.byte_sizes import size_text
 from tvm_ios.graph.extent import Symbol, at_values
 from tvm_ios.graph.fitting import Values
 from tvm_ios.graph.shape_ranges import Range, Ranges
@@ -111,9 +113,9 @@ class RangeResult:
 
 
 def optimize_range(
-    model: AnyModel,
+    model: AnyModel | OpenModel,
     ranges: Ranges,
-    output: Path | None,
+    output: Path | Destination | None,
     options: Options | None = None,
     progress: Progress = silent,
 ) -> RangeResult:
@@ -126,12 +128,15 @@ def optimize_range(
     ----------
     model
         A zoo name, an ``.onnx`` or ``.pt2`` file, or a :class:`~tvm_ios.models.source.ModelSource`.
+        Or the model as it was read for these ranges.
     ranges
         For each input its extents: numbers, or a :class:`~tvm_ios.graph.shape_ranges.Range`.
     output
-        The folder or ``.tar`` of the executable; None to save nothing.
+        Where the executable goes: a folder, a ``.tar``, or a place in a deployment; None to save
+        nothing.
     options
-        Lanes, target and ``verify``; the other options are of programs of one shape.
+        Lanes, target, ``verify`` and the memory budget, which is that of the largest shape; the
+        other options are of programs of one shape.
     progress
         Called with (phase, done, total).
 
@@ -139,19 +144,22 @@ def optimize_range(
     ------
     UserError
         If the model cannot be read, or has no one program for the range; one sentence says why.
+    MemoryBudgetError
+        If the largest shape does not fit into the memory budget.
     VerificationError
         If the program computes something else.
     """
     options = options or Options()
-    from relay_passes.relax.open_units import load_open_model
+    from relay_passes.relax.open_units import OpenModel, load_open_model
     from runtime_ext.targets import target_backend
     from runtime_ext.unit_build import build_units
-    from tvm_ios.api.destination import destination_of
 
     if output is not None:
         destination_of(output).require_writable()
     search, clock = options.search, Clock()
-    read = load_open_model(model, ranges, search, progress)
+    read = model
+    if not isinstance(read, OpenModel):
+        read = load_open_model(read, ranges, search, progress)
     clock.lap("read")
     units = read.opened.units
     backend = target_backend(
@@ -167,6 +175,8 @@ def optimize_range(
         lambda done, total: progress("compiling kernels", done, total),
     )
     clock.lap("build")
+    if options.memory_budget is not None:
+        _require_budget(built, options.memory_budget)
     symbols = built.program.symbols
     compared = _compared_points(symbols, read.opened.special)
     session = built.session()
@@ -178,6 +188,7 @@ def optimize_range(
     finally:
         session.close()
     ranges_of = {s.name: str(Range(s.least, s.most)) for s in symbols}
+    executable = None
     if output is not None:
         notes = {
             "model": read.source.name,
@@ -186,7 +197,10 @@ def optimize_range(
             "reference": reference,
             "points": [asdict(point) for point in points],
         }
-        built.save(output, notes)
+        middle = points[1].latency
+        executable = destination_of(output).save(
+            KeptProgram(built, units.graph, None, "sequential", middle, notes)
+        )
     clock.lap("save")
     return RangeResult(
         model=read.source.name,
@@ -200,7 +214,7 @@ def optimize_range(
         reference=reference,
         special=read.opened.special,
         points=points,
-        executable=output,
+        executable=executable,
         seconds=clock.seconds,
     )
 
@@ -210,6 +224,59 @@ def inputs_at(built: BuiltModel, values: Values, seed: int = 0) -> dict[str, Arr
     from runtime_ext.execution.model_session import random_values
 
     return random_values([at_values(port, values) for port in built.inputs], seed)
+
+
+def _require_budget(built: BuiltModel, budget: int) -> None:
+    """Require that the largest shape fits into a budget of bytes, or raise MemoryBudgetError.
+
+    The error names the largest extents that do.
+    """
+    plan, program = built.memory.open_plan, built.program
+    assert plan is not None
+    symbols = program.symbols
+    most = {symbol.name: symbol.most for symbol in symbols}
+
+    def nbytes(values: Values) -> int:
+        return plan.at(program, values).nbytes
+
+    if nbytes(most) <= budget:
+        return
+    alone: list[str] = []
+    for symbol in symbols:
+        fits = _largest(
+            symbol.least - 1, symbol.most, lambda n, s=symbol: nbytes({**most, s.name: n}) <= budget
+        )
+        others = " and ".join(s.name for s in symbols if s is not symbol)
+        if fits >= symbol.least:
+            alone.append(f"{symbol.name} to {fits}" + (f" with every {others}" if others else ""))
+    least = {symbol.name: symbol.least for symbol in symbols}
+    if alone:
+        fitting = f"what fits is {' or '.join(alone)}"
+    elif nbytes(least) <= budget:
+        # No symbol alone is enough: all are cut by one fraction.
+        def at(part: int) -> Values:
+            return {s.name: s.least + (s.most - s.least) * part // 1024 for s in symbols}
+
+        ends = at(_largest(0, 1024, lambda part: nbytes(at(part)) <= budget))
+        fitting = f"what fits is {' with '.join(f'{n} to {e}' for n, e in ends.items())}"
+    else:
+        fitting = f"the least shape needs {size_text(nbytes(least))}"
+    raise MemoryBudgetError(
+        f"the program needs {size_text(nbytes(most))} between its units at "
+        f"{', '.join(f'{name} = {value}' for name, value in most.items())}, and the memory budget "
+        f"is {size_text(budget)}: {fitting}"
+    )
+
+
+def _largest(fits: int, most: int, holds: Callable[[int], bool]) -> int:
+    """Return the largest number below ``most`` for which a condition holds, by bisection.
+
+    It is taken to hold for ``fits``, and not for ``most``.
+    """
+    while most - fits > 1:
+        middle = (fits + most) // 2
+        fits, most = (middle, most) if holds(middle) else (fits, middle)
+    return fits
 
 
 def _compared_points(

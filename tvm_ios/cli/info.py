@@ -12,13 +12,15 @@ from rich.table import Table
 from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors
+from tvm_ios.cli.tables.deployed import entry_table
+from tvm_ios.deployment.registry import is_deployment, read_registry
 from tvm_ios.files.byte_sizes import kib
 from tvm_ios.schedule.named_kernels import kernels_text
 
 if TYPE_CHECKING:
     from runtime_ext.execution.package_summary import PackageSummary
 
-PAGE = HelpPage(("tvm-ios info out/",), "`tvm-ios run` runs it.")
+PAGE = HelpPage(("tvm-ios info out/", "tvm-ios info app/"), "`tvm-ios run` runs it.")
 
 
 @reports_errors
@@ -28,11 +30,20 @@ def info(
 ) -> None:
     """Say what an executable is: inputs, outputs, target, lanes, versions, files.
 
-    It need not be one of this machine: where it cannot run here, the last line says why.
+    It need not be one of this machine: where it cannot run here, the last line says why. Of a
+    deployment, its programs.
     """
     from runtime_ext.execution.package_summary import summarise_package
 
     refuse_models(executable)
+    if is_deployment(executable):
+        registry = read_registry(executable)
+        if reporting.as_json:
+            entries = [entry.to_json() for entry in registry.entries]
+            print_json({"model": registry.model, "entries": entries})
+        else:
+            console().print(entry_table(registry.model, registry.entries))
+        return
     summary = summarise_package(executable)
     if reporting.as_json:
         print_json(_json(summary))
@@ -42,7 +53,7 @@ def info(
 
 def _json(summary: PackageSummary) -> dict[str, Any]:
     meta = summary.meta
-    notes = meta["notes"]
+    notes, least = meta["notes"], summary.least_arena_bytes
     return {
         "model": notes.get("model"),
         "kept": notes.get("kept"),
@@ -51,8 +62,8 @@ def _json(summary: PackageSummary) -> dict[str, Any]:
         "precision": notes.get("precision"),
         "named_kernels": summary.named_kernels,
         "latency_ms": {row["policy"]: row["latency"] * 1e3 for row in notes.get("policies", ())},
-        "inputs": [_port(port) for port in meta["inputs"]],
-        "outputs": [_port(port) for port in meta["outputs"]],
+        "inputs": summary.inputs,
+        "outputs": summary.outputs,
         "target": meta.get("target"),
         "arch": meta.get("arch"),
         "machine": meta["machine"],
@@ -62,14 +73,11 @@ def _json(summary: PackageSummary) -> dict[str, Any]:
         "launches": summary.launches,
         "kernels": summary.kernels,
         "arena_bytes": summary.arena_bytes,
+        **({} if least is None else {"least_arena_bytes": least}),
         "tail": meta.get("tail"),
         "files": summary.files,
         "problem": summary.problem,
     }
-
-
-def _port(port: dict[str, Any]) -> dict[str, Any]:
-    return {key: port[key] for key in ("name", "shape", "dtype")}
 
 
 def _print(summary: PackageSummary) -> None:
@@ -95,7 +103,7 @@ def _print(summary: PackageSummary) -> None:
         "lanes": data["lanes"],
         "launches a run": data["launches"],
         "kernels": data["kernels"],
-        "arena": data["arena_bytes"] and f"{kib(data['arena_bytes'])} KiB",
+        "arena": _arena(summary),
         "ends with": data["tail"],
         "files": ", ".join(f"{name} {kib(size)} KiB" for name, size in data["files"].items()),
     }
@@ -109,6 +117,13 @@ def _print(summary: PackageSummary) -> None:
         if summary.problem is None
         else f"[yellow]it does not run on this machine: {escape(summary.problem)}[/yellow]"
     )
+
+
+def _arena(summary: PackageSummary) -> str | None:
+    most, least = summary.arena_bytes, summary.least_arena_bytes
+    if not most:
+        return None
+    return f"{kib(most)} KiB" if least is None else f"{kib(least)} to {kib(most)} KiB by the shape"
 
 
 def _latencies(latency: dict[str, float]) -> str:

@@ -71,6 +71,7 @@ PAGE = HelpPage(
         "tvm-ios optimize squeezenet mobilenet_v2 --together -o out/",
         "tvm-ios optimize squeezenet --tracker 127.0.0.1:9190 --key epyc",
         "tvm-ios optimize encoder.onnx --shape input_ids:1..32,1..512 -o out/",
+        "tvm-ios optimize encoder.onnx --shape input_ids:1..32,1..512 --lanes 1,2 -o app/",
     ),
     "`tvm-ios run` runs the result, `tvm-ios explain` says what bounds it.",
 )
@@ -177,13 +178,14 @@ def optimize(
     become one program, whose inputs and outputs have the model's name before them where two models
     have the same; their units run side by side only where that is faster than one after another.
     With a range in --shape, such as input_ids:1..32,1..512, one program serves all these shapes:
-    its units run one after another, each on all lanes. Without --shape it is the program of a model
-    of texts whose inputs have open dimensions.
+    its units run one after another, each on all lanes; a deployment takes it for shapes that have
+    no program of their own. Without --shape it is the program of a model of texts whose inputs have
+    open dimensions.
     """
     others = {
         **{"--together": together, "--policy": policy, "--schedule": schedule},
         "--objective": objective is Objective.throughput,
-        **{"--memory-budget": memory_budget, "--cost": cost, "--from-logs": from_logs},
+        **{"--cost": cost, "--from-logs": from_logs},
         "--fallback": fallback is Fallback.onnxruntime,
         **{"--cudnn": cudnn is not None, "--device": device, "--batch": batch},
         "--random-weights": random_weights is not None,
@@ -192,7 +194,14 @@ def optimize(
     }
     if (of_range := shapes_of_range(model, shape or (), others, compiled, measuring)) is not None:
         return optimize_range_command(
-            model[0], of_range, output, lanes=lanes, arch=arch, verify=verify, reporting=reporting
+            model[0],
+            of_range,
+            output,
+            lanes=lanes,
+            arch=arch,
+            verify=verify,
+            memory_budget=memory_budget,
+            reporting=reporting,
         )
     named = models_together(model, together, random_seed=random_seed)
     dialect, batches = compiled.dialect.value, numbers_in(batch, "--batch")

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from tvm_ios.cli.frame.output import Reporting, print_json, progress_bars
 from tvm_ios.cli.options.search_options import CompileOptions, MeasuringOptions, search_options
-from tvm_ios.cli.options.values import names_in, numbers_in, refuse, wrong_use
+from tvm_ios.cli.options.values import bytes_of, names_in, numbers_in, refuse, wrong_use
+from tvm_ios.cli.tables.deployed import print_deployed
 from tvm_ios.contest.outputs import Verify
 from tvm_ios.deployment.registry import is_deployment
 
@@ -57,31 +60,54 @@ def optimize_range_command(
     lanes: str | None,
     arch: str | None,
     verify: Verify,
+    memory_budget: str | None,
     reporting: Reporting,
 ) -> None:
-    """Compile a model for a range of shapes, save it, and print the times in the range."""
+    """Compile a model for a range of shapes, save it, and print the times in the range.
+
+    With several architectures or numbers of lanes, or a deployment as output, the programs are
+    entries of that.
+    """
     from tvm_ios.cli.tables.ranges import print_range
     from tvm_ios.graph.input_shapes import InputShapeError
     from tvm_ios.graph.shape_ranges import parse_ranges
 
     lane_counts, archs = numbers_in(lanes, "--lanes"), names_in(arch or "")
     path = output or Path(f"{Path(model).stem}.ios")
-    several = "a program of a range is no entry of a deployment yet"
-    refuse(several, {"--lanes": len(lane_counts) > 1, "--arch": len(archs) > 1})
-    refuse(several, {"--output": is_deployment(path)})
+    deploys = max(len(lane_counts), len(archs)) > 1 or is_deployment(path)
     try:
         ranges = parse_ranges(shapes)
     except InputShapeError as error:
         raise wrong_use("--shape", error) from error
     search = search_options(
-        lane_counts[0] if lane_counts else None,
+        max(lane_counts, default=None),
         MeasuringOptions(),
-        arch=archs[0] if archs else None,
+        arch=archs[0] if len(archs) == 1 else None,
+        runs_here=not deploys,
     )
+    budget = bytes_of(memory_budget, "--memory-budget")
     from tvm_ios.api import Options, optimize_range
 
+    options = Options(search=search, verify=verify, memory_budget=budget)
+    if deploys:
+        from tvm_ios.api.deployments.deployed import deploy_range
+        from tvm_ios.models.source import ModelSource
+
+        with progress_bars() as update:
+            made = deploy_range(
+                ModelSource.of(model),
+                ranges,
+                archs or [None],
+                lane_counts or [search.lanes],
+                path,
+                options,
+                update,
+            )
+        print_deployed(made, reporting.as_json)
+        if made.left_out:
+            raise typer.Exit(1)
+        return None
     with progress_bars() as update:
-        options = Options(search=search, verify=verify)
         result = optimize_range(model, ranges, path, options, update)
     if reporting.as_json:
         return print_json(result.to_json())

@@ -40,11 +40,12 @@ def pick(
     """Show which program of a deployment would be taken, and why.
 
     All entries, each with why it is not taken. Without --shape it is what each entry's own shapes
-    take. A machine takes of the entries that fit the one of the smallest batch, then of the highest
-    instruction-set level, then the fastest, if one machine measured these, or else the one of the
-    most lanes.
+    take, of a range the middle. A machine takes of the entries that fit the one of just this shape,
+    then of the range of the fewest shapes, then of the smallest larger batch; of these the one of
+    the highest instruction-set level, then the fastest, if one machine measured these, or else the
+    one of the most lanes.
     """
-    from runtime_ext.deployment.choice import choose, verdicts
+    from runtime_ext.deployment.choice import all_shapes, choose, verdicts
     from runtime_ext.deployment.machine import machine_of, this_machine
     from tvm_ios.deployment.registry import read_registry
 
@@ -53,12 +54,13 @@ def pick(
     machine = this_machine(entries, lanes) if arch is None else machine_of(entries, arch, lanes)
     shapes = input_shapes(shape) or None
     if shapes is not None:
+        shapes = all_shapes(entries, shapes)
         # If no entry fits, raise the reason: there is nothing else to show.
         choose(entries, machine, shapes)
     judged = list(zip(entries, verdicts(entries, machine, shapes), strict=True))
     taken = [entry.id for entry, verdict in judged if verdict.taken]
     if reporting.as_json:
-        rows = [{**asdict(entry), **asdict(verdict)} for entry, verdict in judged]
+        rows = [{**entry.to_json(), **asdict(verdict)} for entry, verdict in judged]
         print_json({"model": registry.model, "taken": taken, "entries": rows})
         return
     asked = "" if shapes is None else f" for {', '.join(shape or ())}"

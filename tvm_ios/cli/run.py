@@ -37,6 +37,7 @@ PAGE = HelpPage(
         "tvm-ios run out/ --state h_out=h_in --repeat 100",
         "tvm-ios run out/ --objective throughput --repeat 200",
         "tvm-ios run app/ --shape image:5,3,224,224 --lanes 2",
+        "tvm-ios run out/ --shape input_ids:8,31 --reserve",
     ),
     "`tvm-ios explain` says where the time goes.",
 )
@@ -92,6 +93,12 @@ def run(
         int | None,
         panels.running(min=1, help="Lanes that a deployment may use.  [CPUs of this process]"),
     ] = None,
+    reserve: Annotated[
+        bool,
+        panels.running(
+            "--reserve", help="Take the memory of a range's largest shape before the first run."
+        ),
+    ] = False,
     state: States = None,
     output: Annotated[Path | None, panels.output(help="Write the outputs to this .npz.")] = None,
     warm_up: Annotated[int, panels.running(min=0, help="Runs before those timed.")] = 1,
@@ -155,6 +162,8 @@ def run(
         arrays = read_named_arrays(given.inputs, names)
     else:
         arrays = {k: value for k, value in random_inputs(given.seed).items() if k not in kept}
+    if reserve:
+        session.reserve()
     session.set_input(**arrays)
     session.run()
     if warm_up:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvm_ios.deployment.entry import Entry
@@ -19,7 +19,8 @@ from tvm_ios.files.json_text import JsonError, json_object
 #: The file's name, by which a folder is known as a deployment.
 REGISTRY = "deployment.json"
 _FORMAT = "tvm-ios deployment"
-_VERSION = 1
+#: With programs for ranges of shapes, and without.
+_VERSION, _VERSION_OF_SHAPES = 2, 1
 _SUM_KEY = b'"sha256": "'
 
 
@@ -73,10 +74,10 @@ def read_registry(folder: Path) -> Registry:
     try:
         if data["format"] != _FORMAT:
             raise DeploymentError(f"{path} is not of a {_FORMAT}")
-        if data["version"] != _VERSION:
+        if data["version"] not in (_VERSION, _VERSION_OF_SHAPES):
             raise DeploymentError(
-                f"{path} is of format version {data['version']} and this tvm-ios reads {_VERSION}; "
-                "make the deployment again with this one"
+                f"{path} is of format version {data['version']} and this tvm-ios reads "
+                f"{_VERSION_OF_SHAPES} and {_VERSION}; make the deployment again with this one"
             )
         if data["sha256"] != hashlib.sha256(content[: content.rindex(_SUM_KEY)]).hexdigest():
             raise DeploymentError(damaged)
@@ -92,12 +93,13 @@ def read_registry(folder: Path) -> Registry:
 
 def write_registry(folder: Path, registry: Registry) -> None:
     """Write the registry of a deployment, in one step; raise OSError if it cannot be written."""
+    has_range = any(entry.is_of_range for entry in registry.entries)
     data = {
         "format": _FORMAT,
-        "version": _VERSION,
+        "version": _VERSION if has_range else _VERSION_OF_SHAPES,
         "model": registry.model,
         "identity": registry.identity,
-        "entries": [asdict(entry) for entry in registry.entries],
+        "entries": [entry.to_json() for entry in registry.entries],
     }
     head = json.dumps(data, indent=1).encode().removesuffix(b"\n}") + b",\n "
     tail = _SUM_KEY + hashlib.sha256(head).hexdigest().encode() + b'"\n}\n'

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tvm_ios.graph.extent import Symbol, extent_of, is_open
+from tvm_ios.graph.extent import Symbol, bounds, evaluate, extent_of, is_open, symbols_of
 from tvm_ios.graph.input_shapes import Extent, InputShapeError, bound_dimensions
 
 #: A number, or a range with perhaps a step.
@@ -85,6 +85,21 @@ def open_shapes(
         if name not in shapes and extents and all(extent in by_name for extent in extents):
             shapes[name] = tuple(opened[str(extent)] for extent in extents)
     return shapes
+
+
+def range_of(extent: int) -> Range:
+    """Return the numbers that an extent may be: all between its bounds if it is no step * symbol.
+
+    A number may be added to that.
+    """
+    least, most = bounds(extent)
+    symbols = symbols_of(extent)
+    if len(symbols) == 1 and symbols[0].least < symbols[0].most:
+        (symbol,) = symbols
+        first, second = (evaluate(extent, {symbol.name: symbol.least + n}) for n in (0, 1))
+        if most - least == (second - first) * (symbol.most - symbol.least):
+            return Range(least, most, second - first)
+    return Range(least, most)
 
 
 def _parsed(text: str, extent: str) -> int | Range:

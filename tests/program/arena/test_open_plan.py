@@ -12,7 +12,7 @@ from runtime_ext.native_library import load_native_library
 from tests.program.arena.small_programs import conflicting, programs
 from tvm_ios.graph.extent import Symbol, extent_of
 from tvm_ios.program.arena.check import check_arena
-from tvm_ios.program.arena.open_plan import check_open_arena, plan_open
+from tvm_ios.program.arena.open_plan import OpenMemoryPlan, check_open_arena, plan_open
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
 from tvm_ios.program.program_json import program_from_json, program_to_json
 
@@ -68,6 +68,37 @@ def test_python_and_cpp_place_alike(program: Program, shapes: list[tuple[int, in
                 for b in pair
             )
             assert not (one and other and one.start < other.stop and other.start < one.stop)
+
+
+@given(open_programs(), st.integers(0, 40), st.integers(1, 300))
+def test_no_shape_needs_more_than_the_largest(program: Program, rows: int, columns: int) -> None:
+    plan = plan_open(program)
+    largest = plan.at(program, {"rows": 40, "columns": 300})
+    assert plan.at(program, {"rows": rows, "columns": columns}).nbytes <= largest.nbytes
+
+
+def test_where_best_fit_takes_more_the_places_of_the_largest_shape_are_taken() -> None:
+    """Smaller buffers leave gaps that the next one does not fit into."""
+    lines = extent_of(Symbol("lines", 4, 5, 5), 16)
+    buffers = (
+        Buffer("x", BufferType((lines,)), Role.INPUT),
+        *(
+            Buffer(f"b{n}", BufferType((size,)), Role.INTERMEDIATE)
+            for n, size in enumerate((80, lines, lines, 80, 80))
+        ),
+    )
+    program = Program(((),), (), buffers, ())
+    plan = OpenMemoryPlan((1, 2, 3, 4, 5), ((), (0,), (0, 1), (0, 1, 2), (0, 2, 3)))
+    placed = plan.at(program, {"lines": 4})
+    assert placed == plan.at(program, {"lines": 5})
+    assert placed.nbytes == 20 * 64
+    texts = (program_to_json(program), plan.to_json(program))
+    bind = load_native_library()["shape_binder"](
+        *(json.dumps(text).encode() for text in texts), [["x", "x"]]
+    )
+    bound = bind([[64]])
+    assert bound["nbytes"] == placed.nbytes
+    assert list(bound["offsets"]) == [placed.offsets.get(n, -1) for n in range(len(buffers))]
 
 
 @given(open_programs())

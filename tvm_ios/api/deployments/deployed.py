@@ -12,11 +12,14 @@ from tvm_ios.api.deployments.combinations import Combination
 from tvm_ios.api.deployments.entries import PaddingError, PlaceInDeployment
 from tvm_ios.api.optimizer import optimize
 from tvm_ios.api.options import Options
+from tvm_ios.api.ranges import optimize_range
 from tvm_ios.contest.outputs import VerificationError
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.deployment.registry import read_registry
 from tvm_ios.errors import UserError
+from tvm_ios.graph.shape_ranges import Ranges
 from tvm_ios.models.identity import model_identity
+from tvm_ios.models.source import ModelSource
 from tvm_ios.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -87,14 +90,72 @@ def optimize_deployment(
                 by = "" if combination.recipe is None else f" by {combination.recipe.path}"
                 left_out.append(f"{combination}{by}: {error}")
     progress("programs", done, len(wanted))
+    return _deployed(model, folder, set(added.values()), left_out)
+
+
+def deploy_range(
+    source: ModelSource,
+    ranges: Ranges,
+    archs: Sequence[str | None],
+    lanes: Sequence[int],
+    folder: Path,
+    options: Options | None = None,
+    progress: Progress = silent,
+) -> Deployed:
+    """Make a program for a range of shapes for each machine and number of lanes of a deployment.
+
+    Each is compiled, compared and timed as by :func:`tvm_ios.api.optimize_range`, and added; what
+    this machine cannot run is left out. Raise UserError if no program can be made, the folder holds
+    something else, or a program computes something else.
+    """
+    from relay_passes.relax.open_units import OpenModel, load_open_model
+    from runtime_ext.machine.this_machine import announce_lanes
+    from runtime_ext.named_target import target_of
+
+    options = options or Options()
+    identity = model_identity(source)
+    PlaceInDeployment(folder, source.name, identity, 1, runs_here=True).require_writable()
+    # TVM counts its threads once: their number can only fall.
+    wanted = [(arch, count) for count in sorted(lanes, reverse=True) for arch in archs]
+    read: dict[str | None, OpenModel] = {}
+    added: set[str] = set()
+    left_out: list[str] = []
+    for done, (arch, count) in enumerate(wanted):
+        progress("programs", done, len(wanted))
+        announce_lanes(count)
+        try:
+            search = options.search.on_lanes(count)
+            if arch is not None:
+                kind = "cuda" if arch.startswith("sm_") else "llvm"
+                search = replace(search, target=target_of(kind, arch, count, source.dialect))
+                if kind == "cuda" or not runs_here(search):
+                    raise UserError("a program for a range is made on a CPU that runs it")
+            if arch not in read:
+                read[arch] = load_open_model(source, ranges, search, progress)
+            place = PlaceInDeployment(folder, source.name, identity, count, runs_here=True)
+            made = optimize_range(
+                read[arch], ranges, place, replace(options, search=search), progress
+            )
+            assert made.executable is not None, "a place is given"
+            added.add(made.executable.name)
+        except VerificationError:
+            raise
+        except UserError as error:
+            left_out.append(f"{arch or 'this machine'} with {count} lanes: {error}")
+    progress("programs", len(wanted), len(wanted))
+    return _deployed(source.name, folder, added, left_out)
+
+
+def _deployed(model: str, folder: Path, added: set[str], left_out: Sequence[str]) -> Deployed:
+    """Return the result of adding entries; raise UserError, the first reason, if there is none."""
     if not added:
         raise UserError(left_out[0])
     registry = read_registry(folder)
     return Deployed(
         model,
         folder,
-        tuple(entry for entry in registry.entries if entry.id in added.values()),
-        tuple(entry for entry in registry.entries if entry.id not in added.values()),
+        tuple(entry for entry in registry.entries if entry.id in added),
+        tuple(entry for entry in registry.entries if entry.id not in added),
         tuple(left_out),
     )
 

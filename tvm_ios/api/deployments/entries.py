@@ -73,7 +73,12 @@ class PlaceInDeployment:
         from runtime_ext.machine.this_machine import device_name
 
         model = program.model
-        padding = program.tail is None and treats_rows_alone(program.operators)
+        # A range has all numbers of rows itself.
+        padding = (
+            not model.program.symbols
+            and program.tail is None
+            and treats_rows_alone(program.operators)
+        )
         if padding and self.runs_here:
             _require_independent_rows(model, [op.kind for op in program.operators.operators])
         device, latency_ms = self.device, self.latency_ms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -23,8 +22,8 @@ def print_deployed(done: Deployed, as_json: bool) -> None:
             {
                 "model": done.model,
                 "deployment": str(done.folder),
-                "entries": [asdict(entry) for entry in done.entries],
-                "others": [asdict(entry) for entry in done.others],
+                "entries": [entry.to_json() for entry in done.entries],
+                "others": [entry.to_json() for entry in done.others],
                 "left_out": done.left_out,
             }
         )
@@ -43,6 +42,12 @@ def print_deployed(done: Deployed, as_json: bool) -> None:
             f"(tvm-ios pick {done.folder})"
         )
     )
+
+
+def _rows(entry: Entry) -> str:
+    if entry.is_of_range:
+        return "in the range"
+    return "any fewer" if entry.padding and (entry.batch or 1) > 1 else "as they are"
 
 
 def entry_table(
@@ -70,7 +75,7 @@ def entry_table(
         table.add_row(
             escape(entry.id),
             escape(", ".join(map(str, entry.inputs))),
-            "any fewer" if entry.padding and (entry.batch or 1) > 1 else "as they are",
+            _rows(entry),
             str(entry.lanes),
             entry.policy,
             latency,

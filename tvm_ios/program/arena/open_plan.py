@@ -23,6 +23,8 @@ from tvm_ios.program.memory_plan import MemoryPlan, planned_buffers
 from tvm_ios.program.program import ALIGNMENT, Program, ProgramError
 
 _FORMAT, _VERSION = "tvm-ios memory plan", 2
+#: No memory holds so many bytes: nothing is placed for what needs them.
+_LARGE = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,26 @@ class OpenMemoryPlan:
     lowest: bool = False
 
     def at(self, program: Program, values: Mapping[str, int]) -> MemoryPlan:
-        """Return the plan of ``program.at(values)``."""
-        sizes = [
+        """Return the plan of ``program.at(values)``.
+
+        Where best-fit takes more than for the largest shape, it is the plan of that one, whose
+        places hold all buffers that are not larger.
+        """
+        sizes = self._sizes(program, values)
+        plan = self._placed(sizes)
+        largest = self._sizes(program, {s.name: s.most for s in program.symbols})
+        if sum(largest) < _LARGE and all(a <= b for a, b in zip(sizes, largest, strict=True)):
+            most = self._placed(largest)
+            return most if most.nbytes < plan.nbytes else plan
+        return plan
+
+    def _sizes(self, program: Program, values: Mapping[str, int]) -> list[int]:
+        return [
             max(1, -(-evaluate(program.buffers[b].type.nbytes, values) // ALIGNMENT)) * ALIGNMENT
             for b in self.buffers
         ]
+
+    def _placed(self, sizes: list[int]) -> MemoryPlan:
         size = np.asarray(sizes, np.int64)
         near = [np.asarray(others, np.int64) for others in self.conflicts]
         offsets = place(size, near, np.arange(len(size)), lowest=self.lowest)
