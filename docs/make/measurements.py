@@ -210,6 +210,21 @@ def _throughput() -> str:
     return _table(lines)
 
 
+def _open_shapes() -> str:
+    others = {"exact": "to exact", **{p: f"to {_NAMES[p]}" for p in ("onnxruntime", "openvino")}}
+    lines: list[tuple[str, ...]] = [("network", "threads", "shape", "a run", *others.values())]
+    rows = _read("open_shapes")["figures"]
+    for row in rows:
+        begins = (f"`{row['network']}`", str(row["lanes"]), " x ".join(map(str, row["shape"])))
+        ratios = (_interval(row["open_to"][other]) for other in others)
+        lines.append((*begins, f"{row['seconds']['open'] * 1e3:.2f} ms", *ratios))
+    best = [max(row["open_to"][p]["median"] for p in ("onnxruntime", "openvino")) for row in rows]
+    mean = f"{geometric_mean(best):.2f}"
+    return (
+        f"{_table(lines)}\nGeometric mean to the best peer: {mean}; the worst is {max(best):.2f}.\n"
+    )
+
+
 def _interval(ratio: Any) -> str:
     return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
@@ -235,6 +250,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "quantised": partial(_quantised, "quantised"),
         "quantised_intel": partial(_quantised, "quantised_intel"),
     },
+    "shapes.md": {"open_shapes": _open_shapes},
     "throughput.md": {"throughput": _throughput},
     "winograd.md": {
         "winograd": _winograd,
