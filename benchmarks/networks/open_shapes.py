@@ -39,7 +39,7 @@ from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.graph.shape_ranges import parse_ranges
 from tvm_ios.models.source import ModelSource
 
-NAME = "open_shapes"
+NAME = "shapes_of_networks"
 _RULES = Rules(rounds=60, seconds=6.0, minimum=9, warm_up=1)
 #: Differences to ONNX Runtime's outputs that are rounding, relative to the largest output.
 _ROUNDING = 1e-3
@@ -90,7 +90,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.child:
         rows = measure(given.networks[0], given.lanes[0])
-        update_result(NAME, rows, "network", "lanes", "shape")
+        update_result(NAME, rows, "network", "lanes")
         return
     for network in given.networks:
         if network in PACKAGED and PACKAGED[network].path is None:
@@ -98,7 +98,7 @@ def main() -> None:
             continue
         for lanes in given.lanes:
             # A process each: TVM fixes its number of threads when it is loaded.
-            command = [sys.executable, "-m", f"benchmarks.networks.{NAME}", network]
+            command = [sys.executable, "-m", "benchmarks.networks.open_shapes", network]
             command += ["--lanes", str(lanes), "--child"]
             environment = {**os.environ, "TVM_NUM_THREADS": str(lanes)}
             end = partial(end_with_parent, os.getpid())

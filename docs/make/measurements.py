@@ -213,7 +213,7 @@ def _throughput() -> str:
 def _open_shapes() -> str:
     others = {"exact": "to exact", **{p: f"to {_NAMES[p]}" for p in ("onnxruntime", "openvino")}}
     lines: list[tuple[str, ...]] = [("network", "threads", "shape", "a run", *others.values())]
-    rows = _read("open_shapes")["figures"]
+    rows = _read("shapes_of_networks")["figures"]
     for row in rows:
         begins = (f"`{row['network']}`", str(row["lanes"]), " x ".join(map(str, row["shape"])))
         ratios = (_interval(row["open_to"][other]) for other in others)
