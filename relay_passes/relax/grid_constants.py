@@ -115,7 +115,8 @@ def _first_grid(numbers: Array) -> Grid:
         cells = first[:, None] + down[:, None] * row + step[:, None] * column
         rows = _agreeing(numbers, cells) // columns
         by_row = down if rows > 1 else by_row
-    return Grid(rows, columns, *(tuple(map(float, n)) for n in (first, by_row, step)))
+    starts, downs, steps = (tuple(map(float, n)) for n in (first, by_row, step))
+    return Grid(rows, columns, starts, downs, steps)
 
 
 def _agreeing(numbers: Array, others: Array) -> int:

@@ -137,6 +137,7 @@ def convolution(
     )
     space = VectorSpace(isa_of(tvm.target.Target(dict(TARGETS[target]))))
     spec = replace(spec, blocking=blocking or space.blocking(replace(spec, parts=(out // groups,))))
+    assert isinstance(spec.blocking, Blocking)
     pack = packing(weights, spec.parts, space.width(spec.blocking))
     buffers = (spec.buffers[0], pack.shape(weights), *spec.buffers[2:])
     return replace(spec, buffers=buffers), pack
@@ -254,7 +255,7 @@ def test_large_weights_pass_in_regions(target: str) -> None:
 def test_few_long_rows_are_cut_into_strips(target: str) -> None:
     """Of a single row all lanes have a part; strips begin and end without a border."""
     row = Filter((1, 5), pads=(0, 2, 0, 2))
-    for filter in (row, Filter((1, 3), (1, 2), (0, 1, 0, 1)), Filter((1, 1), (1, 2), (0,) * 4)):
+    for filter in (row, Filter((1, 3), (1, 2), (0, 1, 0, 1)), Filter((1, 1), (1, 2), (0, 0, 0, 0))):
         sizes = [{"width": width} for width in (*range(1, 9), 23, 24, 25, 47, 48, 49, 100, 299)]
         check_convolution(filter, (1, 1, W), sizes, target)
 
