@@ -82,7 +82,8 @@ def fitted_grids(
                 return None
             sizes.append(extent)
         one = at_points[0]
-        fitted.append(Grid(*sizes, one.first, one.by_row, one.by_column))
+        rows, columns = sizes
+        fitted.append(Grid(rows, columns, one.first, one.by_row, one.by_column))
     for array, point in zip(arrays, points, strict=True):
         made = np.concatenate([grid.at(point) for grid in fitted], 1).astype(np.float32)
         if not np.array_equal(made, array.reshape(len(made), -1)):

@@ -71,9 +71,9 @@ class OpenRow:
         Others begin, and end, more than the border from the ends of the row.
         """
         code = self._code
+        whole = last is None
         last = self._output if last is None else last
-        whole = is_number(first, 0) and last is self._output
-        width = last if whole else code.bind("width", last - first)
+        width: Any = self._output if whole else code.bind("width", last - first)
         wider: Any = None
         for size in open_sizes(self._pixels):
             least = self._least(size)
