@@ -195,7 +195,12 @@ WINDOWS = {
     "2x2 stride 2": Filter((2, 2), (2, 2), (0, 0, 0, 0)),
     "3x3 stride 2 dilated": Filter(strides=(2, 2), pads=(3, 3, 3, 3), dilations=(2, 2)),
 }
-on_windows = pytest.mark.parametrize("filter", WINDOWS.values(), ids=WINDOWS)
+#: All windows on one target, and on the others those of each kind of border.
+ON_TARGETS = [
+    (name, target)
+    for name, target in product(WINDOWS, TARGETS)
+    if target == "avx2" or name in ("3x3", "3x3 stride 2", "1x1 stride 2", "1x7")
+]
 #: All small widths of register tiles, and larger ones; each with another height.
 SIZES = [
     {"batch": 1 + width % 2, "height": 1 + width % 5, "width": width}
@@ -203,10 +208,9 @@ SIZES = [
 ]
 
 
-@on_windows
-@on_targets
-def test_convolution_of_images_of_any_size(filter: Filter, target: str) -> None:
-    check_convolution(filter, (B, H, W), SIZES, target)
+@pytest.mark.parametrize(("name", "target"), ON_TARGETS)
+def test_convolution_of_images_of_any_size(name: str, target: str) -> None:
+    check_convolution(WINDOWS[name], (B, H, W), SIZES, target)
 
 
 @pytest.mark.parametrize("pixels", [1, 2, 3, 4, 5, 8, 12])
