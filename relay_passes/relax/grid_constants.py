@@ -82,7 +82,8 @@ def fitted_grids(
                 return None
             sizes.append(extent)
         one = at_points[0]
-        fitted.append(Grid(*sizes, one.first, one.by_row, one.by_column))
+        rows, columns = sizes
+        fitted.append(Grid(rows, columns, one.first, one.by_row, one.by_column))
     for array, point in zip(arrays, points, strict=True):
         made = np.concatenate([grid.at(point) for grid in fitted], 1).astype(np.float32)
         if not np.array_equal(made, array.reshape(len(made), -1)):
@@ -115,7 +116,8 @@ def _first_grid(numbers: Array) -> Grid:
         cells = first[:, None] + down[:, None] * row + step[:, None] * column
         rows = _agreeing(numbers, cells) // columns
         by_row = down if rows > 1 else by_row
-    return Grid(rows, columns, *(tuple(map(float, n)) for n in (first, by_row, step)))
+    starts, downs, steps = (tuple(map(float, n)) for n in (first, by_row, step))
+    return Grid(rows, columns, starts, downs, steps)
 
 
 def _agreeing(numbers: Array, others: Array) -> int:

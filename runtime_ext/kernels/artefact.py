@@ -18,6 +18,8 @@ from tvm_ios.graph.extent_json import ExpressionReader, ExpressionTable
 
 #: Increase it whenever the code of equal kernels changes.
 SCHEDULE_VERSION = 32
+#: The same of kernels of open extents alone.
+_OPEN_VERSION = 2
 #: How kernels are called: buffers, begin, end.
 CONVENTION = "tiles-1"
 
@@ -60,7 +62,7 @@ def workload_text(data: Any) -> str:
     Expressions name their symbols; code depends on the ranges of these, too.
     """
     symbols = symbols_in(data)
-    return f"{data!r} {symbols!r}" if symbols else repr(data)
+    return f"{data!r} {symbols!r} {_OPEN_VERSION}" if symbols else repr(data)
 
 
 def kernel_key(workload: str, target: str) -> str:

@@ -20,7 +20,9 @@ from tvm_ios.graph.extent import (
     extent_of,
     hint_of,
     is_open,
+    may_be_positive,
     noted_guards,
+    numbers_in_range,
     symbols_of,
 )
 
@@ -133,3 +135,24 @@ def test_large_ranges_are_decided_by_bounds() -> None:
     with noted_guards() as guards:
         assert wide < 1 << 20
     assert [str(guard) for guard in guards] == ["wide < 1048576 is True"]
+
+
+def test_the_numbers_that_an_extent_may_be() -> None:
+    """A stride of 2 leaves one of two borders, one for each remainder of the width."""
+    width = extent_of(Symbol("width", 3, 60, hint=9))
+    over = 2 * ((width - 1) // 2) + 2 - width
+    assert numbers_in_range(over, 2) == (0, 1)
+    assert numbers_in_range(over, 1) is None
+    assert numbers_in_range(7, 1) == (7,)
+    large = extent_of(Symbol("large", 1, 1 << 40, hint=9))
+    assert numbers_in_range(large - 3 * large // 3, 4) == (0,)
+    assert numbers_in_range(large, 100) is None
+
+
+def test_whether_an_extent_may_be_positive() -> None:
+    width = extent_of(Symbol("width", 3, 60, hint=9))
+    assert may_be_positive(width - 59)
+    assert not may_be_positive(width - 60)
+    assert not may_be_positive(2 * (width // 2) - width)
+    assert may_be_positive(1)
+    assert not may_be_positive(0)

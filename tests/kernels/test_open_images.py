@@ -137,6 +137,7 @@ def convolution(
     )
     space = VectorSpace(isa_of(tvm.target.Target(dict(TARGETS[target]))))
     spec = replace(spec, blocking=blocking or space.blocking(replace(spec, parts=(out // groups,))))
+    assert isinstance(spec.blocking, Blocking)
     pack = packing(weights, spec.parts, space.width(spec.blocking))
     buffers = (spec.buffers[0], pack.shape(weights), *spec.buffers[2:])
     return replace(spec, buffers=buffers), pack
@@ -194,7 +195,12 @@ WINDOWS = {
     "2x2 stride 2": Filter((2, 2), (2, 2), (0, 0, 0, 0)),
     "3x3 stride 2 dilated": Filter(strides=(2, 2), pads=(3, 3, 3, 3), dilations=(2, 2)),
 }
-on_windows = pytest.mark.parametrize("filter", WINDOWS.values(), ids=WINDOWS)
+#: All windows on one target, and on the others those of each kind of border.
+ON_TARGETS = [
+    (name, target)
+    for name, target in product(WINDOWS, TARGETS)
+    if target == "avx2" or name in ("3x3", "3x3 stride 2", "1x1 stride 2", "1x7")
+]
 #: All small widths of register tiles, and larger ones; each with another height.
 SIZES = [
     {"batch": 1 + width % 2, "height": 1 + width % 5, "width": width}
@@ -202,10 +208,9 @@ SIZES = [
 ]
 
 
-@on_windows
-@on_targets
-def test_convolution_of_images_of_any_size(filter: Filter, target: str) -> None:
-    check_convolution(filter, (B, H, W), SIZES, target)
+@pytest.mark.parametrize(("name", "target"), ON_TARGETS)
+def test_convolution_of_images_of_any_size(name: str, target: str) -> None:
+    check_convolution(WINDOWS[name], (B, H, W), SIZES, target)
 
 
 @pytest.mark.parametrize("pixels", [1, 2, 3, 4, 5, 8, 12])
@@ -254,7 +259,7 @@ def test_large_weights_pass_in_regions(target: str) -> None:
 def test_few_long_rows_are_cut_into_strips(target: str) -> None:
     """Of a single row all lanes have a part; strips begin and end without a border."""
     row = Filter((1, 5), pads=(0, 2, 0, 2))
-    for filter in (row, Filter((1, 3), (1, 2), (0, 1, 0, 1)), Filter((1, 1), (1, 2), (0,) * 4)):
+    for filter in (row, Filter((1, 3), (1, 2), (0, 1, 0, 1)), Filter((1, 1), (1, 2), (0, 0, 0, 0))):
         sizes = [{"width": width} for width in (*range(1, 9), 23, 24, 25, 47, 48, 49, 100, 299)]
         check_convolution(filter, (1, 1, W), sizes, target)
 

@@ -32,6 +32,8 @@ _MANY_PIXELS = 840
 _WIDE = 16
 #: Widths of a range that are looked at, less one.
 _WIDTHS = 12
+#: Register tiles of more pixels than this have smaller ones beside them.
+_NARROW = 3
 #: Register tiles of fewer pixels have tiles of little more than half for narrow rows.
 _MANY_SIZES = 8
 #: Sets of a first-level data cache of 64-byte lines, and the lines of a set that stay.
@@ -90,7 +92,7 @@ def _open_tiles(width: int, pixels: int) -> dict[int, int]:
 def open_sizes(pixels: int) -> list[int]:
     """Return the sizes of the register tiles of rows of open width, the largest first."""
     half = pixels // 2 + (1 if pixels < _MANY_SIZES else 0)
-    return [size for size in (pixels, half, 2) if size == pixels or 2 <= size < pixels - 1]
+    return [pixels, *([half] if half > _NARROW else []), *([2] if pixels > _NARROW else [])]
 
 
 def _tiles(width: int, pixels: int) -> dict[int, int]:

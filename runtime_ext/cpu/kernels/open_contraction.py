@@ -88,7 +88,9 @@ class _Writer(ContractionWriter):
         pixels = blocking.pixels
         work = pixels * blocking.vectors * spec.channels
         self._strip = max(1, min(BUSY_PIXELS // pixels, round(_WORK / work)))
-        groups = -(-rows // (pixels * self._strip))
+        of_group = pixels * self._strip
+        # Bounds of this form are exact, unlike those of the negative quotient of a negative.
+        groups = (rows + of_group - 1) // of_group
         self.tiles = blocks * groups
         self._rows, self._groups = code.extent(rows), code.extent(groups)
         self._whole = code.extent(rows // pixels)

@@ -123,7 +123,8 @@ class _Writer(ContractionWriter):
             self._row.write(writer)
             return
         width = code.extent(window.output[1])
-        last = code.keep_index(tirx.max(tirx.truncdiv(width, self._strip), 1) - 1)
+        strips: Any = tirx.max(tirx.truncdiv(width, self._strip), 1)
+        last = code.keep_index(strips - 1)
         with code.branch(strip <= last):
             begin = code.keep_index(strip * self._strip)
             end = code.keep_index(tirx.Select(strip < last, begin + self._strip, width))
@@ -153,5 +154,6 @@ class _Writer(ContractionWriter):
             self._input_channels(spec.channels, [0], source, weights, accumulators, _fetch_nothing)
 
 
-def _fetch_nothing(_at: Index, _step: int) -> None:
+def _fetch_nothing(at: Index, step: int) -> None:
     """Prefetch nothing."""
+    del at, step

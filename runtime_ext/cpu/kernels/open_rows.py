@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tvm import tirx
 
@@ -70,21 +71,22 @@ class OpenRow:
         Others begin, and end, more than the border from the ends of the row.
         """
         code = self._code
+        whole = last is None
         last = self._output if last is None else last
-        whole = is_number(first, 0) and last is self._output
-        width = last if whole else code.bind("width", last - first)
-        more = None
+        width: Any = self._output if whole else code.bind("width", last - first)
+        wider: Any = None
         for size in open_sizes(self._pixels):
             least = self._least(size)
-            condition = width >= least if more is None else tirx.all(width >= least, width < more)
-            if whole and self._narrowest >= least:
-                condition = None if more is None else width < more
-            with code.branch(condition):
+            is_narrowest = whole and self._narrowest >= least
+            conditions = [
+                c for c in (wider, None if is_narrowest else width >= least) if c is not None
+            ]
+            with code.branch(_all(conditions)):
                 self._tiles(size, writer, first, last)
-            more = least
-            if whole and self._narrowest >= least:
+            if is_narrowest:
                 return
-        with code.branch(width < more):
+            wider = width < least
+        with code.branch(wider):
             self._single(writer, first, last)
 
     def _least(self, size: int) -> int:
@@ -108,14 +110,14 @@ class OpenRow:
         end, at_end = last, None if last is self._output else equal(last, self._output)
         if self._right:
             behind = self._right if alone else size
-            is_border = [] if at_end is None else [at_end]
+            conditions = [] if at_end is None else [at_end]
             if not self._is_sure:
-                is_border.append(self._over > 0)
-            end = last - behind
-            if is_border:
-                condition = is_border[0] if len(is_border) == 1 else tirx.all(*is_border)
-                end = code.keep_index(tirx.Select(condition, end, last))
-        count = code.bind("count", tirx.truncdiv(tirx.max(end - begin, 0) + (size - 1), size))
+                conditions.append(self._over > 0)
+            end, is_border = last - behind, _all(conditions)
+            if is_border is not None:
+                end = code.keep_index(tirx.Select(is_border, end, last))
+        rest = _max(end - begin, 0)
+        count = code.bind("count", tirx.truncdiv(rest + (size - 1), size))
         final = code.bind("final", end - size)
         with code.loop("x", 0, count) as x:
             at = code.keep_index(_max(tirx.min(begin + x * size, final), low))
@@ -157,5 +159,15 @@ class OpenRow:
             writer.pixel(x, begin, end)
 
 
+def _all(conditions: Sequence[Any]) -> Any:
+    """Return the condition that all hold; None for none."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return tirx.all(*conditions)
+
+
 def _max(index: Index, number: int) -> Index:
-    return max(index, number) if isinstance(index, int) else tirx.max(index, number)
+    if isinstance(index, int):
+        return max(index, number)
+    greater: Any = tirx.max(index, number)
+    return greater

@@ -47,7 +47,7 @@ def pointwise(spec: Pointwise, isa: Isa, finer: bool = False) -> tuple[Any, int]
 
 def _long_run(code: TileCode, spec: Pointwise, piece: int, isa: Isa) -> None:
     (statement,) = spec.statements
-    tiles = -(-statement.count // piece)
+    tiles = (statement.count + piece - 1) // piece
     with code.tiles(tiles) as tile:
         write = partial(_channels, code, statement, isa, (0, 0, 0))
         if is_open(statement.count):

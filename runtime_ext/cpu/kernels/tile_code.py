@@ -168,7 +168,7 @@ class TileCode(Code):
         a row.
         """
         batch, height, width = grid
-        strips = -(-width // strip)
+        strips = (width + strip - 1) // strip
         with self.tiles(batch * height * strips) as tile:
             line, part = divide(self, "line", tile, strips, batch * height)
             image, row = divide(self, "image", line, height, batch)

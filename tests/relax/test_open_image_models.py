@@ -1,0 +1,145 @@
+"""Image models of any size and batch, built once each, against ONNX Runtime at many shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay_passes.relax.open_units import load_open_model
+from relay_passes.search_options import SearchOptions
+from runtime_ext.targets import target_backend
+from runtime_ext.unit_build import build_units
+from tests.dynamic_models.detection import dbnet
+from tests.dynamic_models.drawing import Drawing
+from tests.dynamic_models.dynamic import unet
+from tvm_ios.graph.shape_ranges import parse_ranges
+
+SIZE = ("height", "width")
+
+
+def resnet() -> Any:
+    """Residual blocks, the second of half the size, and a classifier."""
+    d = Drawing()
+    x = d.conv_relu(d.input("image", "batch", 3, *SIZE), 3, 8, stride=2)
+    x = d.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    for before, after, stride in ((8, 8, 1), (8, 16, 2)):
+        y = d.conv2(d.conv_relu(x, before, after, stride=stride), after, after)
+        if stride > 1:
+            weight = d.scaled(after, before, 1, 1)
+            x = d.op("Conv", x, weight, d.normal(after), strides=[stride, stride])
+        x = d.op("Relu", d.op("Add", y, x))
+    pooled = d.op("Flatten", d.op("GlobalAveragePool", x))
+    return d.finished({"classes": d.linear(pooled, 16, 10)})
+
+
+def mobilenet() -> Any:
+    """Blocks of a depthwise convolution between two of one pixel."""
+    d = Drawing()
+    x = d.conv_relu(d.input("image", "batch", 3, *SIZE), 3, 8, stride=2)
+    for stride in (1, 2):
+        y = d.conv_relu(x, 8, 32, kernel=1)
+        weight, bias = d.scaled(32, 1, 3, 3), d.normal(32)
+        y = d.op("Conv", y, weight, bias, strides=[stride] * 2, pads=[1] * 4, group=32)
+        y = d.conv2(d.op("Clip", y, d.const(np.float32(0)), d.const(np.float32(6))), 32, 8, 1)
+        x = d.op("Add", x, y) if stride == 1 else y
+    pooled = d.op("Flatten", d.op("GlobalAveragePool", x))
+    return d.finished({"classes": d.linear(pooled, 8, 10)})
+
+
+def cells() -> Any:
+    """What is found at each cell of two images, moved by the cell's place, as YOLO does it."""
+    d = Drawing()
+    x = d.input("image", 1, 3, *SIZE)
+    found: list[str] = []
+    places: list[str] = []
+    for before, after in ((3, 8), (8, 8)):
+        x = d.conv_relu(x, before, after, stride=2)
+        flat = d.op("Reshape", d.conv2(x, after, 2, 1), d.ints(1, 2, -1))
+        found.append(flat)
+        rows, columns = d.extent(x, 2), d.extent(x, 3)
+        counts = [
+            d.op("Range", d.one(0), d.op("Squeeze", n, d.ints(0)), d.one(1))
+            for n in (rows, columns)
+        ]
+        grid = [
+            d.op("Expand", d.op("Unsqueeze", count, d.ints(axis)), d.op("Concat", *shape, axis=0))
+            for count, axis, shape in zip(counts, (1, 0), ((rows, columns),) * 2, strict=True)
+        ]
+        both = [
+            d.op("Reshape", d.op("Cast", g, to=onnx.TensorProto.FLOAT), d.ints(1, 1, -1))
+            for g in reversed(grid)
+        ]
+        places.append(d.op("Concat", *both, axis=1))
+    place = d.op("Add", d.op("Concat", *places, axis=2), d.const(np.float32(0.5)))
+    return d.finished({"boxes": d.op("Add", d.op("Concat", *found, axis=2), place)})
+
+
+@cache
+def sessions(make: Callable[[], Any], ranges: str, lanes: int) -> tuple[Any, Any]:
+    """A model's session in a range, whose memory is poisoned, and ONNX Runtime's."""
+    options = SearchOptions(lanes=lanes)
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model.onnx")
+        onnx.save(make(), path)
+        opened = load_open_model(str(path), parse_ranges([ranges])).opened
+        backend = target_backend(options.target_for([]), lanes, Path(folder, "kernels"))
+        built = build_units(opened.units, backend.compiler, lanes)
+        reference = onnxruntime.InferenceSession(path)
+        return built.session(executor="poisoning"), reference
+
+
+def check(make: Callable[[], Any], ranges: str, shape: tuple[int, ...], lanes: int = 2) -> None:
+    session, reference = sessions(make, ranges, lanes)
+    image = np.random.default_rng(sum(shape)).standard_normal(shape, np.float32)
+    (want,) = reference.run(None, {"image": image})
+    session.run(image=image)
+    got = session.get_output(0)
+    assert got.shape == want.shape
+    assert np.abs(got - want).max() <= 1e-4 * max(1.0, np.abs(want).max()), shape
+
+
+small = st.integers(1, 5)
+
+
+@pytest.mark.parametrize("make", [resnet, mobilenet])
+def test_classifiers_of_any_batch_and_size(make: Callable[[], Any]) -> None:
+    ranges = "image:1..4,3,9..80,9..80"
+
+    @settings(max_examples=15, deadline=None)
+    @given(st.integers(1, 4), st.integers(9, 80), st.integers(9, 80))
+    def run(batch: int, height: int, width: int) -> None:
+        check(make, ranges, (batch, 3, height, width))
+
+    run()
+    for corner in ((1, 3, 9, 9), (4, 3, 80, 80), (1, 3, 9, 80)):
+        check(make, ranges, corner)
+
+
+@pytest.mark.parametrize("make", [unet, dbnet, cells])
+def test_maps_of_any_size(make: Callable[[], Any]) -> None:
+    ranges = "image:1,3,32..160:32,32..160:32"
+
+    @settings(max_examples=10, deadline=None)
+    @given(small, small)
+    def run(rows: int, columns: int) -> None:
+        check(make, ranges, (1, 3, 32 * rows, 32 * columns))
+
+    run()
+    for corner in ((1, 3, 32, 32), (1, 3, 160, 160), (1, 3, 32, 160)):
+        check(make, ranges, corner)
+
+
+@pytest.mark.parametrize("make", [resnet, mobilenet])
+def test_classifiers_of_any_batch_of_one_size(make: Callable[[], Any]) -> None:
+    for batch in (1, 2, 3, 9, 16):
+        check(make, "image:1..16,3,28,28", (batch, 3, 28, 28))
