@@ -211,9 +211,7 @@ def _cell(
         if recurrent.late:
             bias = of["bias"][0, 5 * hidden + i] if "bias" in of else 0.0
             inner = f(gates[1]) * (made[2] + bias)
-        T.buffer_store(
-            state, (one - update) * g(read[2] + inner) + update * state[i], [i]
-        )
+        T.buffer_store(state, (one - update) * g(read[2] + inner) + update * state[i], [i])
         return
     f, g, h = functions
     if "bias" in of:

@@ -117,7 +117,9 @@ class Layer:
         memory = self.memory if spec.memory else np.zeros_like(self.memory)
         states = np.empty((*self.gates.shape[:2], hidden), np.float32)
         for time in range(self.steps)[:: -1 if spec.reverse else 1]:
-            state, memory = self._cell(np.split(self.gates[time], spec.gate_count, 1), state, memory)
+            state, memory = self._cell(
+                np.split(self.gates[time], spec.gate_count, 1), state, memory
+            )
             states[time] = state
         return states, memory
 
@@ -243,9 +245,7 @@ def test_states_are_rounded_as_by_onnx_runtime(
 
 
 def test_a_state_of_zeros_is_rounded_to_zeros() -> None:
-    spec = spec_of(
-        "sse", "lstm", steps=2, batch=1, hidden=5, given=("state",), quantised=True
-    )
+    spec = spec_of("sse", "lstm", steps=2, batch=1, hidden=5, given=("state",), quantised=True)
     layer = Layer(spec, 2, 1)
     layer.state[:] = 0
     check(OpenKernel(spec, SSE), layer, {})

@@ -94,7 +94,9 @@ def test_one_program_of_any_length_and_batch(
 ) -> None:
     """All states, of which a dense layer could read both directions, and the last ones."""
     model = layer(kind, **attributes)
-    for extent, name in zip(model.graph.input[0].type.tensor_type.shape.dim, ("t", "b"), strict=False):
+    for extent, name in zip(
+        model.graph.input[0].type.tensor_type.shape.dim, ("t", "b"), strict=False
+    ):
         extent.dim_param = name
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape")

@@ -133,7 +133,9 @@ class _Writer:
             time = code.bind("time", count - 1 - number if spec.reverse else number)
             now = code.bind("now", tirx.truncmod(number, 2) * self._size)
             after = code.bind("after", self._size - now)
-            self._step(_Step(number, self._places(gates, time), self._places(target, time), now, after))
+            self._step(
+                _Step(number, self._places(gates, time), self._places(target, time), now, after)
+            )
         if spec.last is not None:
             last = code.access(spec.last)
             for p, at in enumerate(self._places(last, 0)):
@@ -142,7 +144,7 @@ class _Writer:
 
     def _begin(self, access: Access | None, place: int) -> None:
         """Write the states or memories before the first step."""
-        code, spec = self._code, self._spec
+        code = self._code
         for p in range(len(self._rows)):
             self._fill(place + p * self._pitch, self._pitch)
         if access is None:
@@ -244,7 +246,9 @@ class _Writer:
             numbers = [code.bind("block", first + i) for i in range(count)]
             elements = [
                 _Elements(step, p, code.bind("element", block * width), lanes, of_row)
-                for block, rows in zip(numbers, self._sums(step, gates, source, numbers), strict=True)
+                for block, rows in zip(
+                    numbers, self._sums(step, gates, source, numbers), strict=True
+                )
                 for p, of_row in enumerate(rows)
             ]
             # Each operation of an activation waits for the one before.

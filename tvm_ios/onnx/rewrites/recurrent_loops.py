@@ -215,9 +215,7 @@ class Looper(Unroller):
         for reader, _ in list(value.uses()):
             squeezed = reader.op_type == "Squeeze" and one and integers(reader, 1, "axes")
             reshaped = reader.op_type == "Reshape" and in_order
-            undoes = squeezed == (axis,) or (
-                reshaped and static_shape(reader.outputs[0]) == wanted
-            )
+            undoes = squeezed == (axis,) or (reshaped and static_shape(reader.outputs[0]) == wanted)
             if undoes and not reader.outputs[0].is_graph_output():
                 redirect(self.steps.graph, reader.outputs[0], states)
                 self.steps.graph.remove(reader, safe=True)

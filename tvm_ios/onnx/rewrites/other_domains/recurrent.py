@@ -9,7 +9,11 @@ import numpy as np
 
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.rewrites.other_domains.deferred import array_of, input_of, shape_of
-from tvm_ios.onnx.rewrites.other_domains.integers import as_float_product, dynamic_product, quantised
+from tvm_ios.onnx.rewrites.other_domains.integers import (
+    as_float_product,
+    dynamic_product,
+    quantised,
+)
 from tvm_ios.onnx.rewrites.recurrent import Direction, Unroller
 from tvm_ios.onnx.rewrites.recurrent_loops import Looper
 from tvm_ios.onnx.rewrites.steps import Steps
@@ -78,7 +82,6 @@ class _QuantisedUnroller(Unroller):
         number = self.steps.number
         zero = number(np.asarray(zero_point, weight.dtype))
         return number(np.ascontiguousarray(weight)), number(scale), zero
-
 
     def _quantisation(self, places: tuple[int, int], direction: int) -> tuple[Array, int]:
         """Return the scales and the zero point of weights."""
