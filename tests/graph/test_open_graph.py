@@ -153,7 +153,7 @@ def test_graphs_at_other_shapes_agree(
         )
 
 
-def recurrent(**attributes: float) -> onnx.ModelProto:
+def recurrent(**attributes: Any) -> onnx.ModelProto:
     """An LSTM over a sequence of any length."""
     weights = [
         onnx.numpy_helper.from_array(np.full((1, 16, 4), 0.1, np.float32), name) for name in "wr"

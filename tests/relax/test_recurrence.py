@@ -77,7 +77,8 @@ def test_a_program_and_tvm_compute_what_onnx_runtime_does(
     session.run(**feeds)
     require_same([session.get_output(i) for i in range(len(expected))], expected)
     legal = relax.transform.LegalizeOps()(module)
-    machine = relax.VirtualMachine(relax.build(legal, "llvm"), tvm.cpu())
+    cpu: Any = tvm.cpu()
+    machine = relax.VirtualMachine(relax.build(legal, "llvm"), cpu)
     require_same([r.numpy() for r in machine["main"](tvm.runtime.tensor(feeds["x"]))], expected)
 
 
