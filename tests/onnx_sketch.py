@@ -110,10 +110,14 @@ def relative_error(ours: Any, theirs: Any) -> float:
 
 
 def simplify_checked(
-    model: Any, feeds: dict[str, Array] | None = None, *, within: float = 1e-5
+    model: Any,
+    feeds: dict[str, Array] | None = None,
+    *,
+    within: float = 1e-5,
+    cells: bool = False,
 ) -> Any:
     """Return the simplified model, whose outputs for given or random inputs are the model's."""
-    simple = simplify(model)
+    simple = simplify(model, cells=cells)
     assert relative_error(run_on(simple, feeds), run_on(model, feeds)) <= within
     return simple
 

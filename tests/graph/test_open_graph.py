@@ -153,13 +153,13 @@ def test_graphs_at_other_shapes_agree(
         )
 
 
-def recurrent() -> onnx.ModelProto:
+def recurrent(**attributes: Any) -> onnx.ModelProto:
     """An LSTM over a sequence of any length."""
     weights = [
         onnx.numpy_helper.from_array(np.full((1, 16, 4), 0.1, np.float32), name) for name in "wr"
     ]
     graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4)],
+        [onnx.helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4, **attributes)],
         "recurrent",
         [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["length", 1, 4])],
         [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
@@ -170,9 +170,17 @@ def recurrent() -> onnx.ModelProto:
 
 def test_where_the_number_of_operators_depends_on_the_shape(tmp_path: Path) -> None:
     path = tmp_path / "recurrent.onnx"
-    onnx.save(recurrent(), path)
+    # A layer whose gates are clipped becomes a cell for each step.
+    onnx.save(recurrent(clip=1.0), path)
     with refused(OpenExtentError, "length = ", "the range has no one graph"):
         open_operators(str(path), parse_ranges(["x:2..20,1,4"]))
+
+
+def test_a_recurrent_layer_is_one_operator_at_any_length(tmp_path: Path) -> None:
+    path = tmp_path / "recurrent.onnx"
+    onnx.save(recurrent(), path)
+    opened = open_operators(str(path), parse_ranges(["x:2..20,1,4"]))
+    assert [op.kind for op in opened.graph.operators].count("recurrence") == 1
 
 
 def chain(shape: tuple[int, ...], kinds: list[str], attr: object) -> OpGraph:

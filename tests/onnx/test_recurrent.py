@@ -91,9 +91,10 @@ def layer(
     ],
     ids=str,
 )
-def test_a_layer_computes_the_same(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("cells", [True, False])
+def test_a_layer_computes_the_same(options: dict[str, Any], cells: bool) -> None:
     model = layer(**options)
-    simplified = simplify_checked(model)
+    simplified = simplify_checked(model, cells=cells)
     assert not GATES.keys() & set(kinds(simplified))
     assert [o.name for o in simplified.graph.output] == [o.name for o in model.graph.output]
 
@@ -137,11 +138,12 @@ def test_of_an_lstm_only_gates_are_clipped() -> None:
         assert relative_error(run(simplified, seed), run(model, seed)) < 1e-5
 
 
+@pytest.mark.parametrize("cells", [True, False])
 @pytest.mark.parametrize("kind", GATES)
-def test_the_batch_may_come_first(kind: str) -> None:
+def test_the_batch_may_come_first(kind: str, cells: bool) -> None:
     """ONNX Runtime does not know this layout."""
     inputs = ("bias", "state", "memory")
-    outputs = run(simplify(layer(kind, inputs=inputs, layout=1)))
+    outputs = run(simplify(layer(kind, inputs=inputs, layout=1), cells=cells))
     other = layer(kind, inputs=inputs)
     # Of one direction the states have the same numbers in either order.
     x = np.random.default_rng(0).standard_normal((BATCH, STEPS, FEATURES), dtype=np.float32)
@@ -152,7 +154,7 @@ def test_the_batch_may_come_first(kind: str) -> None:
 
 
 def test_an_lstm_is_one_product_and_a_unit_for_each_cell() -> None:
-    simplified = simplify(layer("LSTM", steps=6))
+    simplified = simplify(layer("LSTM", steps=6), cells=True)
     units = form_units(graph_from_onnx(simplified, already_simplified=True))
     counts = Counter("dense" in op.kind for op in units.operators)
     assert counts[True] == 6, "the first cell goes with the product of all inputs"
@@ -185,6 +187,6 @@ def test_many_steps_are_said_to_take_long(
 ) -> None:
     monkeypatch.setattr(recurrent, "_MANY", 7)
     for steps in (7, 8):
-        simplify(layer("GRU", steps=steps))
+        simplify(layer("GRU", steps=steps), cells=True)
     (said,) = caplog.messages
     assert said.startswith("operator GRU (node 'GRU_0', output 'v0_0') is unrolled to 8 cells")

@@ -109,7 +109,7 @@ def _made_once(
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         ONNX: loaded.original.SerializeToString(),
-        SIMPLIFIED: loaded.onnx.SerializeToString(),
+        SIMPLIFIED: _for_peers(source, loaded.onnx).SerializeToString(),
     }
     request = _request(files, options, source.dialect) | more
     if not _is_there(folder, request, last):
@@ -122,6 +122,15 @@ def _made_once(
     schedule = Schedule.load(folder / "ours" / "schedule.json")
     notes = json_object((folder / "ours" / META).read_bytes())["notes"]
     return Material(loaded.name, schedule.policy, schedule.batch, notes["reference"])
+
+
+def _for_peers(source: ModelSource, simple: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a simplified model in ONNX's own operators: recurrent layers are cells."""
+    from tvm_ios.models.load import load_onnx
+    from tvm_ios.onnx.rewrites.recurrent_loops import DOMAIN
+
+    has_loops = any(node.domain == DOMAIN for node in simple.graph.node)
+    return load_onnx(replace(source, cells=True)) if has_loops else simple
 
 
 def log_digest(database: Path | None) -> str | None:

@@ -90,10 +90,10 @@ def simplify(
 
     The ``onnx.ModelProto`` is not changed. ``shapes`` gives the shapes of inputs with dynamic
     dimensions. With ``cells`` every recurrent layer becomes a cell for each step; else those that
-    can be are one operator of all steps, which the model defines by ONNX's. In the result all weights are initializers and no initializer is an input; equal
-    operators stay separate. Raise InputShapeError if a shape is missing or does not fit;
-    GraphError if a ``Resize`` would be read wrongly, a recurrent layer cannot be unrolled, or the
-    model is damaged.
+    can be are one operator of all steps, which the model defines by ONNX's. In the result all
+    weights are initializers and no initializer is an input; equal operators stay separate. Raise
+    InputShapeError if a shape is missing or does not fit; GraphError if a ``Resize`` would be read
+    wrongly, a recurrent layer cannot be unrolled, or the model is damaged.
     """
     with _own_errors():
         work = _folded(model, shapes or {}, cells=cells)

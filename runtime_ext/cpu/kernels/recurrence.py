@@ -18,6 +18,8 @@ from tvm_ios.graph.extent import is_open, symbols_in
 
 #: Rows of a tile, at most: more leave too few tiles for the lanes.
 _ROWS = 4
+#: Bytes of a stack that a tile of several rows takes at most, and states that are kept of a row.
+_STACK, _KEPT = 112 * 1024, 4
 #: Multiply-adds of vectors in flight that hide their latency.
 _IN_FLIGHT = 8
 #: Elements of the states in a step of the innermost loop.
@@ -36,7 +38,8 @@ def recurrence(spec: Recurrence, isa: Isa) -> tuple[Any, int]:
     code = TileCode(spec.buffers, isa, _types(spec), symbols_in(spec))
     # In registers are a row's sums, the weights that they share, and an element of a state.
     gates = spec.gate_count
-    most = max(1, min(_ROWS, (isa.registers - gates - 1) // gates))
+    fitting = _STACK // (4 * _KEPT * (spec.hidden + spec.width))
+    most = max(1, min(_ROWS, (isa.registers - gates - 1) // gates, fitting))
     tiles = -(-spec.batch // most)
 
     def rows(first: Index, numbers: Sequence[Index]) -> None:
@@ -111,7 +114,7 @@ class _Writer:
         self._pitch = -(-spec.hidden // spec.width) * spec.width
         self._size = len(rows) * self._pitch
         more = spec.scale is not None or (spec.kind == "gru" and not spec.late)
-        self._stack = code.on_stack((4 if more else 3) * self._size)
+        self._stack = code.on_stack((_KEPT if more else _KEPT - 1) * self._size)
         #: An LSTM's memories and quantised states; a GRU's update gates and reset states.
         self._memory = self._update = 2 * self._size
         self._quantised = self._reset = 3 * self._size
@@ -144,7 +147,7 @@ class _Writer:
 
     def _begin(self, access: Access | None, place: int) -> None:
         """Write the states or memories before the first step."""
-        code, spec = self._code, self._spec
+        code = self._code
         for p in range(len(self._rows)):
             self._fill(place + p * self._pitch, self._pitch)
         if access is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnx import OperatorSetIdProto, TensorProto, helper
+from onnx import AttributeProto, OperatorSetIdProto, TensorProto, helper
 
 from tvm_ios.files.array_files import Array
 from tvm_ios.onnx.canonical import integers
@@ -60,7 +60,7 @@ def loop_recurrent(graph: Any, node: Any, opset: int) -> None:
     What no such operator computes, and layers of one step, become cells as by
     :func:`~tvm_ios.onnx.rewrites.recurrent.unroll_recurrent`, with its errors.
     """
-    source = node.inputs[0] if node.inputs else None
+    source: Any = node.inputs[0] if node.inputs else None
     is_layer = node.op_type in _DEFINED and opset >= _OPSET and not node.domain
     if is_layer and source.shape is not None and source.shape.is_static():
         looper = Looper(graph, node, opset, node.op_type)
@@ -118,7 +118,7 @@ class Looper(Unroller):
         if self.kind == "GRU":
             attributes["linear_before_reset"] = int(self._resets_late())
         more = self._has_memory()
-        results = steps.op(
+        made: Any = steps.op(
             f"{self.node.op_type}Steps" + ("AndMemory" if more else ""),
             gates,
             number(np.ascontiguousarray(weight.T)[None]),
@@ -126,7 +126,7 @@ class Looper(Unroller):
             outputs=2 if more else 1,
             **attributes,
         )
-        results = results if isinstance(results, list) else [results]
+        results: list[Any] = made if more else [made]
         shapes = [(self.length, self.batch, self.hidden), (1, self.batch, self.hidden)]
         results[0].producer().domain = DOMAIN
         for value, shape in zip(results, shapes, strict=False):
@@ -263,10 +263,10 @@ def _function(name: str, opset: int) -> Any:
 
     layer = helper.make_node(kind, places[:most], results)
     for attribute in attributes:
-        kinds = {"activations": 8, "direction": 3}
+        kinds = {"activations": AttributeProto.STRINGS, "direction": AttributeProto.STRING}
         reference = layer.attribute.add()
         reference.name = reference.ref_attr_name = attribute
-        reference.type = kinds.get(attribute, 2)
+        reference.type = kinds.get(attribute, AttributeProto.INT)
     nodes = [
         helper.make_node("Shape", ["r"], ["extents"]),
         number("both", [1, 1], 2),

@@ -115,8 +115,8 @@ def write_other_domains_out(
     """Rewrite operators of other domains with ONNX's, in a model with static inputs.
 
     ``fold`` folds the model's constants, which some rewrites read. Without ``cells`` recurrent
-    layers become operators of all steps, of a domain of our own, where they can. Raise GraphError if a node uses
-    a feature that no rewrite covers, or a shape that it needs is unknown.
+    layers become operators of all steps, of a domain of our own, where they can. Raise GraphError
+    if a node uses a feature that no rewrite covers, or a shape that it needs is unknown.
     """
     folded = False
     while nodes := [n for n in ir.traversal.RecursiveGraphIterator(model.graph) if _is_written(n)]:
