@@ -30,7 +30,7 @@ from rich.table import Table
 
 from benchmarks.networks.open_models import encoder
 from benchmarks.networks.open_shapes import openvino_model
-from benchmarks.report import read_figures, write_result
+from benchmarks.report import read_figures, update_result
 from runtime_ext.execution.bound_model import onnx_session
 from runtime_ext.execution.request_load import serve
 from runtime_ext.fresh_process import end_with_parent
@@ -69,18 +69,22 @@ def main() -> None:
         child = resident if what == "memory" else requests
         print(json.dumps(child(*arguments)))
         return
-    figures: list[Any] = []
     with temporary_folder() as folder:
         onnx.save(encoder(*_SIZE, words=_WORDS), folder / "model.onnx")
         for threads in given.threads:
             _compile(folder, threads)
             for runtime in ("ours", "ours, reserved", "onnxruntime", "openvino"):
                 told = ("memory", runtime, folder, threads, given.runs)
-                figures.append({"what": "memory", **_child(threads, *told)})
+                _keep("memory", [_child(threads, *told)])
             told = ("requests", folder, threads, given.requests)
-            figures += [{"what": "requests", **row} for row in _child(threads, *told)]
-            write_result(NAME, {"load": os.getloadavg(), "rows": figures})
+            _keep("requests", _child(threads, *told))
     print_figures(read_figures(NAME))
+
+
+def _keep(what: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    load = round(os.getloadavg()[1], 1)
+    kept = [{"what": what, **row, "load": load} for row in rows]
+    update_result(NAME, kept, "what", "runner", "threads")
 
 
 def _compile(folder: Path, threads: int) -> None:
@@ -114,14 +118,12 @@ def resident(runtime: str, folder: str, threads: str, runs: str) -> dict[str, An
         if (number + 1) % _LOOK == 0:
             seen.append(_resident() - before)
     return {
-        **{"runtime": runtime, "threads": int(threads), "runs": int(runs)},
+        **{"runner": runtime, "threads": int(threads), "runs": int(runs)},
         **{"loaded": loaded, "seen": seen},
     }
 
 
-def _loaded(
-    runtime: str, folder: Path, threads: int
-) -> tuple[Callable[[Request], Any], int, int]:
+def _loaded(runtime: str, folder: Path, threads: int) -> tuple[Callable[[Request], Any], int, int]:
     """Return a runtime's run of one request, and the resident set before its session and after."""
     # Packages do not count.
     if runtime.startswith("ours"):
@@ -257,15 +259,15 @@ def _openvino_streams(folder: Path, streams: int) -> Callable[[Request], Future[
     return submit
 
 
-def print_figures(figures: Any) -> None:
+def print_figures(figures: Sequence[Mapping[str, Any]]) -> None:
     """Print the tables of memory and of requests."""
-    memory = Table("runtime", "threads", "session", "after 50 runs", "largest", "at the end")
-    served = Table("runner", "threads", "requests a second", "p50 ms", "p99 ms")
-    for row in figures["rows"]:
+    memory = Table("runner", "threads", "session", "after 50 runs", "largest", "at the end")
+    served = Table("runner", "threads", "requests a second", "p50 ms", "p99 ms", "load")
+    for row in figures:
         if row["what"] == "memory":
             seen = [row["seen"][0], max(row["seen"]), row["seen"][-1]]
             memory.add_row(
-                row["runtime"], str(row["threads"]), *map(size_text, [row["loaded"], *seen])
+                row["runner"], str(row["threads"]), *map(size_text, [row["loaded"], *seen])
             )
         else:
             served.add_row(
@@ -273,10 +275,10 @@ def print_figures(figures: Any) -> None:
                 str(row["threads"]),
                 f"{row['requests_a_second']:.1f}",
                 *(f"{row[key] * 1e3:.1f}" for key in ("p50", "p99")),
+                str(row["load"]),
             )
     console().print(memory)
     console().print(served)
-    console().print(f"load {' '.join(f'{number:.1f}' for number in figures['load'])}")
 
 
 if __name__ == "__main__":
