@@ -119,7 +119,7 @@ def measure(name: str, lanes: int) -> list[dict[str, Any]]:
         made = optimize_range(str(path), parse_ranges(network.ranges), folder / "open", options)
         opened = load(folder / "open").session()
         onnxruntime = onnx_session(path, lanes)
-        openvino = _openvino(path, lanes)
+        openvino = openvino_model(path, lanes).create_infer_request()
         for shape in network.shapes:
             shapes = network.at(shape)
             exact_path = folder / "x".join(map(str, shape))
@@ -195,7 +195,8 @@ def _in_place(session: Any, inputs: Mapping[str, Array]) -> Callable[[], Any]:
     return partial(session.run_with_iobinding, binding)
 
 
-def _openvino(path: Path, threads: int) -> Any:
+def openvino_model(path: Path, threads: int, *, streams: int = 1) -> Any:
+    """Return a model compiled by OpenVINO for one request on all threads, or one on each stream."""
     import openvino
     from openvino import properties
     from openvino.properties import hint
@@ -205,7 +206,10 @@ def _openvino(path: Path, threads: int) -> Any:
         hint.inference_precision: openvino.Type.f32,
         properties.inference_num_threads: threads,
     }
-    return openvino.Core().compile_model(str(path), "CPU", settings).create_infer_request()
+    if streams > 1:
+        settings[hint.performance_mode] = hint.PerformanceMode.THROUGHPUT
+        settings[properties.num_streams] = streams
+    return openvino.Core().compile_model(str(path), "CPU", settings)
 
 
 def _bound(request: Any, inputs: Mapping[str, Array]) -> Callable[[], Any]:
