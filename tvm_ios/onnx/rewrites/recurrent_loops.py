@@ -50,6 +50,8 @@ _PLACES = {"bias": 3, "state": 5, "memory": 6, "peepholes": 7}
 _DEFINED = frozenset({"LSTM", "GRU", "RNN"})
 #: The activations that a loop computes.
 ACTIVATIONS = frozenset({"Relu", "Sigmoid", "Tanh"})
+#: Wider layers become cells: of a batch of one a loop runs on one lane, a cell on all.
+_WIDEST = 768
 #: The first opset in which the operators can be defined by ONNX's.
 _OPSET = 9
 
@@ -57,14 +59,14 @@ _OPSET = 9
 def loop_recurrent(graph: Any, node: Any, opset: int) -> None:
     """Write an LSTM, GRU or RNN of constant weights as an operator of all steps.
 
-    What no such operator computes, and layers of one step, become cells as by
+    What no such operator computes, layers of one step, and very wide ones become cells as by
     :func:`~tvm_ios.onnx.rewrites.recurrent.unroll_recurrent`, with its errors.
     """
     source: Any = node.inputs[0] if node.inputs else None
     is_layer = node.op_type in _DEFINED and opset >= _OPSET and not node.domain
     if is_layer and source.shape is not None and source.shape.is_static():
         looper = Looper(graph, node, opset, node.op_type)
-        if looper.fits():
+        if looper.fits() and looper.hidden <= _WIDEST:
             looper.write()
             return
     unroll_recurrent(graph, node, opset)
