@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.cpp_compiler import NATIVE, cannot_link, compile_cpp
-from tests.deployment.rows_model import add_rows, expected
+from tests.deployment.rows_model import add_range, add_rows, expected
 from tests.fuzz.deployments import write_registry
 from tests.fuzz.mutators import damage_json
 
@@ -51,11 +51,18 @@ def run(binary: Path, app: Path, *arguments: object) -> int:
 
 
 @pytest.mark.slow
-def test_damaged_registries_are_read_within_bounds(binary: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranges", [False, True])
+def test_damaged_registries_are_read_within_bounds(
+    binary: Path, tmp_path: Path, ranges: bool
+) -> None:
     app = tmp_path / "app"
     for rows in (1, 4, 7):
-        add_rows(app, rows, lanes=1 + rows % 2)
-    assert run(binary, app, "-o", tmp_path) == 0
+        if ranges and rows != 4:
+            add_range(app, 1, rows + 1, lanes=2)
+        else:
+            add_rows(app, rows, lanes=1 + rows % 2)
+    reserve = ["--reserve"] if ranges else []
+    assert run(binary, app, "-o", tmp_path, *reserve) == 0
     for number, rows in enumerate((1, 3, 7)):
         image, result = (
             np.fromfile(tmp_path / f"{number}.{name}.raw", "float32").reshape(rows, 4)
@@ -69,6 +76,6 @@ def test_damaged_registries_are_read_within_bounds(binary: Path, tmp_path: Path)
         damaged = tmp_path / str(number)
         shutil.copytree(app, damaged)
         write_registry(damaged / "deployment.json", damage_json(registry, random))
-        codes.add(run(binary, damaged))
+        codes.add(run(binary, damaged, *reserve))
         shutil.rmtree(damaged)
     assert codes == {0, 1}
