@@ -79,7 +79,9 @@ class SearchOptions:
     @property
     def is_for_gpu(self) -> bool:
         """Whether the target is a GPU."""
-        return cuda_arch(self.resolved_target) is not None
+        # Without a target it is this machine's, a CPU, of which TVM need not be asked.
+        is_given = self.device is not None or self.fleet is not None or bool(self.target)
+        return is_given and cuda_arch(self.resolved_target) is not None
 
     def on_lanes(self, lanes: int) -> SearchOptions:
         """Return the options for another number of lanes, which the target of a CPU names too."""
