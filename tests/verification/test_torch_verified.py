@@ -84,7 +84,11 @@ def test_a_wrong_import_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) 
     shorten(monkeypatch.setattr)
     other = save(Other(), path.with_name("other.pt2"))
     module, read = load.load_model(str(path)).module, load.load_model
-    monkeypatch.setattr(load, "load_model", lambda *how, **options: replace(read(*how, **options), module=module))
+
+    def other_module(*how: Any, **options: Any) -> Any:
+        return replace(read(*how, **options), module=module)
+
+    monkeypatch.setattr(load, "load_model", other_module)
     with refused(VerificationError, "sequential", "PyTorch"):
         optimized(other)
 
