@@ -7,14 +7,14 @@ for number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from random import Random
 from typing import Any, cast
 
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import OpenExtentError, Symbol, evaluate, is_open, symbols_of
+from tvm_ios.graph.extent import OpenExtentError, Symbol, evaluate, is_open, symbols_in
 from tvm_ios.graph.fitting import AmbiguousError, Fitting, Values
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.progress import Progress, silent
@@ -68,7 +68,7 @@ class OpenGraph:
     @property
     def symbols(self) -> tuple[Symbol, ...]:
         """The symbols that extents are made of."""
-        return _symbols(extent for shape in self.shapes for extent in shape)
+        return symbols_in(self.shapes)
 
 
 def open_graph(
@@ -90,7 +90,7 @@ def open_graph(
         operator that differs is named.
     """
     extents = list(dict.fromkeys(e for shape in shapes.values() for e in shape if is_open(e)))
-    symbols = _symbols(extents)
+    symbols = symbols_in(tuple(extents))
 
     ends = _ends(symbols)
     done = 0
@@ -246,10 +246,6 @@ def _agrees(opened: Any, value: Any, point: Values) -> bool:
             _agrees(ours, theirs, point) for ours, theirs in zip(items, value, strict=True)
         )
     return (evaluate(opened, point) if is_open(opened) else opened) == value
-
-
-def _symbols(extents: Iterable[int]) -> tuple[Symbol, ...]:
-    return tuple(sorted({symbol for extent in extents for symbol in symbols_of(extent)}))
 
 
 def _points(symbols: Sequence[Symbol]) -> list[Values]:
