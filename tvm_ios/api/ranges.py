@@ -26,7 +26,7 @@ from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.byte_sizes import size_text
 from tvm_ios.graph.extent import Symbol, at_values
-from tvm_ios.graph.fitting import Values
+from tvm_ios.graph.fitting import Values, values_text
 from tvm_ios.graph.shape_ranges import Range, Ranges
 from tvm_ios.models.source import Form
 from tvm_ios.progress import Progress, silent
@@ -263,7 +263,7 @@ def _require_budget(built: BuiltModel, budget: int) -> None:
         fitting = f"the least shape needs {size_text(nbytes(least))}"
     raise MemoryBudgetError(
         f"the program needs {size_text(nbytes(most))} between its units at "
-        f"{', '.join(f'{name} = {value}' for name, value in most.items())}, and the memory budget "
+        f"{values_text(most)}, and the memory budget "
         f"is {size_text(budget)}: {fitting}"
     )
 

@@ -24,6 +24,11 @@ _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
 _LEVELS = 5
 
 
+def values_text(values: Values) -> str:
+    """Return values of symbols as a part of a sentence."""
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
 class AmbiguousError(OpenExtentError):
     """Several expressions fit, which differ at other shapes: ``one`` and ``other`` do.
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from tvm_ios.errors import UserError
 from tvm_ios.graph.extent import OpenExtentError, Symbol, evaluate, is_open, symbols_in
-from tvm_ios.graph.fitting import AmbiguousError, Fitting, Values
+from tvm_ios.graph.fitting import AmbiguousError, Fitting, Values, values_text
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.progress import Progress, silent
 
@@ -102,7 +102,7 @@ def open_graph(
         try:
             return read({n: tuple(evaluate(e, point) for e in s) for n, s in shapes.items()})
         except UserError as error:
-            raise OpenExtentError(f"at {_text(point)} {error}") from error
+            raise OpenExtentError(f"at {values_text(point)} {error}") from error
 
     candidates = _points(symbols)
     points = candidates[:_POINTS]
@@ -124,7 +124,7 @@ def open_graph(
     held_out = [point for point in candidates if point not in points][:_HELD_OUT]
     for point in held_out:
         if (why := difference(unified, at(point), point)) is not None:
-            raise OpenExtentError(f"at {_text(point)} {why}: the range has no one graph")
+            raise OpenExtentError(f"at {values_text(point)} {why}: the range has no one graph")
         tried.append(point)
     for point in ends:
         if (why := difference(unified, at(point), point)) is not None:
@@ -167,7 +167,8 @@ def _unified(graphs: Sequence[OpGraph], points: Sequence[Values], fitting: Fitti
     for graph, point in zip(graphs[1:], points[1:], strict=True):
         if (why := _other_structure(first, graph)) is not None:
             raise OpenExtentError(
-                f"at {_text(point)} {why}, unlike at {_text(points[0])}: the range has no one graph"
+                f"at {values_text(point)} {why}, unlike at {values_text(points[0])}: "
+                "the range has no one graph"
             )
     shapes = tuple(
         tuple(_fitted(fitting, numbers, f"tensor {first.tensors[t].name!r}") for numbers in extents)
@@ -275,7 +276,3 @@ def _ends(symbols: Sequence[Symbol]) -> list[Values]:
     """Return the corners of the range."""
     ends = product(*(sorted({symbol.least, symbol.most}) for symbol in symbols))
     return [dict(zip((s.name for s in symbols), end, strict=True)) for end in ends]
-
-
-def _text(point: Values) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in point.items())

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from tvm_ios.cli.frame.output import console, print_json
 from tvm_ios.graph.extent import is_open
+from tvm_ios.graph.fitting import values_text
 from tvm_ios.graph.open_graph import OpenGraph
 
 
@@ -46,5 +47,5 @@ def print_opened(opened: OpenGraph, as_json: bool) -> None:
         )
     )
     for point, why in opened.special:
-        at = ", ".join(f"{name} = {value}" for name, value in point.items())
+        at = values_text(point)
         console().print(f"[yellow]{escape(f'at {at} {why}')}[/yellow]")

@@ -9,10 +9,10 @@ from rich.table import Table
 
 from tvm_ios.cli.frame.output import console, counted
 from tvm_ios.files.byte_sizes import size_text
+from tvm_ios.graph.fitting import values_text
 
 if TYPE_CHECKING:
     from tvm_ios.api.ranges import RangeResult
-    from tvm_ios.graph.fitting import Values
 
 
 def print_range(result: RangeResult) -> None:
@@ -46,8 +46,3 @@ def print_range(result: RangeResult) -> None:
     if result.executable is not None:
         run = f"tvm-ios run {result.executable}"
         out.print(escape(f"executable: {result.executable}  ({run})"))
-
-
-def values_text(values: Values) -> str:
-    """Return values of symbols as a part of a sentence."""
-    return ", ".join(f"{name} = {value}" for name, value in values.items())
