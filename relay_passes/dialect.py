@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from relay_passes.emitter import Body, OriginsOf
     from relay_passes.search_options import SearchOptions
-    from tvm_ios.graph.input_shapes import Shapes
+    from tvm_ios.shapes.input_shapes import Shapes
 
 #: Names, shapes and types of parameters and results, which are numbered: ``result 0``.
 Interface = list[tuple[str, tuple[int, ...], str]]

@@ -18,8 +18,8 @@ from relay_passes.dialect import Dialect, named_dialect
 from relay_passes.ir_dump import IMPORTED, write_ir
 from runtime_ext.ir_form import SCHEDULE
 from tvm_ios.errors import ModelError, UserError
-from tvm_ios.graph.input_shapes import Shapes
 from tvm_ios.models.source import read_json
+from tvm_ios.shapes.input_shapes import Shapes
 
 _LONGEST_SECONDS = 600
 _REFUSED = 3

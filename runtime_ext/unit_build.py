@@ -13,12 +13,12 @@ from runtime_ext.execution.ports import ports
 from runtime_ext.scheduled_units import ScheduledUnits, require_lanes
 from runtime_ext.units.in_place import arrange
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.extent import is_open, unequal_if_undecided
 from tvm_ios.program.arena.planner import plan_lane_memory, plan_memory, plan_open_memory
 from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.lower import recorded_latency
 from tvm_ios.progress import Steps
 from tvm_ios.schedule.schedule import UNROLLED_FROM
+from tvm_ios.shapes.extent import is_open, unequal_if_undecided
 
 if TYPE_CHECKING:
     from runtime_ext.units.unit import UnitSource

@@ -9,11 +9,11 @@ import numpy as np
 
 from tvm_ios.files.array_files import Array
 from tvm_ios.graph.elements import Operator, Tensor
-from tvm_ios.graph.extent import Symbol, extent_of
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.lower import lower_stages
 from tvm_ios.program.program import BufferType, PhaseCall, Program, UnitCode
 from tvm_ios.schedule.stage import Stage, Strategy
+from tvm_ios.shapes.extent import Symbol, extent_of
 
 #: Rows, columns, and groups of eight more columns that another input has.
 ROWS, COLUMNS, GROUPS = (

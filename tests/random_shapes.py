@@ -26,7 +26,7 @@ from benchmarks.networks.packaged import PACKAGED
 from tests.dynamic_models import detection, dynamic
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.extent import at_values
+from tvm_ios.shapes.extent import at_values
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def compared(name: str, shapes: int, seed: int = 0) -> tuple[float, str]:
     from tvm_ios.api import Options, optimize_range
     from tvm_ios.contest.outputs import Verify, difference, output_errors
     from tvm_ios.contest.tolerance import rounds, tolerance
-    from tvm_ios.graph.shape_ranges import parse_ranges
     from tvm_ios.schedule.first_difference import kinds
+    from tvm_ios.shapes.ranges import parse_ranges
 
     case = CASES[name]
     largest, different = 0.0, ""

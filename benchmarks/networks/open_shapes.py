@@ -36,8 +36,8 @@ from tvm_ios.contest.rounds import run_in_turn
 from tvm_ios.contest.rules import Rules
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.atomic import temporary_folder
-from tvm_ios.graph.shape_ranges import parse_ranges
 from tvm_ios.models.source import ModelSource
+from tvm_ios.shapes.ranges import parse_ranges
 
 NAME = "shapes_of_networks"
 _RULES = Rules(rounds=60, seconds=6.0, minimum=9, warm_up=1)

@@ -33,9 +33,9 @@ from runtime_ext.kernels.spec import (
     extents,
 )
 from runtime_ext.machine import this_machine
-from tvm_ios.graph.extent import Symbol, at_values, evaluate, extent_of
 from tvm_ios.program.constant_transform import packing
 from tvm_ios.program.program import LINE
+from tvm_ios.shapes.extent import Symbol, at_values, evaluate, extent_of
 
 _HEADS, _DEPTH = 12, 64
 _AT = (1, 2, 5, 7, 31, 128, 384)

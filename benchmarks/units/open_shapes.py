@@ -27,10 +27,10 @@ from tvm.script import tirx as T
 from benchmarks.report import write_result
 from runtime_ext.execution.session import Session
 from tvm_ios.cli.frame.output import console
-from tvm_ios.graph.extent import Symbol, extent_of
 from tvm_ios.program.lane_writer import LaneWriter
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
 from tvm_ios.program.tile_ranges import cut
+from tvm_ios.shapes.extent import Symbol, extent_of
 
 ROWS, COLUMNS = Symbol("rows", 1, 32, 4), Symbol("columns", 1, 512, 128)
 B, L = extent_of(ROWS), extent_of(COLUMNS)

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.relax.expressions import DialectError, static_shape
-from tvm_ios.graph.input_shapes import Extent, InputShapeError, resolve_shapes
+from tvm_ios.shapes.input_shapes import Extent, InputShapeError, resolve_shapes
 
 
 def fix_inputs(

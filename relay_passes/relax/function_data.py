@@ -16,7 +16,7 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 
 from runtime_ext.kernels.open_shapes import extent_in_relax, relax_extent
-from tvm_ios.graph.extent import OpenExtentError, extents_in, is_open
+from tvm_ios.shapes.extent import OpenExtentError, extents_in, is_open
 
 #: Constants of up to this many elements are compared number by number.
 _SMALL = 16

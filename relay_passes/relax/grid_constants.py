@@ -16,8 +16,8 @@ from tvm import relax
 
 from runtime_ext.kernels.open_shapes import relax_extent
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.extent import OpenExtentError, evaluate, symbols_in
-from tvm_ios.graph.fitting import Fitting, Values
+from tvm_ios.shapes.extent import OpenExtentError, evaluate, symbols_in
+from tvm_ios.shapes.fitting import Fitting, Values
 
 #: The most images, and the fewest shapes at which they must be recognised.
 _MOST, _FEWEST = 16, 3

@@ -23,11 +23,8 @@ from relay_passes.search_options import SearchOptions
 from runtime_ext.kernels.open_shapes import relax_extent
 from runtime_ext.scheduled_units import ScheduledUnits
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.extent import OpenExtentError, at_values, is_open, symbols_in
-from tvm_ios.graph.fitting import Values
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.open_graph import open_graph
-from tvm_ios.graph.shape_ranges import Ranges, open_shapes
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.open_model import require_onnx
 from tvm_ios.models.source import AnyModel, Form, ModelSource
@@ -37,6 +34,9 @@ from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.chained_schedule import best_disjoint, possible_chains, with_chains
 from tvm_ios.schedule.chains import Chain
 from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.shapes.extent import OpenExtentError, at_values, is_open, symbols_in
+from tvm_ios.shapes.fitting import Values
+from tvm_ios.shapes.ranges import Ranges, open_shapes
 
 #: Reads a model for these shapes of its inputs, as the units of a sequential schedule.
 ReadUnits = Callable[[Mapping[str, tuple[int, ...]]], ScheduledUnits]

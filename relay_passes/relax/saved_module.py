@@ -10,7 +10,7 @@ from relay_passes.dialect import DialectError
 from relay_passes.relax.canonical.canonicalise import canonicalise
 from relay_passes.relax.expressions import bindings_of, data_type, leaves, static_shape
 from relay_passes.relax.fix_inputs import fix_inputs
-from tvm_ios.graph.input_shapes import Shapes
+from tvm_ios.shapes.input_shapes import Shapes
 
 
 def import_saved(module: tvm.IRModule, path: Path, shapes: Shapes) -> tvm.IRModule:

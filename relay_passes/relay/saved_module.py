@@ -12,7 +12,7 @@ from tvm import relay
 from relay_passes.dialect import DialectError
 from relay_passes.relay.canonical.canonicalise import canonicalise
 from runtime_ext.relay.module_copies import with_main
-from tvm_ios.graph.input_shapes import Extent, Shapes, resolve_shapes
+from tvm_ios.shapes.input_shapes import Extent, Shapes, resolve_shapes
 
 
 def import_saved(module: tvm.IRModule, path: Path, shapes: Shapes) -> tvm.IRModule:

@@ -25,9 +25,9 @@ from runtime_ext.units.plans import different, plan_unit
 from runtime_ext.units.unit import UnitPlan, UnitSource, Workload
 from runtime_ext.units.unit_compiler import UnitCompiler
 from tvm_ios.files.atomic import temporary_folder
-from tvm_ios.graph.extent import OpenExtentError
 from tvm_ios.program.bfloat16 import FORM
 from tvm_ios.program.program import LINE
+from tvm_ios.shapes.extent import OpenExtentError
 
 #: Loads object files, and returns a lookup of their symbols.
 Opened = Callable[[Sequence[Path]], Callable[[str], Any]]

@@ -42,7 +42,7 @@ from runtime_ext.kernels.spec import (
 )
 from runtime_ext.units.unit import FormKernel
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import symbols_in
+from tvm_ios.shapes.extent import symbols_in
 
 _Kernel = Spec | Chained | FormKernel | Generic | Scheduled
 #: The writers of specs of no form: each returns the PrimFunc of a spec and its number of tiles.

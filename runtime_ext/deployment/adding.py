@@ -42,8 +42,8 @@ from tvm_ios.deployment.registry import DeploymentError, Registry, write_registr
 from tvm_ios.files.atomic import temporary_folder
 from tvm_ios.files.digest import file_digest
 from tvm_ios.files.swapping import swap_in
-from tvm_ios.graph.extent import is_open, symbols_of
-from tvm_ios.graph.shape_ranges import range_of
+from tvm_ios.shapes.extent import is_open, symbols_of
+from tvm_ios.shapes.ranges import range_of
 
 
 class Export(Protocol):

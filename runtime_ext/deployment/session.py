@@ -19,7 +19,7 @@ from runtime_ext.execution.session_pool import SessionWithWorkers
 from runtime_ext.native_errors import SessionError
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.extent import at_values
+from tvm_ios.shapes.extent import at_values
 
 if TYPE_CHECKING:
     from runtime_ext.execution.tailed_session import TailedSession

@@ -56,10 +56,10 @@ from tvm_ios.deployment.registry import is_deployment
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array, save_tensors
 from tvm_ios.files.json_text import json_object, natural
-from tvm_ios.graph.extent import at_values
 from tvm_ios.program.arena.open_plan import OpenMemoryPlan
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Program, Role
+from tvm_ios.shapes.extent import at_values
 
 if TYPE_CHECKING:
     from runtime_ext.execution.tailed_session import TailedSession

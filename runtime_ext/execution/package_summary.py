@@ -13,11 +13,11 @@ from runtime_ext.execution.ports import read_ports
 from runtime_ext.native_errors import ExecutableError
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import json_object
-from tvm_ios.graph.extent import is_open
-from tvm_ios.graph.shape_ranges import range_of
 from tvm_ios.program.arena.open_plan import OpenMemoryPlan
 from tvm_ios.program.program_json import program_from_json
 from tvm_ios.schedule.named_kernels import from_json, units_by_kernel
+from tvm_ios.shapes.extent import is_open
+from tvm_ios.shapes.ranges import range_of
 
 _OF_PORT = ("name", "shape", "dtype")
 

@@ -13,10 +13,10 @@ import numpy as np
 from runtime_ext.native_errors import SessionError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import natural
-from tvm_ios.graph.extent import at_values, evaluate, is_open, symbols_in, symbols_of
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.program import BufferType, Program, Role
 from tvm_ios.program.program_builder import tensor_names
+from tvm_ios.shapes.extent import at_values, evaluate, is_open, symbols_in, symbols_of
 
 #: In place of an extent that is open, in a file: the program's buffer has it.
 _OPEN = -1

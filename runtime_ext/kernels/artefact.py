@@ -13,8 +13,8 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.atomic import make_folder, temporary_folder
 from tvm_ios.files.json_text import json_object
 from tvm_ios.files.plain_data import read_as
-from tvm_ios.graph.extent import symbols_in
-from tvm_ios.graph.extent_json import ExpressionReader, ExpressionTable
+from tvm_ios.shapes.extent import symbols_in
+from tvm_ios.shapes.extent_json import ExpressionReader, ExpressionTable
 
 #: Increase it whenever the code of equal kernels changes.
 SCHEDULE_VERSION = 32

@@ -18,8 +18,8 @@ from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.open_shapes import INDEX, prim_of_extent
 from runtime_ext.kernels.spec import Encoding
 from runtime_ext.kernels.transcendental import ROUNDING, Arithmetic, dividing
-from tvm_ios.graph.extent import Extent, Symbol, is_open, mapped
 from tvm_ios.program.program import LINE
+from tvm_ios.shapes.extent import Extent, Symbol, is_open, mapped
 
 #: A Python int or an integer expression of TIR.
 Index = Any

@@ -19,7 +19,7 @@ from runtime_ext.kernels.function_builder import RELAX_BUILDERS
 from runtime_ext.kernels.phases import Phases, split_phases
 from runtime_ext.kernels.relax_function import calling_module, operator_name
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import symbols_in
+from tvm_ios.shapes.extent import symbols_in
 
 _SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
 

@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import Extent, Floor, Symbol, Terms, extent_of, symbols_of
+from tvm_ios.shapes.extent import Extent, Floor, Symbol, Terms, extent_of, symbols_of
 
 #: The type of indices of open shapes.
 #:

@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import tirx
 
 from runtime_ext.kernels.open_shapes import extent_of_prim
-from tvm_ios.graph.extent import Symbol
+from tvm_ios.shapes.extent import Symbol
 
 
 @dataclass(frozen=True, slots=True)

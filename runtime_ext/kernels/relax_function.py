@@ -12,7 +12,7 @@ from tvm.ir import GenericConst
 from runtime_ext.kernels.function_builder import FunctionBuilder
 from runtime_ext.kernels.open_shapes import extent_in_relax
 from runtime_ext.kernels.tir_calls import without_tir
-from tvm_ios.graph.extent import is_open
+from tvm_ios.shapes.extent import is_open
 
 
 def scalar(expr: Any) -> float | None:

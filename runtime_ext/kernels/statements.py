@@ -15,8 +15,8 @@ from runtime_ext.kernels.open_shapes import INDEX, is_multiple
 from runtime_ext.kernels.quotients import with_reciprocals
 from runtime_ext.kernels.spec import PhysicalShape, Statement, extents
 from runtime_ext.kernels.transcendental import VECTORISED
-from tvm_ios.graph.extent import is_open
 from tvm_ios.program.program import LINE
+from tvm_ios.shapes.extent import is_open
 
 #: A value to store: the statement, its pixel and channel, the anchor's value, and the lanes.
 Store = tuple[Statement, tuple[Index, Index, Index], Index, Any, int]

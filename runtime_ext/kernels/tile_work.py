@@ -7,8 +7,8 @@ blocks.
 from __future__ import annotations
 
 from runtime_ext.kernels.spec import Finer, Pointwise, Pooling, Spec
-from tvm_ios.graph.extent import hint_of, is_open
 from tvm_ios.program.program import LINE
+from tvm_ios.shapes.extent import hint_of, is_open
 
 #: Elements of a tile: long against a call, short enough to balance lanes; and of a finer tile, to
 #: balance many lanes.

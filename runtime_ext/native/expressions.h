@@ -30,7 +30,7 @@ class Expressions {
  public:
   // No symbols.
   Expressions() = default;
-  // The tables of a file, as tvm_ios/graph/extent_json.py writes them. Throws a Misfit if they are
+  // The tables of a file, as tvm_ios/shapes/extent_json.py writes them. Throws a Misfit if they are
   // none, or have an expression that 64 bits do not hold in the whole range.
   explicit Expressions(const JsonObject& file);
 

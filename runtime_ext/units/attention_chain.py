@@ -11,7 +11,7 @@ from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Normalisation, Pointwise, Product, Statement
 from runtime_ext.units.handing import handed_on, joined_buffers, renumbered
 from runtime_ext.units.unit import PlannedKernel, UnitPlan
-from tvm_ios.graph.extent import at_hint, bounds
+from tvm_ios.shapes.extent import at_hint, bounds
 
 #: Most rows of queries of a tile: for these, some columns of keys stay in the first-level cache. It
 #: is a multiple of the rows of register tiles.

@@ -22,10 +22,10 @@ from runtime_ext.units.integers import Bounds, integer_constant, integer_tensors
 from runtime_ext.units.layouts import tensor_layouts
 from runtime_ext.units.unit import UnitSource
 from runtime_ext.units.values import NHWC, Layout, SliceLayout, in_vectors, physical_shape
-from tvm_ios.graph.extent import is_open
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.joins import Join, join_priority, place_joined
 from tvm_ios.program.program import Part
+from tvm_ios.shapes.extent import is_open
 
 #: Logical axes in the order of memory, by layout.
 _PHYSICAL = {NHWC: (0, 2, 3, 1), "": (0, 1, 2, 3)}

@@ -15,9 +15,9 @@ from runtime_ext.kernels.relax_function import static_shape
 from runtime_ext.kernels.spec import Encoding, PhysicalShape, Spec, extents
 from runtime_ext.units.integers import Bounds
 from runtime_ext.units.values import Layout, SliceLayout
-from tvm_ios.graph.extent import symbols_in
 from tvm_ios.program.compiled_unit import ConstantUse
 from tvm_ios.program.program import BufferType
+from tvm_ios.shapes.extent import symbols_in
 
 
 class FormKernel(Protocol):

@@ -7,9 +7,9 @@ from math import prod
 
 from runtime_ext.kernels.expression import Access, Expr, map_accesses
 from runtime_ext.kernels.spec import Encoded, Encoding, PhysicalShape
-from tvm_ios.graph.extent import is_open
 from tvm_ios.program.constant_transform import ParamTransform
 from tvm_ios.program.program import LINE, Role
+from tvm_ios.shapes.extent import is_open
 
 NHWC = "NHWC"
 

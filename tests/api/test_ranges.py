@@ -21,8 +21,8 @@ from tests.refusals import refused
 from tvm_ios.api import Options, optimize_range
 from tvm_ios.api.ranges import RangeResult
 from tvm_ios.contest.outputs import VerificationError, Verify, output_errors
-from tvm_ios.graph.extent import OpenExtentError
-from tvm_ios.graph.shape_ranges import parse_ranges
+from tvm_ios.shapes.extent import OpenExtentError
+from tvm_ios.shapes.ranges import parse_ranges
 
 RANGES = parse_ranges(["input_ids:1..8,1..32"])
 

@@ -20,12 +20,12 @@ from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.extent import Symbol, extent_of
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.arena.open_plan import plan_open
 from tvm_ios.program.memory_plan import MemoryPlan
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
 from tvm_ios.schedule.schedule import Schedule
+from tvm_ios.shapes.extent import Symbol, extent_of
 
 COLUMNS = 4
 WEIGHTS = np.random.default_rng(0).standard_normal(COLUMNS).astype("float32")

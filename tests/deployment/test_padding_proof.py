@@ -6,10 +6,10 @@ import pytest
 
 from tvm_ios.graph.elements import Operator, Tensor
 from tvm_ios.graph.op_graph import OpGraph
-from tvm_ios.graph.shape_alternatives import alternative_shapes
 from tvm_ios.graphturbo.batch_rows import treats_rows_alone
 from tvm_ios.models.load import load_operators
 from tvm_ios.models.source import ModelSource
+from tvm_ios.shapes.alternatives import alternative_shapes
 
 
 def graph(kind: str, *shapes: tuple[int, ...], **attrs: object) -> OpGraph:

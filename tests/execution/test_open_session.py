@@ -469,7 +469,7 @@ RESERVING = """
 import json, sys
 import numpy as np
 from runtime_ext.execution.session import Session
-from tvm_ios.graph.extent import Symbol, extent_of
+from tvm_ios.shapes.extent import Symbol, extent_of
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
 
 def resident():

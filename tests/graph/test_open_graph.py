@@ -17,15 +17,15 @@ from tests.dynamic_models.dynamic import bert, unet
 from tests.fast_run import examples
 from tests.refusals import refused
 from tvm_ios.graph.elements import Operator, Tensor
-from tvm_ios.graph.extent import OpenExtentError, Symbol, evaluate, extent_of
-from tvm_ios.graph.fitting import AmbiguousError, Fitting
-from tvm_ios.graph.input_shapes import InputShapeError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.open_graph import difference, open_graph
-from tvm_ios.graph.shape_ranges import Range, open_shapes, parse_ranges
 from tvm_ios.models.load import load_operators
 from tvm_ios.models.open_model import open_operators
 from tvm_ios.models.source import ModelSource
+from tvm_ios.shapes.extent import OpenExtentError, Symbol, evaluate, extent_of
+from tvm_ios.shapes.fitting import AmbiguousError, Fitting
+from tvm_ios.shapes.input_shapes import InputShapeError
+from tvm_ios.shapes.ranges import Range, open_shapes, parse_ranges
 
 B = extent_of(Symbol("batch", 1, 32, hint=7))
 L = extent_of(Symbol("length", 1, 512, hint=29))

@@ -13,8 +13,8 @@ from runtime_ext.cpu.kernel_build import build_kernel
 from runtime_ext.isa.levels import isa_of
 from runtime_ext.kernels.spec import extents
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.extent import at_values, evaluate
 from tvm_ios.program.program import LINE
+from tvm_ios.shapes.extent import at_values, evaluate
 
 #: What is behind a tensor's slack, and may not change.
 _GUARD = np.float32(-123.25)

@@ -15,7 +15,7 @@ from runtime_ext.kernels.artefact import (
     kernel_key,
     workload_text,
 )
-from tvm_ios.graph.extent import Symbol, extent_of
+from tvm_ios.shapes.extent import Symbol, extent_of
 
 LENGTH = Symbol("length", 1, 512, hint=128)
 L = extent_of(LENGTH)

@@ -18,7 +18,7 @@ from runtime_ext.kernels.open_shapes import extent_of_prim
 from runtime_ext.kernels.relax_function import tensor_types
 from tests.kernels.kernel_harness import AVX2
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.extent import Symbol, at_values, evaluate, is_open
+from tvm_ios.shapes.extent import Symbol, at_values, evaluate, is_open
 
 SYMBOLS = {
     "batch": Symbol("batch", 1, 8, hint=1),

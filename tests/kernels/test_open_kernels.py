@@ -31,8 +31,8 @@ from tests.kernels.kernel_harness import AVX2, AVX512, host_target
 from tests.kernels.open_kernels import OpenKernel
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.extent import Symbol, evaluate, extent_of
 from tvm_ios.program.constant_transform import packing
+from tvm_ios.shapes.extent import Symbol, evaluate, extent_of
 
 TARGETS = {"avx2": AVX2} | ({"avx512": AVX512} if host_target() is AVX512 else {})
 on_targets = pytest.mark.parametrize("target", TARGETS)

@@ -12,7 +12,7 @@ from tvm import tirx
 from runtime_ext.kernels.open_shapes import extent_of_prim, prim_of_extent
 from tests.fast_run import examples
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import Symbol, evaluate, extent_of
+from tvm_ios.shapes.extent import Symbol, evaluate, extent_of
 
 SYMBOLS = {
     "batch": Symbol("batch", 1, 6, hint=3),

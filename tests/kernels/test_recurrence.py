@@ -14,7 +14,7 @@ from runtime_ext.kernels.spec import Recurrence
 from tests.kernels.kernel_harness import AVX2, AVX512, SSE, host_target
 from tests.kernels.open_kernels import OpenKernel
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.extent import Symbol, extent_of
+from tvm_ios.shapes.extent import Symbol, extent_of
 
 TARGETS = {"sse": SSE, "avx2": AVX2} | ({"avx512": AVX512} if host_target() is AVX512 else {})
 LANES = {"sse": 4, "avx2": 8, "avx512": 16}

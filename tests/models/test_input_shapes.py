@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.graph.input_shapes import Extent, InputShapeError, parse_shapes, resolve_shapes
+from tvm_ios.shapes.input_shapes import Extent, InputShapeError, parse_shapes, resolve_shapes
 
 
 def test_shapes_as_they_are_written() -> None:

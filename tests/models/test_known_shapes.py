@@ -13,10 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.refusals import refused
 from tvm_ios.graph.elements import GraphError
-from tvm_ios.graph.input_shapes import InputShapeError, assumed_batch
 from tvm_ios.models.load import load_onnx
 from tvm_ios.models.source import ModelSource
 from tvm_ios.onnx import known_shapes
+from tvm_ios.shapes.input_shapes import InputShapeError, assumed_batch
 
 #: By operator the weights, what the node states, the input's shape, and what is known of it.
 OPEN: dict[str, tuple[tuple[int, ...], dict[str, Any], list[str | int], list[int]]] = {

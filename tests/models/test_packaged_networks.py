@@ -18,10 +18,10 @@ from tests.fast_run import only
 from tests.onnx_sketch import Sketch
 from tvm_ios.contest.outputs import difference
 from tvm_ios.contest.tolerance import tolerance
-from tvm_ios.graph.input_shapes import parse_shapes
 from tvm_ios.models.load import load_onnx
 from tvm_ios.models.source import ModelSource
 from tvm_ios.policies.greedy import greedy_schedule
+from tvm_ios.shapes.input_shapes import parse_shapes
 
 
 @pytest.mark.parametrize("network", only(["ppocr_cls", "magika", "silero_vad"], PACKAGED))

@@ -15,10 +15,10 @@ from tests.fast_run import examples
 from tests.onnx_sketch import Sketch, kinds, relative_error, run_on, simplify_checked
 from tests.refusals import refused
 from tvm_ios import zoo
-from tvm_ios.graph.input_shapes import InputShapeError
 from tvm_ios.onnx.shape_inference import infer_shapes
 from tvm_ios.onnx.simplify import simplify
 from tvm_ios.onnx.supported import require_supported
+from tvm_ios.shapes.input_shapes import InputShapeError
 
 
 def conv_norm(s: Sketch) -> str:

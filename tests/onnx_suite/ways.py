@@ -12,7 +12,7 @@ from random import Random
 import onnx
 
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.shape_ranges import Range
+from tvm_ios.shapes.ranges import Range
 
 
 @dataclass(frozen=True)

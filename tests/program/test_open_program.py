@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tests.open_program import PITCH, SYMBOLS, B, L, open_code, open_graph, open_program, values_of
 from tests.program.arena.small_programs import conflicting
 from tests.refusals import refused
-from tvm_ios.graph.extent import Symbol, evaluate, extent_of, is_open
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.open_plan import (
     OpenMemoryPlan,
@@ -46,6 +45,7 @@ from tvm_ios.program.regions import regions_of
 from tvm_ios.program.tile_ranges import at_most, cut, fits, same
 from tvm_ios.schedule.placement import Share
 from tvm_ios.schedule.stage import Stage, Strategy
+from tvm_ios.shapes.extent import Symbol, evaluate, extent_of, is_open
 
 shapes = st.builds(
     values_of, *(st.integers(s.least, s.most) for s in (SYMBOLS[2], SYMBOLS[0], SYMBOLS[1]))

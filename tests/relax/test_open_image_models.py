@@ -22,7 +22,7 @@ from runtime_ext.unit_build import build_units
 from tests.dynamic_models.detection import dbnet
 from tests.dynamic_models.drawing import Drawing
 from tests.dynamic_models.dynamic import unet
-from tvm_ios.graph.shape_ranges import parse_ranges
+from tvm_ios.shapes.ranges import parse_ranges
 
 SIZE = ("height", "width")
 

@@ -22,10 +22,10 @@ from runtime_ext.scheduled_units import ScheduledUnits
 from tests.dynamic_models.drawing import Drawing
 from tests.dynamic_models.dynamic import bert, unet
 from tests.refusals import refused
-from tvm_ios.graph.extent import OpenExtentError, Symbol, at_values, extent_of, is_open
-from tvm_ios.graph.shape_ranges import parse_ranges
 from tvm_ios.models.source import ModelSource
 from tvm_ios.policies.sequential import sequential_schedule
+from tvm_ios.shapes.extent import OpenExtentError, Symbol, at_values, extent_of, is_open
+from tvm_ios.shapes.ranges import parse_ranges
 
 WORDS = "input_ids:1..8,1..32"
 

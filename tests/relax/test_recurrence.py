@@ -21,9 +21,9 @@ from tests.onnx.test_quantised_lstm import quantised
 from tests.onnx.test_recurrent import BATCH, FEATURES, STEPS, layer
 from tests.onnx_sketch import run_on
 from tvm_ios.files.array_files import Array
-from tvm_ios.graph.shape_ranges import parse_ranges
 from tvm_ios.models.source import ModelSource
 from tvm_ios.policies.sequential import sequential_schedule
+from tvm_ios.shapes.ranges import parse_ranges
 
 pytest.importorskip("onnxruntime")
 EVERYTHING = ("bias", "state", "memory", "peepholes")

@@ -18,9 +18,9 @@ from relay_passes.pipeline import apply_schedule, prepare  # noqa: E402
 from runtime_ext.build import build  # noqa: E402
 from tests.torch_sketch import save  # noqa: E402
 from tvm_ios.errors import ModelError  # noqa: E402
-from tvm_ios.graph.input_shapes import InputShapeError  # noqa: E402
 from tvm_ios.models.source import ModelSource  # noqa: E402
 from tvm_ios.policies.greedy import greedy_schedule  # noqa: E402
+from tvm_ios.shapes.input_shapes import InputShapeError  # noqa: E402
 
 nn = torch.nn
 Build = Callable[[], Any]

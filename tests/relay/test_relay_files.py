@@ -20,8 +20,8 @@ from tests.refusals import refused
 from tests.relay.relay_commands import RELAY, command
 from tests.relay.relay_sketch import RelaySketch, inputs_of, module_of, run
 from tvm_ios.errors import ModelError, UserError
-from tvm_ios.graph.input_shapes import InputShapeError
 from tvm_ios.models.source import ModelSource
+from tvm_ios.shapes.input_shapes import InputShapeError
 
 
 def body(s: RelaySketch, x: Any) -> Any:

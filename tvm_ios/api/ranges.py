@@ -25,12 +25,12 @@ from tvm_ios.contest.tolerance import rounds
 from tvm_ios.errors import MemoryBudgetError, UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.files.byte_sizes import size_text
-from tvm_ios.graph.extent import Symbol, at_values
-from tvm_ios.graph.fitting import Values, values_text
-from tvm_ios.graph.shape_ranges import Range, Ranges
 from tvm_ios.models.source import Form
 from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.first_difference import kinds
+from tvm_ios.shapes.extent import Symbol, at_values
+from tvm_ios.shapes.fitting import Values, values_text
+from tvm_ios.shapes.ranges import Range, Ranges
 
 if TYPE_CHECKING:
     from relay_passes.relax.open_units import OpenModel
@@ -130,7 +130,7 @@ def optimize_range(
         A zoo name, an ``.onnx`` or ``.pt2`` file, or a :class:`~tvm_ios.models.source.ModelSource`.
         Or the model as it was read for these ranges.
     ranges
-        For each input its extents: numbers, or a :class:`~tvm_ios.graph.shape_ranges.Range`.
+        For each input its extents: numbers, or a :class:`~tvm_ios.shapes.ranges.Range`.
     output
         Where the executable goes: a folder, a ``.tar``, or a place in a deployment; None to save
         nothing.

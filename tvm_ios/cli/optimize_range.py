@@ -30,8 +30,8 @@ def shapes_of_range(
     wrong uses, and without one the model is not asked for its own.
     """
     # These import NumPy and ONNX, for which help need not wait.
-    from tvm_ios.graph.shape_ranges import has_range
     from tvm_ios.models.open_model import default_shapes
+    from tvm_ios.shapes.ranges import has_range
 
     refused = {
         **others,
@@ -69,8 +69,8 @@ def optimize_range_command(
     entries of that.
     """
     from tvm_ios.cli.tables.ranges import print_range
-    from tvm_ios.graph.input_shapes import InputShapeError
-    from tvm_ios.graph.shape_ranges import parse_ranges
+    from tvm_ios.shapes.input_shapes import InputShapeError
+    from tvm_ios.shapes.ranges import parse_ranges
 
     lane_counts, archs = numbers_in(lanes, "--lanes"), names_in(arch or "")
     path = output or Path(f"{Path(model).stem}.ios")

@@ -152,9 +152,9 @@ def stats(
 def _stats_of_range(model: str, texts: list[str], reporting: Reporting) -> None:
     """Show the one graph that a model is for a range of shapes."""
     from tvm_ios.cli.tables.opened import print_opened
-    from tvm_ios.graph.input_shapes import InputShapeError
-    from tvm_ios.graph.shape_ranges import parse_ranges
     from tvm_ios.models.open_model import open_operators
+    from tvm_ios.shapes.input_shapes import InputShapeError
+    from tvm_ios.shapes.ranges import parse_ranges
 
     try:
         ranges = parse_ranges(texts)

@@ -14,10 +14,10 @@ from random import Random
 from typing import Any, cast
 
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import OpenExtentError, Symbol, evaluate, is_open, symbols_in
-from tvm_ios.graph.fitting import AmbiguousError, Fitting, Values, values_text
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.progress import Progress, silent
+from tvm_ios.shapes.extent import OpenExtentError, Symbol, evaluate, is_open, symbols_in
+from tvm_ios.shapes.fitting import AmbiguousError, Fitting, Values, values_text
 
 #: Reads a model for these shapes of its inputs.
 Read = Callable[[Mapping[str, tuple[int, ...]]], OpGraph]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tvm_ios.graph.default_ranges import default_ranges, range_text
-from tvm_ios.graph.extent import OpenExtentError
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.graph.open_graph import OpenGraph, open_graph
-from tvm_ios.graph.shape_ranges import Ranges, open_shapes
 from tvm_ios.models.load import read_model, simplified
 from tvm_ios.models.source import AnyModel, Form, ModelSource
 from tvm_ios.onnx.graph import graph_from_onnx
 from tvm_ios.onnx.inputs import declared_extents, position_rows
 from tvm_ios.progress import Progress, silent
+from tvm_ios.shapes.default_ranges import default_ranges, range_text
+from tvm_ios.shapes.extent import OpenExtentError
+from tvm_ios.shapes.ranges import Ranges, open_shapes
 
 
 def open_operators(model: AnyModel, ranges: Ranges, progress: Progress = silent) -> OpenGraph:

@@ -12,8 +12,8 @@ from typing import Any
 from tvm_ios import zoo
 from tvm_ios.errors import ModelError, nearest
 from tvm_ios.files.json_text import JsonError, json_object
-from tvm_ios.graph.input_shapes import Shapes
 from tvm_ios.models.bare_graph import is_bare_graph
+from tvm_ios.shapes.input_shapes import Shapes
 
 
 class Form(Enum):

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from tvm_ios.errors import ModelError
-from tvm_ios.graph.input_shapes import InputShapeError, Shapes
-from tvm_ios.graph.shape_ranges import Range
 from tvm_ios.models.torch_archive import read_torch_archive
 from tvm_ios.models.torch_doubles import exact_numbers
 from tvm_ios.models.torch_operators import decompose
 from tvm_ios.onnx.rewrites.random import RANDOM
+from tvm_ios.shapes.input_shapes import InputShapeError, Shapes
+from tvm_ios.shapes.ranges import Range
 
 
 def onnx_from_torch(path: Path, shapes: Shapes) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from onnx import TensorProto
 
-from tvm_ios.graph.input_shapes import Extent
+from tvm_ios.shapes.input_shapes import Extent
 
 FLOAT = TensorProto.FLOAT
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm_ios.graph.input_shapes import assumed_batch
 from tvm_ios.onnx.edit import warn_once
 from tvm_ios.onnx.inputs import declared_extents
 from tvm_ios.onnx.weights_want import extents_of_weights
+from tvm_ios.shapes.input_shapes import assumed_batch
 
 
 def known_shapes(

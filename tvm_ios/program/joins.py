@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tvm_ios.graph.extent import hint_of
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.tile_ranges import at_most, same
+from tvm_ios.shapes.extent import hint_of
 
 
 @dataclass(frozen=True, slots=True)

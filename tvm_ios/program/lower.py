@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
-from tvm_ios.graph.extent import hint_of
 from tvm_ios.graph.op_graph import OpGraph
 from tvm_ios.program.lane_writer import LaneWriter
 from tvm_ios.program.lanes import allocate_lanes
@@ -31,6 +30,7 @@ from tvm_ios.program.program_builder import (
 )
 from tvm_ios.schedule.schedule import Schedule
 from tvm_ios.schedule.stage import Stage, Strategy
+from tvm_ios.shapes.extent import hint_of
 
 #: Seconds that a unit takes on a number of lanes.
 UnitLatency = Callable[[int, int], float]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
-from tvm_ios.graph.extent import is_open
 from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.lane_writer import PhaseWriter
 from tvm_ios.program.program import UnitCode
 from tvm_ios.program.program_builder import BegunWork, LoweringError, ProgramBuilder
 from tvm_ios.schedule.placement import Share, fault_of
 from tvm_ios.schedule.stage import Stage
+from tvm_ios.shapes.extent import is_open
 
 
 def reject_misfit(

@@ -5,7 +5,7 @@ launch calls a kernel on a range of its tiles; on CUDA a lane is a stream and a 
 Sequential, concurrent, merged and co-scheduled stages differ only in the program.
 
 In an *open* program shapes of buffers, tiles, ranges and borders of parts may be expressions of
-symbols (:class:`tvm_ios.graph.extent.Extent`), whose values each run chooses. Lanes, launches and
+symbols (:class:`tvm_ios.shapes.extent.Extent`), whose values each run chooses. Lanes, launches and
 waits do not depend on them.
 """
 
@@ -20,8 +20,8 @@ from math import prod
 import numpy as np
 
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import OpenExtentError, Symbol, at_values, evaluate, is_open, symbols_in
 from tvm_ios.program.tile_ranges import at_most, same
+from tvm_ios.shapes.extent import OpenExtentError, Symbol, at_values, evaluate, is_open, symbols_in
 
 #: Kernels are compiled for vectors of this many bytes; it is a cache line too.
 ALIGNMENT = 64

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import is_open
 from tvm_ios.graph.op_graph import OpGraph, mask_of
 from tvm_ios.program.lane_writer import PhaseWriter
 from tvm_ios.program.program import (
@@ -24,6 +23,7 @@ from tvm_ios.program.program import (
 )
 from tvm_ios.program.regions import regions_of
 from tvm_ios.program.tile_ranges import cut, same
+from tvm_ios.shapes.extent import is_open
 
 NO_PARTS: Mapping[int, Part] = MappingProxyType({})
 

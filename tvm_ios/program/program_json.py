@@ -1,7 +1,7 @@
 """Programs as plain data, for files.
 
 Version 4 is of open programs: a number that depends on the shape is a reference to the tables of
-symbols and expressions (:mod:`tvm_ios.graph.extent_json`). It is also of programs whose kernels
+symbols and expressions (:mod:`tvm_ios.shapes.extent_json`). It is also of programs whose kernels
 take scalars, of which each launch has the values once they are known. Others are of version 3.
 """
 
@@ -14,7 +14,6 @@ from typing import Any
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import natural, naturals
 from tvm_ios.files.plain_data import read_as
-from tvm_ios.graph.extent_json import ExpressionReader, ExpressionTable
 from tvm_ios.program.program import (
     Buffer,
     BufferType,
@@ -26,6 +25,7 @@ from tvm_ios.program.program import (
     Role,
     Wait,
 )
+from tvm_ios.shapes.extent_json import ExpressionReader, ExpressionTable
 
 _FORMAT, _VERSION, _OPEN_VERSION = "tvm-ios program", 3, 4
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tvm_ios.graph.extent import OpenExtentError, hint_of
 from tvm_ios.program.program import Buffer
+from tvm_ios.shapes.extent import OpenExtentError, hint_of
 
 
 def regions_of(buffers: Sequence[Buffer]) -> tuple[range, ...]:

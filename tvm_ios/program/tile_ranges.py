@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 
-from tvm_ios.graph.extent import OpenExtentError, evaluate, is_open, symbols_in
+from tvm_ios.shapes.extent import OpenExtentError, evaluate, is_open, symbols_in
 
 #: Cuts for more lanes are not recognised.
 _MOST_LANES = 256

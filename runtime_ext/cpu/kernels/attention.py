@@ -15,8 +15,8 @@ from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Normalisation, Product
 from runtime_ext.kernels.statements import divide
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import evaluate, is_open, symbols_in
 from tvm_ios.program.program import LINE
+from tvm_ios.shapes.extent import evaluate, is_open, symbols_in
 
 #: Bytes of a stack that an attention of open rows takes at most.
 _STACK = 112 * 1024

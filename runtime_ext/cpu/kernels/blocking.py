@@ -10,7 +10,7 @@ from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.cut import Blocking
 from runtime_ext.kernels.open_shapes import is_same
 from runtime_ext.kernels.spec import Contraction
-from tvm_ios.graph.extent import at_hint, bounds, is_open
+from tvm_ios.shapes.extent import at_hint, bounds, is_open
 
 #: The latency of a multiply-add in cycles, times multiply-adds a cycle.
 _IN_FLIGHT = 8

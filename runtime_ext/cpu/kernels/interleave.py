@@ -10,7 +10,7 @@ from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, shuffle
 from runtime_ext.kernels.spec import Interleave
 from runtime_ext.kernels.statements import element_offset, evaluate
-from tvm_ios.graph.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import is_open, symbols_in
 
 #: Elements a tile: long against a call, short enough to balance lanes.
 _ELEMENTS = 4096

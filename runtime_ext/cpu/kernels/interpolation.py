@@ -9,7 +9,7 @@ from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.interpolator import Interpolator
 from runtime_ext.kernels.spec import Interpolation
 from runtime_ext.kernels.statements import divide
-from tvm_ios.graph.extent import symbols_in
+from tvm_ios.shapes.extent import symbols_in
 
 
 def interpolation(spec: Interpolation, isa: Isa) -> tuple[Any, int]:

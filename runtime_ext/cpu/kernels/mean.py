@@ -11,7 +11,7 @@ from runtime_ext.kernels.code import Index, broadcast, constant, load, number, w
 from runtime_ext.kernels.expression import ACC
 from runtime_ext.kernels.spec import Mean
 from runtime_ext.kernels.statements import activate, divide, store_statement
-from tvm_ios.graph.extent import symbols_in
+from tvm_ios.shapes.extent import symbols_in
 
 #: Vectors of channels that are summed together: enough sums in flight to hide latency.
 _VECTORS = 4

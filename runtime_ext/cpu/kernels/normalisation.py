@@ -32,7 +32,7 @@ from runtime_ext.kernels.statements import (
     store_statement,
 )
 from runtime_ext.kernels.transcendental import exp
-from tvm_ios.graph.extent import hint_of, is_open, symbols_in
+from tvm_ios.shapes.extent import hint_of, is_open, symbols_in
 
 #: Elements a tile: long against a call, short enough to balance lanes.
 _ELEMENTS = 2048

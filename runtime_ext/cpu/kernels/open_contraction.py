@@ -29,7 +29,7 @@ from runtime_ext.kernels.open_shapes import is_same
 from runtime_ext.kernels.spec import Contraction, Statement, accesses
 from runtime_ext.kernels.statements import divide
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import is_open, symbols_in
 
 #: Multiply-adds of vectors in a tile, about: long against finding its place.
 _WORK = 8192

@@ -27,7 +27,7 @@ from runtime_ext.kernels.expression import loads
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import hint_of, is_open, symbols_in
+from tvm_ios.shapes.extent import hint_of, is_open, symbols_in
 
 #: Multiply-adds of a loop step in smaller register tiles, about.
 _SHORT = 48

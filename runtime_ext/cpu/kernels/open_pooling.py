@@ -18,7 +18,7 @@ from runtime_ext.kernels.spec import Pooling
 from runtime_ext.kernels.statements import activate, divide
 from runtime_ext.kernels.tile_work import channels_a_tile
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import is_open, symbols_in
 
 
 def open_pooling(spec: Pooling, isa: Isa, finer: bool = False) -> tuple[Any, int]:

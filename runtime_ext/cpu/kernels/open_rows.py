@@ -13,7 +13,7 @@ from runtime_ext.cpu.kernels.rows import TileRun, column
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.kernels.code import Index, equal, is_number
 from runtime_ext.kernels.spec import Window
-from tvm_ios.graph.extent import bounds, numbers_in_range
+from tvm_ios.shapes.extent import bounds, numbers_in_range
 
 #: Right borders, of rows of different remainders of the stride, that have code of their own.
 _MOST_BORDERS = 3

@@ -18,7 +18,7 @@ from runtime_ext.kernels.statements import (
     store_vectors,
 )
 from runtime_ext.kernels.tile_work import is_long_run, work_a_tile
-from tvm_ios.graph.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import is_open, symbols_in
 
 #: Vectors a loop step.
 _UNROLL = 4

@@ -20,7 +20,7 @@ from runtime_ext.kernels.statements import (
     reads_in_order,
     store_vectors,
 )
-from tvm_ios.graph.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import is_open, symbols_in
 
 #: Vectors of columns of a register tile, at most.
 _VECTORS = 4

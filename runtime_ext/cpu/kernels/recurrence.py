@@ -14,7 +14,7 @@ from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, broadcast, constant, load, low_lanes, vector_type
 from runtime_ext.kernels.expression import ACC, Access, Expr, emit, reads_nothing
 from runtime_ext.kernels.spec import Recurrence
-from tvm_ios.graph.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import is_open, symbols_in
 
 #: Rows of a tile, at most: more leave too few tiles for the lanes.
 _ROWS = 4

@@ -9,7 +9,7 @@ from tvm import tirx
 
 from runtime_ext.kernels.code import Code, Index
 from runtime_ext.kernels.spec import Window
-from tvm_ios.graph.extent import may_be_positive
+from tvm_ios.shapes.extent import may_be_positive
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Code, EncodedBuffer, Index, is_number
 from runtime_ext.kernels.spec import Encoded, PhysicalShape
 from runtime_ext.kernels.statements import divide
-from tvm_ios.graph.extent import Symbol, is_open
+from tvm_ios.shapes.extent import Symbol, is_open
 
 #: More regions than lanes gain nothing.
 MOST_REGIONS = 16

@@ -14,7 +14,7 @@ from runtime_ext.units.kernel_draft import KernelDraft
 from runtime_ext.units.storing import in_memory, write
 from runtime_ext.units.unit_draft import UnitDraft
 from runtime_ext.units.values import Arranged, Lazy, Pending, Stored, as_expression, four
-from tvm_ios.graph.extent import is_open
+from tvm_ios.shapes.extent import is_open
 
 #: The most operands of a kernel: TVM's passes recurse over its buffers.
 _MOST = 64

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from runtime_ext.native_library import load_native_library
 from tests.program.arena.small_programs import conflicting, programs
-from tvm_ios.graph.extent import Symbol, extent_of
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.open_plan import OpenMemoryPlan, check_open_arena, plan_open
 from tvm_ios.program.program import Buffer, BufferType, KernelUse, Launch, Program, Role
 from tvm_ios.program.program_json import program_from_json, program_to_json
+from tvm_ios.shapes.extent import Symbol, extent_of
 
 ROWS, COLUMNS = Symbol("rows", 0, 40, 8), Symbol("columns", 1, 300, 30)
 R, C = extent_of(ROWS), extent_of(COLUMNS)

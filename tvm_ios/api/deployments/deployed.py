@@ -17,10 +17,10 @@ from tvm_ios.contest.outputs import VerificationError
 from tvm_ios.deployment.entry import Entry
 from tvm_ios.deployment.registry import read_registry
 from tvm_ios.errors import UserError
-from tvm_ios.graph.shape_ranges import Ranges
 from tvm_ios.models.identity import model_identity
 from tvm_ios.models.source import ModelSource
 from tvm_ios.progress import Progress, silent
+from tvm_ios.shapes.ranges import Ranges
 
 if TYPE_CHECKING:
     from relay_passes.load import LoadedModel

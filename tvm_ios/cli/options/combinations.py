@@ -8,9 +8,9 @@ from typing import Annotated
 
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.options.values import wrong_use
-from tvm_ios.graph.input_shapes import InputShapeError
-from tvm_ios.graph.shape_alternatives import alternative_shapes
 from tvm_ios.models.source import ModelSource
+from tvm_ios.shapes.alternatives import alternative_shapes
+from tvm_ios.shapes.input_shapes import InputShapeError
 
 Batches = Annotated[
     str | None,

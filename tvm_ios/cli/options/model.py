@@ -10,8 +10,8 @@ import typer
 from tvm_ios.cli.frame import panels
 from tvm_ios.cli.options.completion import complete_model
 from tvm_ios.cli.options.values import wrong_use
-from tvm_ios.graph.input_shapes import InputShapeError, parse_shapes
 from tvm_ios.models.source import ModelSource
+from tvm_ios.shapes.input_shapes import InputShapeError, parse_shapes
 
 Model = Annotated[
     str,

@@ -8,9 +8,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvm_ios.cli.frame.output import console, print_json
-from tvm_ios.graph.extent import is_open
-from tvm_ios.graph.fitting import values_text
 from tvm_ios.graph.open_graph import OpenGraph
+from tvm_ios.shapes.extent import is_open
+from tvm_ios.shapes.fitting import values_text
 
 
 def print_opened(opened: OpenGraph, as_json: bool) -> None:

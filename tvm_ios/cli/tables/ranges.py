@@ -9,7 +9,7 @@ from rich.table import Table
 
 from tvm_ios.cli.frame.output import console, counted
 from tvm_ios.files.byte_sizes import size_text
-from tvm_ios.graph.fitting import values_text
+from tvm_ios.shapes.fitting import values_text
 
 if TYPE_CHECKING:
     from tvm_ios.api.ranges import RangeResult

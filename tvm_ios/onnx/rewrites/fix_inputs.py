@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from tvm_ios.graph.input_shapes import Extent, resolve_shapes
+from tvm_ios.shapes.input_shapes import Extent, resolve_shapes
 
 
 def fix_inputs(graph: Any, shapes: Mapping[str, Sequence[int]]) -> None:

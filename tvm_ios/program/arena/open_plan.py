@@ -15,12 +15,12 @@ import numpy as np
 
 from tvm_ios.files.json_text import naturals
 from tvm_ios.files.plain_data import read_as
-from tvm_ios.graph.extent import evaluate
 from tvm_ios.program.arena.best_fit import orders, place
 from tvm_ios.program.arena.check import check_arena
 from tvm_ios.program.arena.lifetimes import Lifetimes, lifetimes
 from tvm_ios.program.memory_plan import MemoryPlan, planned_buffers
 from tvm_ios.program.program import ALIGNMENT, Program, ProgramError
+from tvm_ios.shapes.extent import evaluate
 
 _FORMAT, _VERSION = "tvm-ios memory plan", 2
 #: No memory holds so many bytes: nothing is placed for what needs them.

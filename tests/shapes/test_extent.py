@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fast_run import examples
-from tvm_ios.graph.extent import (
+from tvm_ios.shapes.extent import (
     OpenExtentError,
     Symbol,
     evaluate,

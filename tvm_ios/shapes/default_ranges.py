@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from tvm_ios.graph.input_shapes import Extent
-from tvm_ios.graph.shape_ranges import Range
+from tvm_ios.shapes.input_shapes import Extent
+from tvm_ios.shapes.ranges import Range
 
 #: Parts of the names of dimensions along a text or a signal.
 _LENGTH = re.compile(r"seq|len|time|frame|step|token|word|text", re.IGNORECASE)

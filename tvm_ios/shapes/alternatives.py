@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from itertools import product
 
-from tvm_ios.graph.input_shapes import InputShapeError, parse_shapes
+from tvm_ios.shapes.input_shapes import InputShapeError, parse_shapes
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.errors import UserError
-from tvm_ios.graph.extent import Symbol, at_hint, at_values, evaluate, extent_of, symbols_in
-from tvm_ios.graph.extent_json import ExpressionReader, ExpressionTable
 from tvm_ios.program.program import BufferType
+from tvm_ios.shapes.extent import Symbol, at_hint, at_values, evaluate, extent_of, symbols_in
+from tvm_ios.shapes.extent_json import ExpressionReader, ExpressionTable
 
 BATCH, LENGTH = Symbol("batch", 1, 32, 4), Symbol("length", 1, 512, 128)
 B, L = extent_of(BATCH), extent_of(LENGTH)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations_with_replacement, product
 from math import gcd, prod
 
-from tvm_ios.graph.extent import OpenExtentError, evaluate, noted_guards
+from tvm_ios.shapes.extent import OpenExtentError, evaluate, noted_guards
 
 #: Values of the symbols, by name.
 Values = Mapping[str, int]

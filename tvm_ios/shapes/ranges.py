@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tvm_ios.graph.extent import Symbol, bounds, evaluate, extent_of, is_open, symbols_of
-from tvm_ios.graph.input_shapes import Extent, InputShapeError, bound_dimensions
+from tvm_ios.shapes.extent import Symbol, bounds, evaluate, extent_of, is_open, symbols_of
+from tvm_ios.shapes.input_shapes import Extent, InputShapeError, bound_dimensions
 
 #: A number, or a range with perhaps a step.
 _EXTENT = r"\d+(?:\.\.\d+(?::\d+)?)?"

@@ -8,7 +8,7 @@ from typing import Any, cast
 from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import natural
 from tvm_ios.files.plain_data import read_as
-from tvm_ios.graph.extent import Extent, Floor, Symbol, Terms, extent_of, mapped
+from tvm_ios.shapes.extent import Extent, Floor, Symbol, Terms, extent_of, mapped
 
 
 class ExpressionTable:
