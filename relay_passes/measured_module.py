@@ -96,8 +96,8 @@ class MeasuredModule(Generic[UnitsT]):
         self.graph = units.prepared.units
         self._progress = progress or silent
         backend = units.backend
-        self._header = LogHeader(backend.device.name, str(backend.compiler.target), tvm.__version__)
-        log = self._log()
+        log = measurement_log(backend, options)
+        self._header = log.header
         if options.device is not None and options.device.timing.exact:
             log.reuse()
         self.timer = StageTimer(
@@ -211,10 +211,12 @@ class MeasuredModule(Generic[UnitsT]):
             self.timer.compile_units(self._progress)
         return self.build(schedule)
 
-    def _log(self) -> MeasurementLog:
-        """Return the log file of this device, target and TVM; each combination has its own."""
-        digest = hashlib.sha256(repr(self._header).encode()).hexdigest()[:16]
-        return MeasurementLog(self.options.cache / "logs" / f"{digest}.jsonl", self._header)
+
+def measurement_log(backend: Backend[Any], options: SearchOptions) -> MeasurementLog:
+    """Return the log file of a device, a target and this TVM; each combination has its own."""
+    header = LogHeader(backend.device.name, str(backend.compiler.target), tvm.__version__)
+    digest = hashlib.sha256(repr(header).encode()).hexdigest()[:16]
+    return MeasurementLog(options.cache / "logs" / f"{digest}.jsonl", header)
 
 
 def measured_module(

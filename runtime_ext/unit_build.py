@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,26 @@ from tvm_ios.shapes.extent import is_open, unequal_if_undecided
 if TYPE_CHECKING:
     from runtime_ext.units.unit import UnitSource
     from runtime_ext.units.unit_compiler import UnitCompiler
+    from tvm_ios.program.program import Part
+
+
+def sources_of(
+    units: ScheduledUnits, compiler: UnitCompiler
+) -> tuple[Mapping[int, Part], Callable[[tuple[int, ...]], UnitSource]]:
+    """Return the tensors that are parts of others, and the compiler's sources of units."""
+    graph, encodings = units.graph, compiler.encodings
+    if FORM not in units.kernels.values():
+        encodings -= {FORM}
+    if any(is_open(extent) for tensor in graph.tensors for extent in tensor.shape):
+        # No kernel of open extents decodes what it reads.
+        encodings = frozenset()
+    memory = arrange(graph, units.functions, encodings, compiler.line)
+
+    def source(members: tuple[int, ...]) -> UnitSource:
+        op, first = graph.operators[members[0]], members[0]
+        return memory.source(units.functions[first], op.inputs, op.outputs, units.constants[first])
+
+    return memory.parts, source
 
 
 @unequal_if_undecided()
@@ -41,17 +62,7 @@ def build_units(
     """
     require_lanes(units.schedule, lanes)
     graph = units.graph
-    encodings = compiler.encodings
-    if FORM not in units.kernels.values():
-        encodings -= {FORM}
-    if any(is_open(extent) for tensor in graph.tensors for extent in tensor.shape):
-        # No kernel of open extents decodes what it reads.
-        encodings = frozenset()
-    memory = arrange(graph, units.functions, encodings, compiler.line)
-
-    def source(members: tuple[int, ...]) -> UnitSource:
-        op, first = graph.operators[members[0]], members[0]
-        return memory.source(units.functions[first], op.inputs, op.outputs, units.constants[first])
+    parts, source = sources_of(units, compiler)
 
     def weights(members: tuple[int, ...]) -> list[Array]:
         # Not copied, because packed constants are looked up by their address.
@@ -59,9 +70,7 @@ def build_units(
 
     constant_outputs = {t: value.value.numpy() for t, value in units.constant_outputs.items()}
     lowered = lower_units(
-        ModelUnits(
-            graph, memory.parts, source, weights, constant_outputs, packed or PackedConstants()
-        ),
+        ModelUnits(graph, parts, source, weights, constant_outputs, packed or PackedConstants()),
         units,
         compiler,  # pyright: ignore[reportArgumentType]
         lanes=lanes,

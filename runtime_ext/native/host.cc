@@ -58,7 +58,11 @@ class Host final : public Device {
   Host(const Executable& executable, const std::vector<ffi::Function>& kernels,
        const ExecutorOptions& options)
       : open_(executable.program.expressions.open()), buffers_(MakeBuffers(executable)) {
-    executor_ = Executor::Make(MakePlan(executable.program, kernels), options);
+    for (std::size_t choice = 0; choice < executable.program.choices(); ++choice) {
+      executors_.push_back(
+          Executor::Make(MakePlan(executable.program, choice, kernels), options));
+    }
+    executor_ = executors_[0].get();
   }
 
   void Resize(std::size_t buffer, const std::vector<std::int64_t>& shape) final {
@@ -83,6 +87,7 @@ class Host final : public Device {
         moving.Grow(bytes_[moving.buffer]);
       }
     }
+    executor_ = executors_[shape.choice].get();
     executor_->Bind(shape.values);
     bound_ = shape.symbols;
   }
@@ -110,7 +115,9 @@ class Host final : public Device {
     return executor_->Benchmark(number, repeat);
   }
   std::vector<std::vector<Span>> Profile() final { return executor_->Profile(); }
-  void Close() final { executor_->Close(); }
+  void Close() final {
+    for (const Executor::Pointer& executor : executors_) executor->Close();
+  }
 
  private:
   void GrowArena(std::size_t bytes) {
@@ -164,10 +171,10 @@ class Host final : public Device {
     return tensor;
   }
 
-  std::unique_ptr<Plan> MakePlan(const Program& program,
+  std::unique_ptr<Plan> MakePlan(const Program& program, std::size_t choice,
                                  const std::vector<ffi::Function>& kernels) const {
     ffi::Array<ffi::Array<std::int64_t>> lanes;
-    for (const auto& lane : program.lanes) {
+    for (const auto& lane : program.lanes_of(choice)) {
       lanes.push_back(ffi::Array<std::int64_t>(lane.begin(), lane.end()));
     }
     return std::make_unique<Plan>(ffi::Array<ffi::Function>(kernels.begin(), kernels.end()),
@@ -187,7 +194,9 @@ class Host final : public Device {
   std::size_t arena_bytes_ = 0;
   // The symbols of the shape that runs are of.
   std::vector<std::int64_t> bound_;
-  Executor::Pointer executor_;
+  // Of each choice of lanes, and that of the shape that was bound.
+  std::vector<Executor::Pointer> executors_;
+  Executor* executor_;
 };
 
 }  // namespace

@@ -44,6 +44,7 @@ Program OnOneLane(const Program& program) {
   if (stuck) throw Misfit("lanes wait for one another for ever");
   Program one = program;
   one.lanes = {{}};
+  one.alternatives.clear();
   for (const Item& item : launches) Encode(item, &one.lanes[0]);
   return one;
 }

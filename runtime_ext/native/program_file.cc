@@ -158,6 +158,38 @@ Item ReadLaunch(const JsonArray& fields, const Program& program,
   return launch;
 }
 
+Lanes ReadLanes(const ffi::Any& value, const Program& program, const std::vector<KernelUse>& uses) {
+  Lanes lanes;
+  for (const ffi::Any& lane : List(value)) {
+    const std::string name = "lane " + std::to_string(lanes.size());
+    std::vector<std::int64_t>& code = lanes.emplace_back();
+    for (const ffi::Any& step : List(lane)) {
+      const JsonArray fields = ListOf(step, 3);
+      if (Text(fields[0]) == "wait") {
+        code.insert(code.end(), {0, Natural(fields[1]), Natural(fields[2])});
+        continue;
+      }
+      Encode(ReadLaunch(ListOf(step, 6), program, uses, name), &code);
+    }
+  }
+  return lanes;
+}
+
+Alternative ReadAlternative(const JsonObject& file, const Program& program,
+                            const std::vector<KernelUse>& uses) {
+  Alternative alternative{{}, ReadLanes(Field(file, "lanes"), program, uses)};
+  if (alternative.lanes.size() != program.lanes.size()) {
+    throw Misfit("the lanes of the program are not as many for every shape");
+  }
+  const JsonObject box = Object(Field(file, "box"));
+  for (const Symbol& symbol : program.expressions.symbols()) {
+    const std::vector<std::int64_t> range = Naturals(Field(box, symbol.name));
+    if (range.size() != 2) throw Misfit("a box of the program's shapes has no range");
+    alternative.box.emplace_back(range[0], range[1]);
+  }
+  return alternative;
+}
+
 }  // namespace
 
 Program ReadProgram(const JsonObject& file) {
@@ -171,25 +203,19 @@ Program ReadProgram(const JsonObject& file) {
   if (uses.size() != program.kernels.size()) {
     throw Misfit("the program does not say of every kernel how it may be launched");
   }
-  for (const ffi::Any& lane : List(Field(file, "lanes"))) {
-    const std::string name = "lane " + std::to_string(program.lanes.size());
-    std::vector<std::int64_t>& code = program.lanes.emplace_back();
-    for (const ffi::Any& step : List(lane)) {
-      const JsonArray fields = ListOf(step, 3);
-      if (Text(fields[0]) == "wait") {
-        code.insert(code.end(), {0, Natural(fields[1]), Natural(fields[2])});
-        continue;
-      }
-      Encode(ReadLaunch(ListOf(step, 6), program, uses, name), &code);
+  program.lanes = ReadLanes(Field(file, "lanes"), program, uses);
+  if (program.lanes.empty()) throw Misfit("the program has no lane");
+  if (file.count("alternatives") != 0) {
+    for (const ffi::Any& alternative : List(Field(file, "alternatives"))) {
+      program.alternatives.push_back(ReadAlternative(Object(alternative), program, uses));
     }
   }
-  if (program.lanes.empty()) throw Misfit("the program has no lane");
   return program;
 }
 
-std::vector<std::vector<Item>> DecodeLanes(const Program& program) {
+std::vector<std::vector<Item>> DecodeLanes(const Program& program, std::size_t choice) {
   std::vector<std::vector<Item>> lanes;
-  for (const std::vector<std::int64_t>& code : program.lanes) {
+  for (const std::vector<std::int64_t>& code : program.lanes_of(choice)) {
     std::vector<Item>& items = lanes.emplace_back();
     for (auto at = code.begin(); at != code.end();) {
       Item item;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "expressions.h"
@@ -26,16 +27,32 @@ struct Buffer {
   }
 };
 
+// As Plan takes them.
+using Lanes = std::vector<std::vector<std::int64_t>>;
+
+// Lanes that an open program has instead of its own in a box of its shapes: of each symbol the least
+// and the most.
+struct Alternative {
+  std::vector<std::pair<std::int64_t, std::int64_t>> box;
+  Lanes lanes;
+};
+
 struct Program {
   std::vector<std::string> kernels;
   std::vector<std::string> units;
   std::vector<Buffer> buffers;
-  // As Plan takes them.
-  std::vector<std::vector<std::int64_t>> lanes;
+  Lanes lanes;
   // By which numbers depend on the shape; without symbols the program has one shape.
   Expressions expressions = {};
   // Of each kernel: references.
   std::vector<std::int64_t> tiles = {};
+  std::vector<Alternative> alternatives = {};
+
+  // The program's own lanes are choice 0, those of its alternatives come after them.
+  std::size_t choices() const { return 1 + alternatives.size(); }
+  const Lanes& lanes_of(std::size_t choice) const {
+    return choice == 0 ? lanes : alternatives[choice - 1].lanes;
+  }
 };
 
 // An instruction of a lane: a wait, or with a kernel a launch.
@@ -52,9 +69,9 @@ struct Item {
   bool IsWait() const { return kernel < 0; }
 };
 
-// The lanes of a program that was read. Throws a Misfit if they name a lane or unit that does not
-// exist.
-std::vector<std::vector<Item>> DecodeLanes(const Program& program);
+// The lanes of a program that was read, as one of its choices. Throws a Misfit if they name a lane or
+// unit that does not exist.
+std::vector<std::vector<Item>> DecodeLanes(const Program& program, std::size_t choice = 0);
 
 // A launch as Plan takes it, at the end of a lane.
 void Encode(const Item& launch, std::vector<std::int64_t>* lane);

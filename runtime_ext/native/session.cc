@@ -39,9 +39,9 @@ ffi::Tensor NewTensor(const BufferType& type) { return TensorIn(Allocate(type.By
 
 }  // namespace
 
-std::vector<std::vector<Session::LaunchName>> Session::Launches(const Program& program) {
-  std::vector<std::vector<LaunchName>> launches;
-  for (const std::vector<Item>& lane : DecodeLanes(program)) {
+Session::LaunchNames Session::Launches(const Program& program, std::size_t choice) {
+  LaunchNames launches;
+  for (const std::vector<Item>& lane : DecodeLanes(program, choice)) {
     std::vector<LaunchName>& names = launches.emplace_back();
     for (const Item& item : lane) {
       if (!item.IsWait()) names.push_back({program.units[item.unit], program.kernels[item.kernel]});
@@ -64,10 +64,12 @@ Session::Session(const Executable& executable, std::unique_ptr<Device> device)
       output_names_(Names(outputs_)),
       device_(std::move(device)),
       binding_(MakeBinding(executable)),
-      launches_(Launches(executable.program)),
       workers_(executable.workers),
       outputs_alone_(OutputsAlone(executable.program.buffers)),
       unset_(input_names_.begin(), input_names_.end()) {
+  for (std::size_t choice = 0; choice < executable.program.choices(); ++choice) {
+    launches_.push_back(Launches(executable.program, choice));
+  }
   for (const Port& port : inputs_) {
     shapes_.push_back(port.type.shape);
     shaped_.push_back(!IsOpenType(port.type));
@@ -228,6 +230,7 @@ auto Session::Running(Call call) {
     values_.clear();
     device_->Bind(*shape);
     values_ = shape->values;
+    choice_ = shape->choice;
   }
   auto result = call();
   ran_ = true;
@@ -256,7 +259,7 @@ std::vector<LaunchSpan> Session::Profile() {
   std::vector<LaunchSpan> launches;
   for (std::size_t lane = 0; lane < spans.size(); ++lane) {
     for (std::size_t launch = 0; launch < spans[lane].size(); ++launch) {
-      const LaunchName& name = launches_[lane][launch];
+      const LaunchName& name = launches_[choice_][lane][launch];
       const Span& span = spans[lane][launch];
       launches.push_back({static_cast<std::int64_t>(lane), static_cast<std::int64_t>(launch),
                           name.unit, name.kernel, span.begin, span.end, span.held_up,

@@ -52,7 +52,8 @@ class Session final : public ModelSession {
 
   Session(const Executable& executable, std::unique_ptr<Device> device);
 
-  static std::vector<std::vector<LaunchName>> Launches(const Program& program);
+  using LaunchNames = std::vector<std::vector<LaunchName>>;
+  static LaunchNames Launches(const Program& program, std::size_t choice);
 
   // An output that is an input in the next run.
   struct State {
@@ -86,8 +87,9 @@ class Session final : public ModelSession {
   std::vector<std::vector<std::int64_t>> shapes_;
   std::vector<bool> shaped_;
   std::vector<std::int64_t> values_;
-  // Lane by lane, as the spans of a profile.
-  std::vector<std::vector<LaunchName>> launches_;
+  // Of each choice of lanes: lane by lane, as the spans of a profile. And the choice of the last run.
+  std::vector<LaunchNames> launches_;
+  std::size_t choice_ = 0;
   std::int64_t workers_;
   // Of the program's buffers, whether each is an output alone.
   std::vector<bool> outputs_alone_;

@@ -85,12 +85,15 @@ ShapeBinding::ShapeBinding(const Program& program, const MemoryPlan& memory,
   }
   extents_.assign(extents.begin(), extents.end());
   std::set<std::tuple<std::int64_t, std::int64_t, std::size_t>> ranges;
-  for (const std::vector<Item>& lane : DecodeLanes(program)) {
-    for (const Item& item : lane) {
-      const auto kernel = static_cast<std::size_t>(item.kernel);
-      if (!item.IsWait()) ranges.emplace(item.begin, item.end, kernel);
+  for (std::size_t choice = 0; choice < program.choices(); ++choice) {
+    for (const std::vector<Item>& lane : DecodeLanes(program, choice)) {
+      for (const Item& item : lane) {
+        const auto kernel = static_cast<std::size_t>(item.kernel);
+        if (!item.IsWait()) ranges.emplace(item.begin, item.end, kernel);
+      }
     }
   }
+  for (const Alternative& alternative : program.alternatives) boxes_.push_back(alternative.box);
   for (const auto& [begin, end, kernel] : ranges) ranges_.push_back({begin, end, kernel});
   CheckCorners();
   largest_ = PlaceLargest();
@@ -174,6 +177,16 @@ std::vector<std::int64_t> ShapeBinding::Symbols(
   return symbols;
 }
 
+std::size_t ShapeBinding::Choice(const std::vector<std::int64_t>& symbols) const {
+  const auto found = std::find_if(boxes_.begin(), boxes_.end(), [&](const auto& box) {
+    for (std::size_t i = 0; i < symbols.size(); ++i) {
+      if (symbols[i] < box[i].first || symbols[i] > box[i].second) return false;
+    }
+    return true;
+  });
+  return found == boxes_.end() ? 0 : 1 + static_cast<std::size_t>(found - boxes_.begin());
+}
+
 void ShapeBinding::Disagree(std::size_t input,
                             const std::vector<std::vector<std::int64_t>>& shapes,
                             const std::vector<std::int64_t>& values) const {
@@ -201,6 +214,7 @@ const BoundShape& ShapeBinding::Settle(const std::vector<std::vector<std::int64_
   if (found == kept_.end()) {
     made.symbols = symbols;
     made.values = expressions_.Evaluate(symbols);
+    made.choice = Choice(symbols);
   }
   const std::vector<std::int64_t>& values = found == kept_.end() ? made.values : found->values;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {

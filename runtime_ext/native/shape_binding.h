@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "program_file.h"
@@ -25,6 +26,8 @@ struct BoundShape {
   // Where each buffer of the memory plan lies, in its order, and the size of the arena.
   std::vector<std::size_t> offsets;
   std::size_t bytes = 0;
+  // Which of the program's choices of lanes runs.
+  std::size_t choice = 0;
 };
 
 // A type with the values of its references.
@@ -69,6 +72,9 @@ class ShapeBinding {
   };
   static constexpr std::size_t kKept = 32;
 
+  // The first whose box has the symbols, or the program's own lanes.
+  std::size_t Choice(const std::vector<std::int64_t>& symbols) const;
+
   std::vector<std::int64_t> Symbols(const std::vector<std::vector<std::int64_t>>& shapes) const;
   [[noreturn]] void Disagree(std::size_t input,
                              const std::vector<std::vector<std::int64_t>>& shapes,
@@ -92,6 +98,8 @@ class ShapeBinding {
   // All different ones of the program.
   std::vector<std::int64_t> extents_;
   std::vector<Range> ranges_;
+  // Of the program's alternatives.
+  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> boxes_;
   std::vector<std::string> kernels_;
   std::vector<std::int64_t> tiles_;
   BoundShape largest_;

@@ -33,7 +33,8 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Range
     folder = tmp_path_factory.mktemp("encoder")
     path, executable = folder / "bert.onnx", folder / "out"
     onnx.save(bert(), path)
-    return path, executable, optimize_range(str(path), RANGES, executable, _options(2))
+    options = _options(2, policies=())
+    return path, executable, optimize_range(str(path), RANGES, executable, options)
 
 
 def _options(lanes: int, **others: Any) -> Options:

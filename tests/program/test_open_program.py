@@ -215,11 +215,31 @@ def test_units_that_do_not_agree_about_a_tensor_are_refused() -> None:
         lower_stages(open_graph(), stages, code, lanes=2)
 
 
-def test_placed_tiles_are_of_a_known_number() -> None:
-    share = Share(0, 0, 0, 0, 1)
-    stage = Stage(Strategy.CO_SCHEDULE, ((0,),), placement=(share,))
-    with refused(LoweringError, "'scale'", "shape"):
-        lower_stages(open_graph(), [stage], open_code(), lanes=1)
+@given(st.integers(1, 9), st.integers(0, 9), st.integers(1, 3), shapes)
+def test_placed_tiles_are_the_same_parts_of_each_number(
+    rows: int, cut_at: int, lanes: int, shape: dict[str, int]
+) -> None:
+    cut_at = min(cut_at, rows)
+    halves = ((0, 0, cut_at), (lanes - 1, cut_at, rows))
+    placement = [Share(0, 0, lane, a, b) for lane, a, b in halves if a < b]
+    # The phases of the second unit: two tiles a row, and one of two rows.
+    placement += [Share(1, 0, 0, 0, 2 * rows), Share(1, 1, 0, 0, (rows + 1) // 2)]
+    stages = [Stage(Strategy.CO_SCHEDULE, ((0, 1),), placement=tuple(placement))]
+    stages += [Stage(Strategy.CONCURRENT, ((unit,),)) for unit in (2, 3)]
+    program = lower_stages(open_graph(), stages, open_code(), lanes=lanes)
+    check_races(program)
+    for values in (shape, {**shape, "rows": rows}):
+        tiles: dict[str, list[tuple[int, int]]] = {}
+        for lane in program.at(values).lanes:
+            for item in lane:
+                if isinstance(item, Launch) and item.begin < item.end:
+                    tiles.setdefault(program.kernels[item.kernel], []).append(
+                        (item.begin, item.end)
+                    )
+        assert {t for a, b in tiles["scale"] for t in range(a, b)} == set(range(values["rows"]))
+        assert sum(b - a for a, b in tiles["scale"]) == values["rows"]
+    first = next(i for i in program.at({**shape, "rows": rows}).lanes[0] if isinstance(i, Launch))
+    assert lanes == 1 or cut_at in (0, rows) or (first.begin, first.end) == (0, cut_at)
 
 
 def test_constants_are_not_open() -> None:

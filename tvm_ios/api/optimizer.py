@@ -140,7 +140,7 @@ def _search(job: Job, timer: Timer) -> _Searched:
     if not found:
         kind = SearchError if options.memory_budget is None else MemoryBudgetError
         raise kind("; ".join(dict.fromkeys(refused.values())))
-    not_worth = not_worth_a_program(job.module, found, job.report) if options.is_measured else {}
+    not_worth = not_worth_a_program(search, found, job.report) if options.is_measured else {}
     schedules = {policy: f.schedule for policy, f in found.items() if policy not in not_worth}
     job.clock.lap("search")
     return _Searched(found, schedules | given, refused, not_worth, broken)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tvm_ios.clock import OutOfTimeError
 from tvm_ios.contest.rules import WORTHWHILE
@@ -14,8 +14,8 @@ from tvm_ios.policies.promise import why_no_program
 from tvm_ios.progress import Progress
 
 if TYPE_CHECKING:
-    from relay_passes.measured_module import MeasuredModule
     from relay_passes.search_options import SearchOptions
+    from tvm_ios.search import Search
 
 #: A search ends after this many stages in a row that gain next to nothing. On four networks none
 #: gained more than 0.4 % later, though twice as many stages were measured.
@@ -39,16 +39,16 @@ def leaving_out_little(options: SearchOptions) -> SearchOptions:
 
 
 def not_worth_a_program(
-    module: MeasuredModule[Any], searches: Mapping[str, Found], progress: Progress
+    search: Search, searches: Mapping[str, Found], progress: Progress
 ) -> dict[str, str]:
     """Return the policies whose schedules are not built, each with half a sentence of reason.
 
     Nothing is left out if the options of the search allow no gap.
     """
-    least = module.options.limits.budget.gap
+    least = search.limits.budget.gap
     if not least:
         return {}
-    costs = module.search.costs
+    costs = search.costs
     reasons: dict[str, str] = {}
     for policy, found in searches.items():
         if policy == "sequential":
@@ -58,7 +58,7 @@ def not_worth_a_program(
                 # Units are measured before stages: without time for them there is no stage.
                 costs.measuring.bounds(progress)
             reason = found.why_not or why_no_program(
-                module.problem, costs, found.schedule, least, progress
+                search.problem, costs, found.schedule, least, progress
             )
         except OutOfTimeError as error:
             reason = str(error)

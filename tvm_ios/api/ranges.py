@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_ios.api.destination import Destination, KeptProgram, destination_of
 from tvm_ios.api.options import Options
+from tvm_ios.api.outcomes import leaving_out_little
+from tvm_ios.api.range_schedules import RANGE_POLICIES, KeptSchedule, with_range_schedules
 from tvm_ios.clock import Clock
 from tvm_ios.contest.outputs import (
     EDGES,
@@ -34,7 +36,9 @@ from tvm_ios.shapes.ranges import Range, Ranges
 
 if TYPE_CHECKING:
     from relay_passes.relax.open_units import OpenModel
+    from runtime_ext.backend import Backend
     from runtime_ext.execution.built_model import BuiltModel
+    from runtime_ext.scheduled_units import ScheduledUnits
     from tvm_ios.models.source import AnyModel
 
 #: Random shapes that are compared besides those at the ends of the range.
@@ -84,6 +88,8 @@ class RangeResult:
         reason. The program was compared there too.
     points
         Shapes at which it was timed.
+    schedules
+        Schedules that it has in boxes of the range; elsewhere units run one after another.
     executable
         The path of the executable; None if nothing was saved.
     seconds
@@ -101,6 +107,7 @@ class RangeResult:
     reference: str | None
     special: tuple[tuple[Values, str], ...]
     points: tuple[TimedPoint, ...]
+    schedules: tuple[KeptSchedule, ...]
     executable: Path | None
     seconds: Mapping[str, float]
 
@@ -121,8 +128,9 @@ def optimize_range(
 ) -> RangeResult:
     """Compile a model once for all shapes in the ranges of its inputs.
 
-    Its units run one after another, each on all lanes. The outputs are compared at the ends of the
-    range and at random shapes.
+    Its units run one after another, each on all lanes, but in boxes of the range where a schedule
+    is surely faster: schedules are searched at points of it. The outputs are compared at the ends
+    of the range, at these points and at random shapes.
 
     Parameters
     ----------
@@ -135,8 +143,8 @@ def optimize_range(
         Where the executable goes: a folder, a ``.tar``, or a place in a deployment; None to save
         nothing.
     options
-        Lanes, target, ``verify`` and the memory budget, which is that of the largest shape; the
-        other options are of programs of one shape.
+        Lanes, target, ``verify``, policies and limits of their searches, and the memory budget,
+        which is that of the largest shape; the other options are of programs of one shape.
     progress
         Called with (phase, done, total).
 
@@ -156,7 +164,8 @@ def optimize_range(
 
     if output is not None:
         destination_of(output).require_writable()
-    search, clock = options.search, Clock()
+    search = options.search
+    clock = Clock(search.limits.budget.time_limit)
     read = model
     if not isinstance(read, OpenModel):
         read = load_open_model(read, ranges, search, progress)
@@ -177,8 +186,11 @@ def optimize_range(
     clock.lap("build")
     if options.memory_budget is not None:
         _require_budget(built, options.memory_budget)
+    built, schedules = _scheduled(built, backend, units, options, clock, progress)
+    clock.lap("schedule")
     symbols = built.program.symbols
-    compared = _compared_points(symbols, read.opened.special)
+    faster = [at for schedule in schedules for at, _ in schedule.points]
+    compared = _compared_points(symbols, [*faster, *(at for at, _ in read.opened.special)])
     session = built.session()
     try:
         reference, error = _verified(read, built, session, compared, options.verify, progress)
@@ -196,6 +208,7 @@ def optimize_range(
             "ranges": ranges_of,
             "reference": reference,
             "points": [asdict(point) for point in points],
+            "schedules": [asdict(schedule) for schedule in schedules],
         }
         middle = points[1].latency
         executable = destination_of(output).save(
@@ -214,6 +227,7 @@ def optimize_range(
         reference=reference,
         special=read.opened.special,
         points=points,
+        schedules=schedules,
         executable=executable,
         seconds=clock.seconds,
     )
@@ -279,10 +293,31 @@ def _largest(fits: int, most: int, holds: Callable[[int], bool]) -> int:
     return fits
 
 
-def _compared_points(
-    symbols: Sequence[Symbol], special: Sequence[tuple[Values, str]]
-) -> list[Values]:
-    """Return the shapes at which outputs are compared: ends, beside them, and random ones."""
+def _scheduled(
+    built: BuiltModel,
+    backend: Backend[Any],
+    units: ScheduledUnits,
+    options: Options,
+    clock: Clock,
+    progress: Progress,
+) -> tuple[BuiltModel, tuple[KeptSchedule, ...]]:
+    """Return the program with the schedules that are faster in boxes of its range."""
+    policies = RANGE_POLICIES if options.policies is None else options.policies
+    if unfit := [policy for policy in policies if policy not in RANGE_POLICIES]:
+        raise UserError(
+            f"a program for a range of shapes has no schedule of {unfit[0]}: "
+            f"use {', '.join(RANGE_POLICIES)}"
+        )
+    if options.search.lanes == 1 or not policies:
+        return built, ()
+    from relay_passes.relax.open_search import OpenSearch
+
+    opened = OpenSearch(units, backend, leaving_out_little(options.search))
+    return with_range_schedules(built, opened, policies, inputs_at, clock, progress)
+
+
+def _compared_points(symbols: Sequence[Symbol], others: Sequence[Values]) -> list[Values]:
+    """Return the shapes at which outputs are compared: ends, beside them, random ones, others."""
     random = Random(0)
 
     def at(numbers: Sequence[int]) -> Values:
@@ -292,7 +327,7 @@ def _compared_points(
     beside = at([min(s.least + 1, s.most) for s in symbols])
     hint = at([s.hint for s in symbols])
     drawn = [at([random.randint(s.least, s.most) for s in symbols]) for _ in range(_RANDOM)]
-    every = [*ends, beside, hint, *drawn, *(point for point, _ in special)]
+    every = [*ends, beside, hint, *drawn, *others]
     return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in every)]
 
 

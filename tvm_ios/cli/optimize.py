@@ -178,18 +178,18 @@ def optimize(
     become one program, whose inputs and outputs have the model's name before them where two models
     have the same; their units run side by side only where that is faster than one after another.
     With a range in --shape, such as input_ids:1..32,1..512, one program serves all these shapes:
-    its units run one after another, each on all lanes; a deployment takes it for shapes that have
-    no program of their own. Without --shape it is the program of a model of texts whose inputs have
-    open dimensions.
+    schedules are searched at points of the range, and kept around those where they are faster; a
+    deployment takes it for shapes that have no program of their own. Without --shape it is the
+    program of a model of texts whose inputs have open dimensions.
     """
     others = {
-        **{"--together": together, "--policy": policy, "--schedule": schedule},
+        **{"--together": together, "--schedule": schedule},
         "--objective": objective is Objective.throughput,
         **{"--cost": cost, "--from-logs": from_logs},
         "--fallback": fallback is Fallback.onnxruntime,
         **{"--cudnn": cudnn is not None, "--device": device, "--batch": batch},
         "--random-weights": random_weights is not None,
-        **{"--state": state, "--log": log, "--time-limit": time_limit},
+        **{"--state": state, "--log": log},
         **{"--launches": launches, "--dump-ir": dump_ir, "--tracker": servers.choice()},
     }
     if (of_range := shapes_of_range(model, shape or (), others, compiled, measuring)) is not None:
@@ -197,8 +197,10 @@ def optimize(
             model[0],
             of_range,
             output,
+            policy=policy,
             lanes=lanes,
             arch=arch,
+            time_limit=time_limit,
             verify=verify,
             memory_budget=memory_budget,
             reporting=reporting,

@@ -10,7 +10,12 @@ from typing import Any
 import typer
 
 from tvm_ios.cli.frame.output import Reporting, print_json, progress_bars
-from tvm_ios.cli.options.search_options import CompileOptions, MeasuringOptions, search_options
+from tvm_ios.cli.options.search_options import (
+    CompileOptions,
+    MeasuringOptions,
+    chosen_policies,
+    search_options,
+)
 from tvm_ios.cli.options.values import bytes_of, names_in, numbers_in, refuse, wrong_use
 from tvm_ios.cli.tables.deployed import print_deployed
 from tvm_ios.contest.outputs import Verify
@@ -57,8 +62,10 @@ def optimize_range_command(
     shapes: Sequence[str],
     output: Path | None,
     *,
+    policy: str | None,
     lanes: str | None,
     arch: str | None,
+    time_limit: float | None,
     verify: Verify,
     memory_budget: str | None,
     reporting: Reporting,
@@ -83,12 +90,15 @@ def optimize_range_command(
         max(lane_counts, default=None),
         MeasuringOptions(),
         arch=archs[0] if len(archs) == 1 else None,
+        time_limit=time_limit,
         runs_here=not deploys,
     )
     budget = bytes_of(memory_budget, "--memory-budget")
     from tvm_ios.api import Options, optimize_range
+    from tvm_ios.api.range_schedules import RANGE_POLICIES
 
-    options = Options(search=search, verify=verify, memory_budget=budget)
+    policies = chosen_policies(policy, RANGE_POLICIES)
+    options = Options(search=search, verify=verify, policies=policies, memory_budget=budget)
     if deploys:
         from tvm_ios.api.deployments.deployed import deploy_range
         from tvm_ios.models.source import ModelSource

@@ -35,13 +35,19 @@ class _Access:
 def check_races(program: Program) -> None:
     """Check that every data dependence between lanes is ordered, or raise RaceError.
 
-    Arguments of a kernel that ``program.uses`` does not list as written are only read. The error
+    Of an open program that is so in every shape, also with its alternatives' lanes. Arguments of a
+    kernel that ``program.uses`` does not list as written are only read. The error
     names the first two conflicting launches that may run at the same time, or the first that reads
     a buffer which nothing has surely written before. It is raised too if the program lacks
     ``uses``.
     """
     if len(program.uses) != len(program.kernels):
         raise RaceError("the program does not say which arguments its kernels write")
+    for choice in program.choices:
+        _check(choice)
+
+
+def _check(program: Program) -> None:
     regions = regions_of(program.buffers)
     initialised = {
         region

@@ -26,7 +26,7 @@ def on_one_lane(program: Program) -> Program:
             launches.append(launch)
         else:
             launches[-1] = joined
-    return replace(program, lanes=(tuple(launches),))
+    return replace(program, lanes=(tuple(launches),), alternatives=())
 
 
 def _joined(first: Launch, second: Launch) -> Launch | None:

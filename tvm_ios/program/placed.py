@@ -1,4 +1,8 @@
-"""Check a placement of units' rTasks on lanes, and emit its launches."""
+"""Check a placement of units' rTasks on lanes, and emit its launches.
+
+A placement on tiles whose number is open was found at one shape: at others each share is the same
+part of the tiles, to a sixty-fourth.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,13 @@ from tvm_ios.graph.op_graph import OpGraph, bits
 from tvm_ios.program.lane_writer import PhaseWriter
 from tvm_ios.program.program import UnitCode
 from tvm_ios.program.program_builder import BegunWork, LoweringError, ProgramBuilder
+from tvm_ios.program.tile_ranges import cut, same
 from tvm_ios.schedule.placement import Share, fault_of
 from tvm_ios.schedule.stage import Stage
 from tvm_ios.shapes.extent import is_open
+
+#: Into so many parts a placement divides an open number of tiles at most.
+_PARTS = 64
 
 
 def reject_misfit(
@@ -30,15 +38,10 @@ def reject_misfit(
             raise LoweringError(f"the schedule is for more lanes than {lanes}: search again")
         place = (share.unit, share.phase)
         tiles[place] = max(tiles.get(place, 0), share.end)
-    for unit in stage.units:
-        if any(is_open(call.tiles) for call in code[unit].calls):
-            raise LoweringError(
-                f"a co-scheduled stage places the tiles of unit {graph.operators[unit].name!r}, "
-                "whose number depends on the shape"
-            )
     calls = {(u, phase): c.tiles for u in stage.units for phase, c in enumerate(code[u].calls)}
     for unit, phase in sorted(calls.keys() | tiles.keys()):
-        if calls.get((unit, phase)) != tiles.get((unit, phase)):
+        known, placed = calls.get((unit, phase)), tiles.get((unit, phase))
+        if known is None or placed is None or not (is_open(known) or known == placed):
             raise LoweringError(
                 f"the schedule places the rTasks of other kernels of unit "
                 f"{graph.operators[unit].name!r}: search again"
@@ -70,7 +73,11 @@ def emit_placed(
     ):
         if unit not in begun:
             begin(unit)
-        builder.emit_phase(writer, begun[unit], phase, ranges_of(shares))
+        ranges = ranges_of(shares)
+        tiles = codes[unit].calls[phase].tiles
+        if is_open(tiles):
+            ranges = _parts(ranges, tiles)
+        builder.emit_phase(writer, begun[unit], phase, ranges)
     for unit in codes:
         if unit not in begun:
             begin(unit)
@@ -85,3 +92,15 @@ def ranges_of(shares: Iterable[Share]) -> list[tuple[int, int, int]]:
         else:
             ranges.append((share.lane, share.begin, share.end))
     return ranges
+
+
+def _parts(ranges: list[tuple[int, int, int]], tiles: int) -> list[tuple[int, int, int]]:
+    """Return ranges of a number of tiles as the same parts of an open number of them."""
+    known = max(end for _, _, end in ranges)
+    width = min(known, _PARTS)
+
+    def at(place: int) -> int:
+        return cut(tiles, round(place * width / known), width)
+
+    parts = ((lane, at(begin), at(end)) for lane, begin, end in ranges)
+    return [(lane, begin, end) for lane, begin, end in parts if not same(begin, end)]

@@ -68,12 +68,15 @@ class PhaseCall:
         Indices into the unit's parameters followed by its scratch buffers.
     scalars
         Names of the symbols whose values it takes, as int64, between the buffers and the range.
+    values
+        These values, in code for one shape.
     """
 
     symbol: str
     tiles: int
     arguments: tuple[int, ...]
     scalars: tuple[str, ...] = ()
+    values: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,12 @@ class UnitCode:
     outputs: int
     scratch: tuple[BufferType, ...]
     calls: tuple[PhaseCall, ...]
+
+    def at(self, values: Mapping[str, int]) -> UnitCode:
+        """Return the code for these values of the symbols, by name."""
+        code = at_values(self, values)
+        calls = (replace(c, values=tuple(values[name] for name in c.scalars)) for c in code.calls)
+        return replace(code, calls=tuple(calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +207,26 @@ class Wait:
     launches: int
 
 
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Lanes that an open program has instead of its own in a box of its shapes.
+
+    Attributes
+    ----------
+    box
+        For each symbol, by name, the least and the most values in the box.
+    lanes
+        As of :class:`Program`; other launches of the same kernels on the same buffers.
+    """
+
+    box: Mapping[str, tuple[int, int]]
+    lanes: tuple[tuple[Launch | Wait, ...], ...]
+
+    def holds(self, values: Mapping[str, int]) -> bool:
+        """Return whether the box has the shape with these values of the symbols."""
+        return all(least <= values[name] <= most for name, (least, most) in self.box.items())
+
+
 @dataclass(frozen=True)
 class Program:
     """A program that an executor runs.
@@ -216,6 +245,9 @@ class Program:
         How each kernel may be launched. Empty in a program written by hand, whose launches are
         then not checked against the kernels. The scalars of an open program's kernels are known by
         them alone.
+    alternatives
+        Of an open program: other lanes for boxes of its shapes. The first whose box has the shape
+        is taken.
     """
 
     lanes: tuple[tuple[Launch | Wait, ...], ...]
@@ -223,10 +255,12 @@ class Program:
     buffers: tuple[Buffer, ...]
     units: tuple[str, ...]
     uses: tuple[KernelUse, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.lanes:
             raise ProgramError("the program has no lane")
+        self._reject_alternatives()
         if self.uses and len(self.uses) != len(self.kernels):
             raise ProgramError("the program does not say of every kernel how it may be launched")
         if any(place >= use.arguments for use in self.uses for place in use.writes):
@@ -298,6 +332,16 @@ class Program:
             if known and not known.issuperset(use.scalars):
                 raise ProgramError(f"kernel {kernel!r} takes a symbol that no shape depends on")
 
+    def _reject_alternatives(self) -> None:
+        names = {symbol.name for symbol in self.symbols} if self.alternatives else set[str]()
+        for alternative in self.alternatives:
+            if len(alternative.lanes) != len(self.lanes):
+                raise ProgramError("the lanes of the program are not as many for every shape")
+            if set(alternative.box) != names:
+                raise ProgramError("a box of the program's shapes does not name its symbols")
+        # Its constructor checks each.
+        _ = self.choices if self.alternatives else ()
+
     def _reject_misuse(self, lane: int, launch: Launch) -> None:
         use, kernel = self.uses[launch.kernel], self.kernels[launch.kernel]
         if launch.end is not use.tiles and not at_most(launch.end, use.tiles, use.tiles):
@@ -341,6 +385,14 @@ class Program:
                 raise ProgramError(f"lane {number} would wait for ever: the waits form a cycle")
 
     @cached_property
+    def choices(self) -> tuple[Program, ...]:
+        """The program with its own lanes for every shape, and with those of each alternative."""
+        if not self.alternatives:
+            return (self,)
+        lanes = (self.lanes, *(alternative.lanes for alternative in self.alternatives))
+        return tuple(replace(self, lanes=each, alternatives=()) for each in lanes)
+
+    @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
         """The symbols of an open program, in order; none if all numbers are known."""
         numbers = [n for buffer in self.buffers for n in (*buffer.type.shape, *_borders(buffer))]
@@ -367,6 +419,7 @@ class Program:
                     f"{symbol.most}"
                 )
         scalars = [tuple(values[name] for name in use.scalars) for use in self.uses]
+        lanes = next((a.lanes for a in self.alternatives if a.holds(values)), self.lanes)
 
         def concrete(item: Launch | Wait) -> Launch | Wait:
             if isinstance(item, Wait):
@@ -379,7 +432,7 @@ class Program:
             )
 
         return Program(
-            tuple(tuple(map(concrete, lane)) for lane in self.lanes),
+            tuple(tuple(map(concrete, lane)) for lane in lanes),
             self.kernels,
             at_values(self.buffers, values),
             self.units,

@@ -121,7 +121,7 @@ class ProgramBuilder:
         arguments = tuple(buffers[a] for a in call.arguments)
         writer.phase(
             [
-                (lane, Launch(kernel, arguments, first, last, begun.unit))
+                (lane, Launch(kernel, arguments, first, last, begun.unit, call.values))
                 for lane, first, last in ranges
             ],
             reads={r for a in call.arguments if a < inputs for r in self._regions[buffers[a]]},

@@ -7,7 +7,7 @@ take scalars, of which each launch has the values once they are known. Others ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -15,6 +15,7 @@ from tvm_ios.errors import UserError
 from tvm_ios.files.json_text import natural, naturals
 from tvm_ios.files.plain_data import read_as
 from tvm_ios.program.program import (
+    Alternative,
     Buffer,
     BufferType,
     KernelUse,
@@ -34,7 +35,7 @@ def program_to_json(program: Program) -> dict[str, Any]:
     """Return plain data, from which :func:`program_from_json` makes the program."""
     opened = bool(program.symbols) or any(use.scalars for use in program.uses)
     table = ExpressionTable()
-    content = {
+    content: dict[str, Any] = {
         "kernels": program.kernels,
         "uses": [
             [table.reference(use.tiles), use.arguments, use.writes, *([use.scalars] * opened)]
@@ -42,8 +43,13 @@ def program_to_json(program: Program) -> dict[str, Any]:
         ],
         "units": program.units,
         "buffers": [_buffer_json(buffer, table) for buffer in program.buffers],
-        "lanes": [[_item_json(item, table) for item in lane] for lane in program.lanes],
+        "lanes": _lanes_json(program.lanes, table),
     }
+    if program.alternatives:
+        content["alternatives"] = [
+            {"box": alternative.box, "lanes": _lanes_json(alternative.lanes, table)}
+            for alternative in program.alternatives
+        ]
     version = _OPEN_VERSION if opened else _VERSION
     tables = table.to_json() if opened else {}
     return {"format": _FORMAT, "version": version, **tables, **content}
@@ -62,16 +68,31 @@ def program_from_json(data: Mapping[str, Any]) -> Program:
         tables = data if version == _OPEN_VERSION else none
         number = ExpressionReader(tables).extent
         return Program(
-            lanes=tuple(tuple(_item(item, number) for item in lane) for lane in data["lanes"]),
+            lanes=_lanes(data["lanes"], number),
             kernels=tuple(map(str, data["kernels"])),
             buffers=_buffers(data["buffers"], number),
             units=tuple(map(str, data["units"])),
             uses=tuple(_use(*use, number=number) for use in data["uses"]),
+            alternatives=tuple(
+                Alternative(
+                    read_as(Mapping[str, tuple[int, int]], alternative["box"]),
+                    _lanes(alternative["lanes"], number),
+                )
+                for alternative in data.get("alternatives", ())
+            ),
         )
     except ProgramError:
         raise
     except (KeyError, TypeError, IndexError, ValueError, UserError) as error:
         raise ProgramError(f"the program file lacks or misstates {error}") from error
+
+
+def _lanes_json(lanes: Sequence[Sequence[Launch | Wait]], table: ExpressionTable) -> list[Any]:
+    return [[_item_json(item, table) for item in lane] for lane in lanes]
+
+
+def _lanes(data: Any, number: Callable[[Any], int]) -> tuple[tuple[Launch | Wait, ...], ...]:
+    return tuple(tuple(_item(item, number) for item in lane) for lane in data)
 
 
 def _item_json(item: Launch | Wait, table: ExpressionTable) -> list[Any]:

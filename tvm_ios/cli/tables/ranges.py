@@ -32,6 +32,16 @@ def print_range(result: RangeResult) -> None:
         numbers = (str(point.values[name]) for name in result.symbols)
         table.add_row(*numbers, f"{point.latency * 1e3:.3f}", size_text(point.arena))
     out.print(table)
+    for schedule in result.schedules:
+        gains = ", ".join(
+            f"{values_text(at)}: {ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+            for at, ratio in schedule.points
+        )
+        boxes = " and ".join(
+            " with ".join(f"{name} {least} to {most}" for name, (least, most) in box.items())
+            for box in schedule.boxes
+        )
+        out.print(escape(f"{schedule.policy} in {boxes}; its time to the sequential one, {gains}"))
     if result.error is None:
         out.print("[yellow]not compared with anything[/yellow]")
     else:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tvm_ios.files.array_files import Array
 from tvm_ios.files.json_text import naturals
 from tvm_ios.files.plain_data import read_as
 from tvm_ios.program.arena.best_fit import orders, place
@@ -111,8 +112,7 @@ def plan_open(program: Program) -> OpenMemoryPlan:
     The order is the one of :func:`tvm_ios.program.arena.best_fit.orders` that takes the fewest
     bytes at the hint.
     """
-    times = _lifetimes(program)
-    conflicts = times.conflicts()
+    times, conflicts = _conflicts(program)
 
     def nbytes(tried: tuple[Any, bool]) -> int:
         offsets = place(times.sizes, conflicts, tried[0], lowest=tried[1])
@@ -146,12 +146,12 @@ def check_open_arena(program: Program, plan: OpenMemoryPlan) -> None:
     :func:`tvm_ios.program.arena.check.check_arena` for the plan at the hint.
     """
     check_buffers(program, plan)
-    times = _lifetimes(program)
+    times, conflicts = _conflicts(program)
     names = [program.buffers[int(b)].name for b in times.buffers]
     number = {buffer: place for place, buffer in enumerate(plan.buffers)}
     known = {(place, o) for place, others in enumerate(plan.conflicts) for o in others}
     place_of = [number[int(buffer)] for buffer in times.buffers]
-    for buffer, others in enumerate(times.conflicts()):
+    for buffer, others in enumerate(conflicts):
         for other in map(int, others):
             pair = max(place_of[buffer], place_of[other]), min(place_of[buffer], place_of[other])
             if pair not in known:
@@ -163,10 +163,19 @@ def check_open_arena(program: Program, plan: OpenMemoryPlan) -> None:
     check_arena(program.at(hints), plan.at(program, hints))
 
 
-def _lifetimes(program: Program) -> Lifetimes:
-    times = lifetimes(program.at_hint())
-    # A buffer that is empty at the hint need not be so in other shapes.
-    return replace(times, sizes=np.maximum(times.sizes, ALIGNMENT))
+def _conflicts(program: Program) -> tuple[Lifetimes, list[Array]]:
+    """Return the lifetimes of buffers in the program's own lanes, and the conflicts in all."""
+
+    def of(choice: Program) -> Lifetimes:
+        times = lifetimes(choice.at_hint())
+        # A buffer that is empty at the hint need not be so in other shapes.
+        return replace(times, sizes=np.maximum(times.sizes, ALIGNMENT))
+
+    first, *others = map(of, program.choices)
+    conflicts = first.conflicts()
+    for times in others:
+        conflicts = list(map(np.union1d, conflicts, times.conflicts()))
+    return first, conflicts
 
 
 def read_plan(data: Mapping[str, Any], program: Program) -> MemoryPlan | OpenMemoryPlan:

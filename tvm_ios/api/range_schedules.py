@@ -1,0 +1,316 @@
+"""Schedules for a range of shapes: searched at points, and kept in boxes where they are faster."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, pairwise, product
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.api.outcomes import not_worth_a_program
+from tvm_ios.clock import Clock
+from tvm_ios.contest.pairs import PairedRatio, paired_ratio
+from tvm_ios.contest.rounds import run_in_turn
+from tvm_ios.contest.rules import CONFIRMATION, SELECTION, WORTHWHILE, Rules
+from tvm_ios.errors import SearchError
+from tvm_ios.program.alternatives import Box, lanes_in, with_alternatives
+from tvm_ios.program.arena.planner import plan_open_memory
+from tvm_ios.program.program import ProgramError
+from tvm_ios.program.program_builder import LoweringError
+from tvm_ios.progress import Progress, silent
+from tvm_ios.shapes.extent import Symbol, unequal_if_undecided
+from tvm_ios.shapes.fitting import Values
+
+if TYPE_CHECKING:
+    from relay_passes.relax.open_search import OpenSearch
+    from runtime_ext.execution.built_model import BuiltModel
+    from tvm_ios.search import Search
+
+_LOGGER = logging.getLogger(__name__)
+#: The policies whose schedules a range can have: those of units as they are. That of ``sequential``
+#: runs each unit on as many lanes as pay at a shape.
+RANGE_POLICIES = ("sequential", "ios-parallel", "rammer", "ios-holistic")
+#: Points at which schedules are searched, and schedules that a program has besides the sequential
+#: one, at most.
+_SEARCHED, _KEPT = 6, 3
+#: Where the sequential program takes longer, its units fill the lanes: nothing is searched.
+_LONGEST_SECONDS = 0.5
+#: Contests at a point: of all programs, and of the kept ones; and the least seconds of a sample.
+_SELECTION = replace(SELECTION, rounds=20, seconds=1.0)
+_CONFIRMATION = replace(CONFIRMATION, rounds=20, seconds=1.5)
+_SAMPLE_SECONDS = 2e-4
+#: Returns inputs of a program for the values of its symbols.
+InputsAt = Callable[["BuiltModel", Values], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A box of the range's shapes, and the point in it at which programs are timed."""
+
+    point: Values
+    box: Box
+
+
+@dataclass(frozen=True)
+class KeptSchedule:
+    """A schedule that a program for a range has in some boxes of it.
+
+    Attributes
+    ----------
+    policy
+        The policy that found it.
+    searched_at
+        The shape at which it was found.
+    boxes
+        For each box and symbol the least and the most values.
+    points
+        The shapes at which it was surely faster, with the ratio of its time to the sequential one.
+    stages
+        As in a schedule's file.
+    """
+
+    policy: str
+    searched_at: Values
+    boxes: tuple[Box, ...]
+    points: tuple[tuple[Values, PairedRatio], ...]
+    stages: Any
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    policy: str
+    point: Values
+    model: BuiltModel
+    stages: Any
+
+
+def with_range_schedules(
+    built: BuiltModel,
+    opened: OpenSearch,
+    policies: Sequence[str],
+    inputs_at: InputsAt,
+    clock: Clock,
+    progress: Progress,
+) -> tuple[BuiltModel, tuple[KeptSchedule, ...]]:
+    """Return a program of a range with the schedules that are faster in boxes of it.
+
+    Where none is, each of its units runs on all lanes.
+
+    Schedules are searched at points of the range by the policies, and all their programs are timed
+    beside the sequential one at all points. One has a box of shapes if it is surely faster at the
+    box's point, twice: in the contest of all, and alone in sessions of its own. After the time
+    limit of ``clock`` no further point is searched or timed.
+    """
+    cells = cells_of(built.program.symbols)
+    with closing(built.session()) as session:
+        cells = [
+            cell
+            for cell in cells
+            if _seconds(session, inputs_at(built, cell.point)) < _LONGEST_SECONDS
+        ]
+    candidates = _found(built, opened, policies, _spread(cells), clock, progress)
+    time = partial(_faster, built, inputs_at=inputs_at, clock=clock, progress=progress)
+    faster = time(candidates, cells, _SELECTION)
+    kept = [candidates[number] for number in most_useful(list(faster.values()))]
+    if not kept:
+        return built, ()
+    cells = [cell for cell in cells if faster.get(_key(cell))]
+    confirmed = time(kept, cells, _CONFIRMATION)
+    schedules: list[KeptSchedule] = []
+    others: list[tuple[Box, Any]] = []
+    for number, candidate in enumerate(kept):
+        won = [c for c in cells if _fastest(confirmed.get(_key(c), {})) == number]
+        if not won:
+            continue
+        boxes = joined([cell.box for cell in won])
+        points = tuple((cell.point, confirmed[_key(cell)][number]) for cell in won)
+        schedules.append(
+            KeptSchedule(candidate.policy, candidate.point, boxes, points, candidate.stages)
+        )
+        others += [(box, candidate.model.program) for box in boxes]
+    if not others:
+        return built, ()
+    program = with_alternatives(built.program, others)
+    return replace(built, program=program, memory=plan_open_memory(program)), tuple(schedules)
+
+
+def cells_of(symbols: Sequence[Symbol]) -> list[Cell]:
+    """Return boxes that cover a range, each with a point: the least, middle or most extents.
+
+    Of more than two symbols all have the least, the middle or the most together.
+    """
+    axes = [_cuts(symbol) for symbol in symbols]
+    if len(symbols) <= 2:
+        choices = list(product(*axes))
+    else:
+        choices = [tuple(axis[min(place, len(axis) - 1)] for axis in axes) for place in range(3)]
+    names = [symbol.name for symbol in symbols]
+    return [
+        Cell(
+            {name: point for name, (point, _) in zip(names, choice, strict=True)},
+            {name: ends for name, (_, ends) in zip(names, choice, strict=True)},
+        )
+        for choice in dict.fromkeys(choices)
+    ]
+
+
+def _cuts(symbol: Symbol) -> list[tuple[int, tuple[int, int]]]:
+    """Return the least, geometric middle and most values, each with the range about it."""
+    least, most = symbol.least, symbol.most
+    points = sorted({least, round((least * most) ** 0.5), most})
+    borders = [round((a * b) ** 0.5) for a, b in pairwise(points)]
+    ends = [least, *(border + 1 for border in borders)], [*borders, most]
+    return list(zip(points, zip(*ends, strict=True), strict=True))
+
+
+def joined(boxes: Sequence[Box]) -> tuple[Box, ...]:
+    """Return boxes as fewer ones with the same shapes: neighbours along one symbol are one."""
+    left = list(boxes)
+    while True:
+        for one, other in combinations(left, 2):
+            apart = [name for name in one if one[name] != other[name]]
+            if len(apart) == 1:
+                (low, middle), (after, high) = sorted((one[apart[0]], other[apart[0]]))
+                if middle + 1 == after:
+                    left = [box for box in left if box not in (one, other)]
+                    left.append({**one, apart[0]: (low, high)})
+                    break
+        else:
+            return tuple(left)
+
+
+@unequal_if_undecided()
+def _found(
+    built: BuiltModel,
+    opened: OpenSearch,
+    policies: Sequence[str],
+    points: Sequence[Values],
+    clock: Clock,
+    progress: Progress,
+) -> list[_Candidate]:
+    """Return the different programs of the schedules that are found at points."""
+    candidates: dict[Any, _Candidate] = {}
+    for number, point in enumerate(points):
+        progress("searching at shapes", number, len(points))
+        if clock.left <= 0:
+            break
+        for policy, schedule in _schedules_at(opened.at(point), policies).items():
+            try:
+                lanes = lanes_in(built.program, opened.build(schedule).program)
+            except (LoweringError, ProgramError) as error:
+                _LOGGER.info("%s at %s has no program: %s", policy, point, error)
+                continue
+            if lanes == built.program.lanes or lanes in candidates:
+                continue
+            program = replace(built.program, lanes=lanes)
+            model = replace(built, program=program, memory=plan_open_memory(program))
+            stages = [[list(group) for group in stage.groups] for stage in schedule.stages]
+            candidates[lanes] = _Candidate(policy, point, model, stages)
+    progress("searching at shapes", len(points), len(points))
+    return list(candidates.values())
+
+
+def _schedules_at(search: Search, policies: Sequence[str]) -> dict[str, Any]:
+    """Return the schedules of policies that may be worth a program."""
+    found: dict[str, Any] = {}
+    for policy in policies:
+        try:
+            found[policy] = search.find(policy)
+        except SearchError as error:
+            _LOGGER.info("%s finds nothing: %s", policy, error)
+    left_out = not_worth_a_program(search, found, silent)
+    return {policy: each.schedule for policy, each in found.items() if policy not in left_out}
+
+
+def _faster(
+    built: BuiltModel,
+    candidates: Sequence[_Candidate],
+    cells: Sequence[Cell],
+    rules: Rules,
+    *,
+    inputs_at: InputsAt,
+    clock: Clock,
+    progress: Progress,
+) -> dict[Any, dict[int, PairedRatio]]:
+    """Return for each cell the programs that are surely faster at its point, with the ratios."""
+    faster: dict[Any, dict[int, PairedRatio]] = {}
+    with ExitStack() as stack:
+        sessions = [
+            stack.enter_context(closing(model.session()))
+            for model in (built, *(candidate.model for candidate in candidates))
+        ]
+        for number, cell in enumerate(cells):
+            progress("timing schedules", number, len(cells))
+            if clock.left <= 0:
+                break
+            for session in sessions:
+                session.set_input(**inputs_at(built, cell.point))
+            runners = {str(place): _runner(session) for place, session in enumerate(sessions)}
+            samples = run_in_turn(runners, rules)
+            ratios: dict[int, PairedRatio] = {}
+            for place in range(len(candidates)):
+                pairs = zip(samples[str(place + 1)], samples["0"], strict=False)
+                ratios[place] = paired_ratio(*zip(*pairs, strict=True))
+            sure = {place: ratio for place, ratio in ratios.items() if ratio.high < 1}
+            faster[_key(cell)] = sure
+        progress("timing schedules", len(cells), len(cells))
+    return faster
+
+
+def most_useful(faster: Sequence[Mapping[int, PairedRatio]]) -> list[int]:
+    """Return the numbers of a few programs that together gain the most at points.
+
+    ``faster`` has for each point the programs that are faster there. One after another is added, as
+    long as it makes some point surely faster by more than what is worth it.
+    """
+    chosen: list[int] = []
+    medians = [1.0] * len(faster)
+
+    def gain(number: int) -> float:
+        gains = (
+            math.log(before / of[number].median)
+            for before, of in zip(medians, faster, strict=True)
+            if number in of and of[number].median < before
+        )
+        return sum(gains)
+
+    numbers = sorted({number for of in faster for number in of})
+    while len(chosen) < _KEPT and numbers:
+        best = max(numbers, key=gain)
+        if gain(best) < WORTHWHILE:
+            break
+        chosen.append(best)
+        medians = [
+            min(before, of[best].median) if best in of else before
+            for before, of in zip(medians, faster, strict=True)
+        ]
+    return chosen
+
+
+def _fastest(ratios: Mapping[int, PairedRatio]) -> int | None:
+    return min(ratios, key=lambda number: ratios[number].median, default=None)
+
+
+def _spread(cells: Sequence[Cell]) -> list[Values]:
+    """Return the points at which schedules are searched: all, or some that lie far apart."""
+    step = max(1, -(-len(cells) // _SEARCHED))
+    return [cell.point for cell in cells[::step]]
+
+
+def _runner(session: Any) -> Callable[[], float]:
+    session.run()
+    runs = max(1, round(_SAMPLE_SECONDS / session.benchmark(1, 1)[0]))
+    return lambda: session.benchmark(runs, 1)[0]
+
+
+def _seconds(session: Any, inputs: Mapping[str, Any]) -> float:
+    session.run(**inputs)
+    return session.benchmark(1, 1)[0]
+
+
+def _key(cell: Cell) -> tuple[tuple[str, int], ...]:
+    return tuple(cell.point.items())
