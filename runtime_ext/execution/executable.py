@@ -58,7 +58,7 @@ from tvm_ios.files.array_files import Array, save_tensors
 from tvm_ios.files.json_text import json_object, natural
 from tvm_ios.program.arena.open_plan import OpenMemoryPlan
 from tvm_ios.program.memory_plan import MemoryPlan
-from tvm_ios.program.program import Program, Role
+from tvm_ios.program.program import Program, Role, in_box
 from tvm_ios.shapes.extent import at_values
 
 if TYPE_CHECKING:
@@ -225,8 +225,13 @@ class Executable:
             ports_at(self.inputs, shapes)
             return self
         values = values_at(self.inputs, shapes)
+        schedule = {k: v for k, v in self.schedule.items() if k != "alternatives"}
+        for other in self.schedule.get("alternatives", ()):
+            if any(in_box(box, values) for box in other["boxes"]):
+                schedule = other["schedule"]
         return replace(
             self,
+            schedule=schedule,
             program=self.program.at(values),
             plan=self.plan.at(self.program, values),
             inputs=tuple(at_values(port, values) for port in self.inputs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -127,6 +128,9 @@ def test_a_program_with_schedules_computes_every_shape(
     (alternative,) = executable.program.alternatives
     assert alternative.lanes[1] == ()
     assert executable.notes["schedules"][0]["policy"] == kept.policy
+    there = executable.at_shapes({"image": (1, 3, 24, 64)})
+    assert there.schedule == json.loads(json.dumps(kept.schedule))
+    assert there.program.lanes[1] == ()
     reference = onnxruntime.InferenceSession(model)
     for executor in ("native", "poisoning"):
         session = executable.session(executor)

@@ -69,15 +69,21 @@ class KeptSchedule:
         For each box and symbol the least and the most values.
     points
         The shapes at which it was surely faster, with the ratio of its time to the sequential one.
-    stages
-        As in a schedule's file.
+    schedule
+        As a schedule's file has it.
     """
 
     policy: str
     searched_at: Values
     boxes: tuple[Box, ...]
     points: tuple[tuple[Values, PairedRatio], ...]
-    stages: Any
+    schedule: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, without the schedule, which an executable has in a file of its own."""
+        points = [{"at": at, **ratio.to_json()} for at, ratio in self.points]
+        known = {"policy": self.policy, "searched_at": self.searched_at, "boxes": self.boxes}
+        return {**known, "points": points}
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ class _Candidate:
     policy: str
     point: Values
     model: BuiltModel
-    stages: Any
+    schedule: Mapping[str, Any]
 
 
 def with_range_schedules(
@@ -101,9 +107,9 @@ def with_range_schedules(
     Where none is, each of its units runs on all lanes.
 
     Schedules are searched at points of the range by the policies, and all their programs are timed
-    beside the sequential one at all points. One has a box of shapes if it is surely faster at the
-    box's point, twice: in the contest of all, and alone in sessions of its own. After the time
-    limit of ``clock`` no further point is searched or timed.
+    beside the sequential one at all points. A few that together gain the most are timed again, in
+    sessions of their own, and have the boxes of shapes at whose points they are surely faster.
+    After the time limit of ``clock`` no further point is searched or timed.
     """
     cells = cells_of(built.program.symbols)
     with closing(built.session()) as session:
@@ -123,19 +129,26 @@ def with_range_schedules(
     schedules: list[KeptSchedule] = []
     others: list[tuple[Box, Any]] = []
     for number, candidate in enumerate(kept):
-        won = [c for c in cells if _fastest(confirmed.get(_key(c), {})) == number]
+        won = [c for c in cells if _surely_fastest(confirmed.get(_key(c), {})) == number]
         if not won:
             continue
         boxes = joined([cell.box for cell in won])
         points = tuple((cell.point, confirmed[_key(cell)][number]) for cell in won)
         schedules.append(
-            KeptSchedule(candidate.policy, candidate.point, boxes, points, candidate.stages)
+            KeptSchedule(candidate.policy, candidate.point, boxes, points, candidate.schedule)
         )
         others += [(box, candidate.model.program) for box in boxes]
     if not others:
         return built, ()
     program = with_alternatives(built.program, others)
-    return replace(built, program=program, memory=plan_open_memory(program)), tuple(schedules)
+    alternatives = [{"boxes": each.boxes, "schedule": each.schedule} for each in schedules]
+    built = replace(
+        built,
+        program=program,
+        memory=plan_open_memory(program),
+        schedule={**built.schedule, "alternatives": alternatives},
+    )
+    return built, tuple(schedules)
 
 
 def cells_of(symbols: Sequence[Symbol]) -> list[Cell]:
@@ -198,7 +211,8 @@ def _found(
         progress("searching at shapes", number, len(points))
         if clock.left <= 0:
             break
-        for policy, schedule in _schedules_at(opened.at(point), policies).items():
+        search = opened.at(point)
+        for policy, schedule in _schedules_at(search, policies).items():
             try:
                 lanes = lanes_in(built.program, opened.build(schedule).program)
             except (LoweringError, ProgramError) as error:
@@ -208,8 +222,8 @@ def _found(
                 continue
             program = replace(built.program, lanes=lanes)
             model = replace(built, program=program, memory=plan_open_memory(program))
-            stages = [[list(group) for group in stage.groups] for stage in schedule.stages]
-            candidates[lanes] = _Candidate(policy, point, model, stages)
+            data = schedule.to_json(search.problem.units)
+            candidates[lanes] = _Candidate(policy, point, model, data)
     progress("searching at shapes", len(points), len(points))
     return list(candidates.values())
 
@@ -236,7 +250,7 @@ def _faster(
     clock: Clock,
     progress: Progress,
 ) -> dict[Any, dict[int, PairedRatio]]:
-    """Return for each cell the programs that are surely faster at its point, with the ratios."""
+    """Return for each cell the programs that may be faster at its point, with the ratios."""
     faster: dict[Any, dict[int, PairedRatio]] = {}
     with ExitStack() as stack:
         sessions = [
@@ -255,8 +269,8 @@ def _faster(
             for place in range(len(candidates)):
                 pairs = zip(samples[str(place + 1)], samples["0"], strict=False)
                 ratios[place] = paired_ratio(*zip(*pairs, strict=True))
-            sure = {place: ratio for place, ratio in ratios.items() if ratio.high < 1}
-            faster[_key(cell)] = sure
+            may_be = {n: ratio for n, ratio in ratios.items() if ratio.median < 1 - WORTHWHILE}
+            faster[_key(cell)] = may_be
         progress("timing schedules", len(cells), len(cells))
     return faster
 
@@ -291,8 +305,10 @@ def most_useful(faster: Sequence[Mapping[int, PairedRatio]]) -> list[int]:
     return chosen
 
 
-def _fastest(ratios: Mapping[int, PairedRatio]) -> int | None:
-    return min(ratios, key=lambda number: ratios[number].median, default=None)
+def _surely_fastest(ratios: Mapping[int, PairedRatio]) -> int | None:
+    """Return the fastest of the programs that are surely faster than the sequential one."""
+    sure = {number: ratio.median for number, ratio in ratios.items() if ratio.high < 1}
+    return min(sure, key=lambda number: sure[number], default=None)
 
 
 def _spread(cells: Sequence[Cell]) -> list[Values]:

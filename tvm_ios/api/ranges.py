@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 #: Random shapes that are compared besides those at the ends of the range.
 _RANDOM = 5
+#: Values beside the ends of vectors and of most register tiles, where compared shapes lie too.
+_EDGES = (5, 7, 8, 13, 15, 16, 17)
 #: Points of a symbol at which programs are timed.
 _TIMED = 3
 #: Samples of a time, seconds of each, and of all at one point.
@@ -115,6 +117,7 @@ class RangeResult:
         """Return the result as JSON data."""
         data = asdict(self)
         data["executable"] = None if self.executable is None else str(self.executable)
+        data["schedules"] = [schedule.to_json() for schedule in self.schedules]
         data["special"] = [{"at": at, "reason": reason} for at, reason in self.special]
         return data
 
@@ -208,7 +211,7 @@ def optimize_range(
             "ranges": ranges_of,
             "reference": reference,
             "points": [asdict(point) for point in points],
-            "schedules": [asdict(schedule) for schedule in schedules],
+            "schedules": [schedule.to_json() for schedule in schedules],
         }
         middle = points[1].latency
         executable = destination_of(output).save(
@@ -317,7 +320,7 @@ def _scheduled(
 
 
 def _compared_points(symbols: Sequence[Symbol], others: Sequence[Values]) -> list[Values]:
-    """Return the shapes at which outputs are compared: ends, beside them, random ones, others."""
+    """Return the shapes where outputs are compared: ends, edges of tiles, random ones, others."""
     random = Random(0)
 
     def at(numbers: Sequence[int]) -> Values:
@@ -325,9 +328,10 @@ def _compared_points(symbols: Sequence[Symbol], others: Sequence[Values]) -> lis
 
     ends = [at(numbers) for numbers in product(*((s.least, s.most) for s in symbols))]
     beside = at([min(s.least + 1, s.most) for s in symbols])
+    edges = [{**beside, s.name: n} for s in symbols for n in _EDGES if s.least <= n <= s.most]
     hint = at([s.hint for s in symbols])
     drawn = [at([random.randint(s.least, s.most) for s in symbols]) for _ in range(_RANDOM)]
-    every = [*ends, beside, hint, *drawn, *others]
+    every = [*ends, beside, *edges, hint, *drawn, *others]
     return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in every)]
 
 

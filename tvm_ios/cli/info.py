@@ -13,6 +13,7 @@ from tvm_ios.cli.executables import refuse_models
 from tvm_ios.cli.frame.help_pages import HelpPage
 from tvm_ios.cli.frame.output import Reporting, console, print_json, reports_errors
 from tvm_ios.cli.tables.deployed import entry_table
+from tvm_ios.cli.tables.ranges import schedule_texts
 from tvm_ios.deployment.registry import is_deployment, read_registry
 from tvm_ios.files.byte_sizes import kib
 from tvm_ios.schedule.named_kernels import kernels_text
@@ -57,6 +58,7 @@ def _json(summary: PackageSummary) -> dict[str, Any]:
     return {
         "model": notes.get("model"),
         "kept": notes.get("kept"),
+        "schedules": notes.get("schedules", []),
         "runtime": meta.get("runtime"),
         "reference": notes.get("reference"),
         "precision": notes.get("precision"),
@@ -91,6 +93,7 @@ def _print(summary: PackageSummary) -> None:
     facts = {
         "model": data["model"],
         "policy": data["kept"],
+        "schedules": "\n".join(schedule_texts(data["schedules"])),
         "runtime": data["runtime"],
         "latency where it was made": _latencies(data["latency_ms"]),
         "compared with": data["reference"],

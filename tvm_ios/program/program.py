@@ -207,6 +207,11 @@ class Wait:
     launches: int
 
 
+def in_box(box: Mapping[str, tuple[int, int]], values: Mapping[str, int]) -> bool:
+    """Return whether a box of shapes has the one with these values of the symbols."""
+    return all(least <= values[name] <= most for name, (least, most) in box.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """Lanes that an open program has instead of its own in a box of its shapes.
@@ -221,10 +226,6 @@ class Alternative:
 
     box: Mapping[str, tuple[int, int]]
     lanes: tuple[tuple[Launch | Wait, ...], ...]
-
-    def holds(self, values: Mapping[str, int]) -> bool:
-        """Return whether the box has the shape with these values of the symbols."""
-        return all(least <= values[name] <= most for name, (least, most) in self.box.items())
 
 
 @dataclass(frozen=True)
@@ -419,7 +420,7 @@ class Program:
                     f"{symbol.most}"
                 )
         scalars = [tuple(values[name] for name in use.scalars) for use in self.uses]
-        lanes = next((a.lanes for a in self.alternatives if a.holds(values)), self.lanes)
+        lanes = next((a.lanes for a in self.alternatives if in_box(a.box, values)), self.lanes)
 
         def concrete(item: Launch | Wait) -> Launch | Wait:
             if isinstance(item, Wait):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -32,16 +33,8 @@ def print_range(result: RangeResult) -> None:
         numbers = (str(point.values[name]) for name in result.symbols)
         table.add_row(*numbers, f"{point.latency * 1e3:.3f}", size_text(point.arena))
     out.print(table)
-    for schedule in result.schedules:
-        gains = ", ".join(
-            f"{values_text(at)}: {ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
-            for at, ratio in schedule.points
-        )
-        boxes = " and ".join(
-            " with ".join(f"{name} {least} to {most}" for name, (least, most) in box.items())
-            for box in schedule.boxes
-        )
-        out.print(escape(f"{schedule.policy} in {boxes}; its time to the sequential one, {gains}"))
+    for text in schedule_texts(result.to_json()["schedules"]):
+        out.print(escape(text))
     if result.error is None:
         out.print("[yellow]not compared with anything[/yellow]")
     else:
@@ -56,3 +49,20 @@ def print_range(result: RangeResult) -> None:
     if result.executable is not None:
         run = f"tvm-ios run {result.executable}"
         out.print(escape(f"executable: {result.executable}  ({run})"))
+
+
+def schedule_texts(schedules: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return for each schedule of a range where the program has it, and what it gains there.
+
+    They are plain data, of :meth:`tvm_ios.api.range_schedules.KeptSchedule.to_json`.
+    """
+    texts: list[str] = []
+    for schedule in schedules:
+        boxes = "; ".join(
+            ", ".join(f"{name} {least}..{most}" for name, (least, most) in box.items())
+            for box in schedule["boxes"]
+        )
+        ratios = sorted(point["ratio"] for point in schedule["points"])
+        gains = f"{ratios[0]:.2f}" + (f" to {ratios[-1]:.2f}" if len(ratios) > 1 else "")
+        texts.append(f"{schedule['policy']} for {boxes}: {gains} of the sequential time")
+    return texts
