@@ -40,19 +40,17 @@ from tvm_ios.models.source import ModelSource
 from tvm_ios.shapes.ranges import parse_ranges
 
 NAME = "shapes_of_networks"
-_RULES = Rules(rounds=60, seconds=6.0, minimum=9, warm_up=1)
+_RULES = Rules(rounds=60, seconds=5.0, minimum=7, warm_up=1)
 #: Differences to ONNX Runtime's outputs that are rounding, relative to the largest output.
 _ROUNDING = 1e-3
-
-_WORDS = ((1, 7), (1, 31), (1, 128), (8, 31), (8, 128), (1, 512), (32, 16))
 
 
 @dataclass(frozen=True)
 class Network:
     """A network with open dimensions.
 
-    ``ranges`` are as ``--shape`` has them, ``shapes`` the values of each range, input by input;
-    ``words`` is the number of words that integer inputs may be.
+    ``ranges`` are as ``--shape`` has them, ``shapes`` the values of the ranges of each input, in
+    order; ``words`` is the number of words that integer inputs may be.
     """
 
     ranges: tuple[str, ...]
@@ -61,24 +59,35 @@ class Network:
 
     def at(self, shape: Sequence[int]) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the inputs at one of the shapes."""
-        values = dict(zip(("batch", "length"), shape, strict=False))
-        return {
-            name: tuple(
-                extent if isinstance(extent, int) else values[("batch", "length")[axis]]
-                for axis, extent in enumerate(extents)
-            )
-            for name, extents in parse_ranges(self.ranges).items()
-        }
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name, extents in parse_ranges(self.ranges).items():
+            values = iter(shape)
+            shapes[name] = tuple(e if isinstance(e, int) else next(values) for e in extents)
+        return shapes
 
 
-def _words(*inputs: str, words: int, most: int = 512) -> Network:
-    return Network(tuple(f"{name}:1..32,1..{most}" for name in inputs), _WORDS, words)
+def _words(*inputs: str, words: int = 30_000) -> Network:
+    shapes = ((1, 7), (1, 31), (1, 128), (8, 31), (8, 128), (1, 512), (32, 16))
+    return Network(tuple(f"{name}:1..32,1..512" for name in inputs), shapes, words)
 
+
+_BATCHES = ((1,), (2,), (3,), (8,), (32,))
 
 NETWORKS: Mapping[str, Network] = {
-    "minilm": _words("input_ids", "attention_mask", words=30_000),
-    "bert_small": _words("input_ids", "attention_mask", words=30_000),
-    "bert_base": _words("input_ids", "attention_mask", words=30_000),
+    "minilm": _words("input_ids", "attention_mask"),
+    "bert_small": _words("input_ids", "attention_mask"),
+    "bert_base": _words("input_ids", "attention_mask"),
+    "albert": _words("input_ids", "attention_mask", words=600),
+    "ppocr_rec": Network(
+        ("x:1..8,3,48,64..1024:8",), ((1, 64), (1, 104), (1, 320), (1, 1024), (6, 320))
+    ),
+    "captcha_lstm_int8": Network(("input1:1,1,64,64..320:16",), ((64,), (160,), (320,))),
+    "ppocr_det": Network(("x:1,3,64..960:32,64..960:32",), ((320, 320), (416, 640), (640, 640))),
+    "yolov8n": Network(("images:1,3,64..640:32,64..640:32",), ((320, 320), (416, 640), (640, 640))),
+    "unet": Network(("input:1,3,32..512:16,32..512:16",), ((128, 128), (208, 320), (512, 512))),
+    "resnet50": Network(("input:1..32,3,224,224",), _BATCHES),
+    "mobilenet_v2": Network(("input:1..32,3,224,224",), _BATCHES),
+    "wav2vec2": Network(("x:1,400..160000",), ((8_000,), (16_000,), (116_800,))),
 }
 
 

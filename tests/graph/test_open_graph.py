@@ -62,9 +62,30 @@ def test_numbers_become_the_expression_that_they_are(
     assert FITTING.fit(numbers) == value(B, L) * factor + added
 
 
+@given(st.lists(st.tuples(st.integers(1, 10), st.integers(1, 5)), min_size=2, max_size=5))
+def test_strides_after_one_another_have_expressions(strides: list[tuple[int, int]]) -> None:
+    samples = extent_of(Symbol("samples", 400, 16_000, 1_000))
+    points = [{"samples": n} for n in (1_000, 2_311, 3_001, 3_333, 2_717, 1_403, 3_871, 2_048)]
+    fitting, numbers, extent = Fitting([samples], points), [p["samples"] for p in points], samples
+    for kernel, stride in strides:
+        numbers = [(n - kernel) // stride + 1 for n in numbers]
+        extent = (extent - kernel) // stride + 1
+        if len(set(numbers)) < len(numbers) or numbers[0] < kernel:
+            break
+        try:
+            fitted = fitting.fit(numbers)
+        except AmbiguousError:
+            # More shapes would tell them apart.
+            break
+        assert fitted is not None
+        assert [evaluate(fitted, point) for point in points] == numbers
+        assert evaluate(fitted, {"samples": 15_999}) == evaluate(extent, {"samples": 15_999})
+
+
 def test_what_is_no_expression_or_several_is_said() -> None:
-    assert FITTING.fit([5] * len(POINTS)) == 5
-    assert FITTING.fit([1, 2, 4, 8, 16, 32, 64]) is None
+    fitting = Fitting([B, L], POINTS)
+    assert fitting.fit([5] * len(POINTS)) == 5
+    assert fitting.fit([1, 2, 4, 8, 16, 32, 64]) is None
     # The length is twice the batch plus one at all these shapes.
     collinear = [{"batch": b, "length": 2 * b + 1} for b in (3, 5, 9)]
     with refused(AmbiguousError, "batch", "length"):

@@ -269,7 +269,8 @@ def _trial_values(symbol: Symbol) -> list[int]:
     if least >= symbol.most:
         # At a single number the symbol would be taken for it.
         least = max(symbol.least, symbol.most - 2)
-    return list(range(least, min(symbol.most, least + 40) + 1))
+    # Of samples, a few frames.
+    return list(range(least, min(symbol.most, max(least + 40, 4 * least)) + 1))
 
 
 def _ends(symbols: Sequence[Symbol]) -> list[Values]:

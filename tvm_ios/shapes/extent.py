@@ -363,11 +363,14 @@ def _floor(terms: Terms, divisor: int) -> int:
         if least // divisor == most // divisor:
             inside = least // divisor
         else:
-            (first, factor), *others = inside.terms
+            open_terms = dict(inside.terms)
+            number = open_terms.pop((), 0)
+            (first, factor), *others = open_terms.items()
             if factor == 1 and not others and len(first) == 1 and isinstance(first[0], Floor):
-                # A quotient of a quotient is one by both divisors.
+                # A quotient of a quotient, plus a number, is one by both divisors.
                 whole = first[0]
-                inside = _floor(whole.terms, whole.divisor * divisor)
+                numerator = _sum(whole.terms, (((), number * whole.divisor),))
+                inside = numerator // (whole.divisor * divisor)
             else:
                 inside = _made({(Floor(inside.terms, divisor),): 1})
     else:

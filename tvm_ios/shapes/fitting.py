@@ -2,25 +2,28 @@
 
 The extents of real tensors are products of symbols, and of what strides and pools leave of them,
 ``(symbol + a) // c``, times a number and plus a number. These are tried, the simplest first:
-symbols, products and sums of them, then quotients. Of the first kind that fits only one expression
+symbols, products and sums of them, then quotients, then quotients and products of expressions that
+were fitted before, as one stride follows another. Of the first kind that fits only one expression
 may fit, or all that do must be equal in the whole range.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations_with_replacement, product
 from math import gcd, prod
 
-from tvm_ios.shapes.extent import OpenExtentError, evaluate, noted_guards
+from tvm_ios.shapes.extent import OpenExtentError, evaluate, is_open, noted_guards, symbols_of
 
 #: Values of the symbols, by name.
 Values = Mapping[str, int]
 
 #: The divisors of strides and pools after one another.
 _DIVISORS = (2, 3, 4, 5, 8, 16, 32)
-#: The number of kinds of expressions, see :func:`_candidates`.
+#: Expressions by their way, see :func:`_way`.
+Table = dict[tuple[int, ...], list[int]]
+#: The number of kinds of expressions of symbols, see :func:`_candidates`.
 _LEVELS = 5
 
 
@@ -49,7 +52,7 @@ class Fitting:
     def __init__(self, open_extents: Sequence[int], points: Sequence[Values]) -> None:
         self._open, self._points = open_extents, points
         self._fitted: dict[tuple[int, ...], int | None] = {}
-        self._tables: dict[int, dict[tuple[int, ...], list[int]]] = {}
+        self._tables: dict[int, Table] = {}
 
     def fit(self, numbers: Sequence[int]) -> int | None:
         """Return the extent that is these numbers at the points; None if no expression fits.
@@ -66,8 +69,9 @@ class Fitting:
         if way is None:
             return numbers[0]
         found: list[int] = []
-        for level in range(_LEVELS):
-            for candidate in self._by_way(level).get(way, ()):
+        for level in range(_LEVELS + 1):
+            candidates = self._by_way(level) if level < _LEVELS else self._of_fitted()
+            for candidate in candidates.get(way, ()):
                 at = [evaluate(candidate, point) for point in self._points]
                 first, second = next(
                     (i, j) for i, a in enumerate(at) for j, b in enumerate(at) if a != b
@@ -86,16 +90,28 @@ class Fitting:
                 raise AmbiguousError(sentence, found[0], other)
         return found[0] if found else None
 
-    def _by_way(self, level: int) -> dict[tuple[int, ...], list[int]]:
+    def _by_way(self, level: int) -> Table:
         """Return the expressions of a level, without factor and constant, by their way."""
         if level not in self._tables:
-            table: dict[tuple[int, ...], list[int]] = defaultdict(list)
-            for candidate in dict.fromkeys(_candidates(self._open, level)):
-                way = _way([evaluate(candidate, point) for point in self._points])
-                if way is not None:
-                    table[way].append(candidate)
-            self._tables[level] = table
+            self._tables[level] = self._table(_candidates(self._open, level))
         return self._tables[level]
+
+    def _of_fitted(self) -> Table:
+        """Return quotients and products of the expressions of one symbol that are fitted."""
+        fitted = (e for e in self._fitted.values() if e is not None and is_open(e))
+        known = [e for e in fitted if len(symbols_of(e)) == 1]
+        parts = chain.from_iterable(map(_parts, known))
+        products = (one * other for one, other in product(self._open, known))
+        return self._table(chain(parts, products))
+
+    def _table(self, candidates: Iterable[int]) -> Table:
+        table: Table = defaultdict(list)
+        # Equal ones of other signs have one hash, and to compare them would ask for their shape.
+        for candidate in {str(candidate): candidate for candidate in candidates}.values():
+            way = _way([evaluate(candidate, point) for point in self._points])
+            if way is not None:
+                table[way].append(candidate)
+        return table
 
 
 def _candidates(extents: Sequence[int], level: int) -> Iterator[int]:
