@@ -11,6 +11,7 @@ import onnx
 from tvm import relax
 
 from relay_passes.checks import require_numpy_types
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.pipeline import applied, prepare_canonical
 from relay_passes.prepared import Prepared
 from relay_passes.relax.expressions import constant
@@ -93,8 +94,10 @@ def load_open_model(
     """Read an ONNX model for all shapes in the ranges of its inputs.
 
     With ``options`` the units of each attention are one, a chain, if a kernel for their target
-    computes all of it. Raise OpenExtentError if the model has no one set of units in the ranges,
-    InputShapeError if these do not fit its inputs, and as :func:`relay_passes.load.load_model`.
+    computes all of it; where only the batch is open, so are units that are faster as a chain, as
+    measured at the first shape that is read. Raise OpenExtentError if the model has no one set of
+    units in the ranges, InputShapeError if these do not fit its inputs, and as
+    :func:`relay_passes.load.load_model`.
     """
     source = ModelSource.of(model)
     require_onnx(source)
@@ -121,7 +124,11 @@ def load_open_model(
         require_numpy_types(prepared)
         graph, schedule = prepared.units, sequential_schedule(prepared.units)
         if not first:
-            chains = [] if options is None else _attentions(prepared, schedule, options)
+            chains = list[Chain]()
+            if options is not None:
+                chains = _attentions(prepared, schedule, options)
+                if not chains and _is_by_batch(shapes):
+                    chains = _faster_chains(prepared, schedule, options)
             first.append((graph, chains))
         like, chains = first[0]
         if [op.inputs for op in like.operators] == [op.inputs for op in graph.operators]:
@@ -139,6 +146,23 @@ def _attentions(prepared: Prepared, schedule: Schedule, options: SearchOptions) 
         prepared.units, schedule.stages, lambda chain: kernels_of(units.source(chain))
     )
     return best_disjoint({chain: float(len(chain)) for _, chain in chains})
+
+
+def _is_by_batch(shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Return whether no axis of an input is open but the first."""
+    return not any(is_open(extent) for extents in shapes.values() for extent in extents[1:])
+
+
+def _faster_chains(
+    prepared: Prepared, schedule: Schedule, options: SearchOptions
+) -> Sequence[Chain]:
+    """Return the chains of units that are measured to be faster than the units."""
+    timer = MeasuredModule(RelaxUnits(prepared, options)).timer
+    found = possible_chains(prepared.units, schedule.stages, timer.chains.kernels)
+    units = sorted({unit for _, chain in found for unit in chain})
+    # At once, because kernels are compiled in parallel.
+    timer.forms.compile([(unit,) for unit in units])
+    return timer.chains.chained(schedule, None).chains
 
 
 def open_units(

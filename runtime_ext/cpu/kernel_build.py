@@ -64,6 +64,7 @@ _WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
 #: Those of specs that may have open extents.
 _OPEN_WRITERS: dict[type, Callable[..., tuple[Any, int]]] = {
     Attention: attention,
+    Chain: chain,
     Contraction: open_contraction,
     Interleave: interleave,
     Interpolation: interpolation,

@@ -19,6 +19,10 @@ namespace tvm_ios {
 
 namespace {
 
+constexpr std::size_t kHugePage = std::size_t{1} << 21;
+// Rounding up wastes at most a half of the last one.
+constexpr std::size_t kFewestInHugePages = 2;
+
 // Points a tensor into a block and keeps the block.
 struct Place {
   Block block;
@@ -59,13 +63,17 @@ std::size_t BufferType::Bytes() const {
 }
 
 Block Allocate(std::size_t bytes) {
-  const std::size_t whole =
-      (bytes + kSlack + kAlignment - 1) / kAlignment * kAlignment;
-  void* const memory = whole < bytes ? nullptr : std::aligned_alloc(kAlignment, whole);
+  // Large tensors in small pages take up to a third longer, because their addresses do not fit the
+  // tables of the processor.
+  const std::size_t alignment = bytes < kFewestInHugePages * kHugePage ? kAlignment : kHugePage;
+  const std::size_t whole = (bytes + kSlack + alignment - 1) / alignment * alignment;
+  void* const memory = whole < bytes ? nullptr : std::aligned_alloc(alignment, whole);
   if (memory == nullptr) {
     throw ffi::Error("ExecutableError",
                      "a buffer of " + std::to_string(bytes) + " bytes cannot be allocated", "");
   }
+  // A system that has none goes on with small ones.
+  if (alignment == kHugePage) madvise(memory, whole, MADV_HUGEPAGE);
   std::memset(memory, 0, whole);
   return Block(static_cast<char*>(memory), [](char* block) { std::free(block); });
 }

@@ -14,6 +14,7 @@ from runtime_ext.kernels.spec import Contraction, Pooling
 from runtime_ext.units.attention_chain import attention
 from runtime_ext.units.handing import handed_on, joined_buffers, renumbered
 from runtime_ext.units.unit import PlannedKernel, UnitPlan
+from tvm_ios.shapes.extent import is_open
 
 #: The most bytes of a tile's intermediate result: of whole rows of all channels, and of blocks of
 #: channels. It stays in a second-level cache of 512 KiB beside the input and the weights.
@@ -68,6 +69,10 @@ def _windows(
         return None
     one, other = kernels[at : at + 2]
     first, second = one.spec, other.spec
+    window = next((s.window for s in (first, second) if isinstance(s, Pooling)), None)
+    if window is None or any(map(is_open, (*window.input, *window.output))):
+        # Only the number of images may be open.
+        return None
     if isinstance(first, Pooling) and isinstance(second, Contraction):
         fits = _is_product_of(second, first.window.output, first.batch)
     elif isinstance(first, Contraction) and isinstance(second, Pooling):
@@ -102,7 +107,12 @@ def _is_product_of(spec: Contraction, pixels: tuple[int, int], batch: int) -> bo
 def _rows(first: Pooling | Contraction, second: Pooling | Contraction) -> int:
     """Return the rows of pixels of a tile whose intermediate result fits a cache."""
     if isinstance(first, Pooling):
-        lines, columns = first.batch * first.window.output[0], first.window.output[1]
+        (height, columns), batch = first.window.output, first.batch
+        if is_open(batch):
+            # All tiles are whole.
+            most = max(1, _ROWS // (columns * first.channels * 4))
+            return max(rows for rows in range(1, height + 1) if height % rows == 0 and rows <= most)
+        lines = batch * height
         return max(1, min(lines // _TILES, _ROWS // (columns * first.channels * 4)))
     assert isinstance(second, Pooling)
     assert isinstance(first.blocking, Blocking)

@@ -50,7 +50,7 @@ class ChosenChains:
             return schedule
         graph, lanes = self._units.graph, self._units.device.lanes
         placed: dict[Chain, int] = {}
-        for number, chain in possible_chains(graph, schedule.stages, self._chain_kernels):
+        for number, chain in possible_chains(graph, schedule.stages, self.kernels):
             if not {*chain} & schedule.kernels.keys():
                 stage = schedule.stages[number]
                 teams = group_teams(graph, stage, len(stage.groups), lanes, unit_latency)
@@ -63,7 +63,8 @@ class ChosenChains:
         chains = best_disjoint({chain: gain for chain, gain in gains.items() if gain > 0})
         return with_chains(schedule, chains, sum(gains[chain] for chain in chains))
 
-    def _chain_kernels(self, chain: Chain) -> int:
+    def kernels(self, chain: Chain) -> int:
+        """Return the number of kernels of a chain; 0 if no kernel computes several of its units."""
         if chain not in self._kernels:
             source = self._units.source(chain)
             self._kernels[chain] = self._units.kernels.chain_kernels(source)

@@ -19,10 +19,11 @@ from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Contraction, Pooling
 from runtime_ext.kernels.statements import divide
 from runtime_ext.kernels.tile_work import channels_a_tile
+from tvm_ios.shapes.extent import is_open, symbols_in
 
 
 def chain(spec: Chain, isa: Isa) -> tuple[Any, int]:
-    """Return the PrimFunc of a chain and its number of tiles."""
+    """Return the PrimFunc of a chain and its number of tiles; its images may be of any number."""
     if isinstance(spec.first, Pooling):
         assert isinstance(spec.second, Contraction)
         return _WindowThenProduct(spec, spec.first, spec.second, isa).kernel()
@@ -36,20 +37,24 @@ class _WindowThenProduct:
     def __init__(self, spec: Chain, first: Pooling, second: Contraction, isa: Isa) -> None:
         self.first, self.second, self.isa = first, second, isa
         self.rows, self.handed = spec.rows, len(spec.buffers)
-        self.code = TileCode(spec.buffers, isa)
+        self.code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
         self.columns, self.channels = first.window.output[1], first.channels
 
     def kernel(self) -> tuple[Any, int]:
         code, rows = self.code, self.rows
         lines = self.first.batch * self.first.window.output[0]
-        with code.tiles(-(-lines // rows)) as tile:
+        with code.tiles((lines + rows - 1) // rows) as tile:
             code.buffers.append(code.on_stack(rows * self.columns * self.channels))
 
             def write(line: Index, count: int) -> None:
                 self._reduce(line, count)
                 self._multiply(tile, count)
 
-            code.blocks(tile, lines, rows, write)
+            if is_open(lines):
+                # The rows of any number of images are whole tiles.
+                write(code.bind("first", tile * rows), rows)
+            else:
+                code.blocks(tile, lines, rows, write)
             code.buffers.pop()
         return code.kernel()
 
@@ -97,7 +102,7 @@ class _ProductThenWindow:
     def __init__(self, spec: Chain, first: Contraction, second: Pooling, isa: Isa) -> None:
         self.first, self.second, self.isa = first, second, isa
         self.rows, self.handed = spec.rows, len(spec.buffers)
-        self.code = TileCode(spec.buffers, isa)
+        self.code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
         self.height, self.width = second.window.input
         self.block = first.blocking.vectors * isa.lanes
 
@@ -141,8 +146,12 @@ class _ProductThenWindow:
                 writer.run(Place(block, 0, image), run)
             return 0
         top = line * window.strides[0] - window.pads[0]
-        begin = code.bind("top", tirx.max(0, top))
-        end = code.bind("bottom", tirx.min(self.height, top + self._reach(rows)))
+        bottom = top + self._reach(rows)
+        if isinstance(top, int):
+            begin, end = max(0, top), min(self.height, bottom)
+        else:
+            begin = code.bind("top", tirx.max(0, top))
+            end = code.bind("bottom", tirx.min(self.height, bottom))
         shift = shift - (image * self.height + begin) * (pixels * self.block)
         writer = ContractionWriter(first, plan, self.isa, code, shift)
         with code.loop("y", begin, end) as y:
