@@ -15,13 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay_passes.measured_module import MeasuredModule
 from relay_passes.relax.open_units import load_open_model
+from relay_passes.relax.target_units import RelaxUnits
 from relay_passes.search_options import SearchOptions
 from runtime_ext.targets import target_backend
 from runtime_ext.unit_build import build_units
 from tests.dynamic_models.detection import dbnet
 from tests.dynamic_models.drawing import Drawing
 from tests.dynamic_models.dynamic import unet
+from tvm_ios.schedule.chained_schedule import possible_chains
 from tvm_ios.shapes.ranges import parse_ranges
 
 SIZE = ("height", "width")
@@ -143,3 +146,38 @@ def test_maps_of_any_size(make: Callable[[], Any]) -> None:
 def test_classifiers_of_any_batch_of_one_size(make: Callable[[], Any]) -> None:
     for batch in (1, 2, 3, 9, 16):
         check(make, "image:1..16,3,28,28", (batch, 3, 28, 28))
+
+
+@pytest.mark.parametrize("side", [20, 100])
+@pytest.mark.parametrize("from_the_end", [False, True])
+def test_chains_of_any_batch(
+    side: int, from_the_end: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Any] = []
+
+    def disjoint(prepared: Any, schedule: Any, options: SearchOptions) -> list[Any]:
+        kernels = MeasuredModule(RelaxUnits(prepared, options)).timer.chains.kernels
+        found = [chain for _, chain in possible_chains(prepared.units, schedule.stages, kernels)]
+        for chain in reversed(found) if from_the_end else found:
+            if not any({*chain} & {*other} for other in taken):
+                taken.append(chain)
+        return taken
+
+    monkeypatch.setattr("relay_passes.relax.open_units._faster_chains", disjoint)
+    path, options = tmp_path / "model.onnx", SearchOptions(lanes=2, cache=tmp_path)
+    onnx.save(mobilenet(), path)
+    ranges = parse_ranges([f"image:1..5,3,{side},{side}"])
+    opened = load_open_model(str(path), ranges, options).opened
+    assert len(taken) == 2
+    backend = target_backend(options.target_for([]), 2, tmp_path / "kernels")
+    built = build_units(opened.units, backend.compiler, 2)
+    assert sum("chain" in str(notes["forms"]) for notes in built.unit_notes.values()) == 2
+    reference = onnxruntime.InferenceSession(path)
+    for executor in ("native", "poisoning"):
+        session = built.session(executor=executor)
+        for batch in (1, 2, 5):
+            image = np.random.default_rng(batch).standard_normal((batch, 3, side, side), np.float32)
+            session.run(image=image)
+            (want,) = reference.run(None, {"image": image})
+            np.testing.assert_allclose(session.get_output(0), want, rtol=1e-4, atol=1e-4)
+        session.close()
