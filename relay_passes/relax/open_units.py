@@ -34,7 +34,7 @@ from tvm_ios.progress import Progress, silent
 from tvm_ios.schedule.chained_schedule import best_disjoint, possible_chains, with_chains
 from tvm_ios.schedule.chains import Chain
 from tvm_ios.schedule.schedule import Schedule
-from tvm_ios.shapes.extent import OpenExtentError, at_values, is_open, symbols_in
+from tvm_ios.shapes.extent import OpenExtentError, at_values, end_values, is_open, symbols_in
 from tvm_ios.shapes.fitting import Values
 from tvm_ios.shapes.ranges import Ranges, open_shapes
 
@@ -103,8 +103,7 @@ def load_open_model(
     if source.form is Form.TORCH:
         from tvm_ios.models.torch_program import require_exported
 
-        symbols = symbols_in(tuple(shapes.values()))
-        ends = ({s.name: s.least for s in symbols}, {s.name: s.most for s in symbols})
+        ends = end_values(symbols_in(tuple(shapes.values())))
         require_exported(
             source.path, ({n: at_values(s, end) for n, s in shapes.items()} for end in ends)
         )
@@ -246,8 +245,8 @@ def _largest(
             continue
         at_points = [arrays[place] for arrays in points]
         last = max(at_points, key=lambda array: array.size)
-        ends = {symbol.name: symbol.most for symbol in symbols_in(tuple(extents))}
-        if at_values(tuple(extents), ends) != last.shape:
+        _, most = end_values(symbols_in(tuple(extents)))
+        if at_values(tuple(extents), most) != last.shape:
             raise OpenExtentError(
                 f"unit {unit!r} has a constant that depends on the shape, and the model has other "
                 "units at the end of the range"

@@ -16,7 +16,7 @@ from tvm_ios.files.json_text import json_object
 from tvm_ios.program.arena.open_plan import OpenMemoryPlan
 from tvm_ios.program.program_json import program_from_json
 from tvm_ios.schedule.named_kernels import from_json, units_by_kernel
-from tvm_ios.shapes.extent import is_open
+from tvm_ios.shapes.extent import end_values, is_open
 from tvm_ios.shapes.ranges import range_of
 
 _OF_PORT = ("name", "shape", "dtype")
@@ -107,11 +107,8 @@ def _arenas(program: Mapping[str, Any], memory: Mapping[str, Any]) -> tuple[int,
     """Return the bytes of the arena at the least and the largest extents of a range."""
     opened = program_from_json(program)
     plan = OpenMemoryPlan.from_json(memory, opened)
-    least, most = (
-        {s.name: s.least for s in opened.symbols},
-        {s.name: s.most for s in opened.symbols},
-    )
-    return plan.at(opened, least).nbytes, plan.at(opened, most).nbytes
+    least, most = (plan.at(opened, values).nbytes for values in end_values(opened.symbols))
+    return least, most
 
 
 def _open_ports(program: Mapping[str, Any], ports: Sequence[Any]) -> list[dict[str, Any]]:

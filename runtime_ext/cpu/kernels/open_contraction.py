@@ -29,7 +29,7 @@ from runtime_ext.kernels.open_shapes import is_same
 from runtime_ext.kernels.spec import Contraction, Statement, accesses
 from runtime_ext.kernels.statements import divide
 from tvm_ios.errors import UserError
-from tvm_ios.shapes.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 #: Multiply-adds of vectors in a tile, about: long against finding its place.
 _WORK = 8192
@@ -89,8 +89,7 @@ class _Writer(ContractionWriter):
         work = pixels * blocking.vectors * spec.channels
         self._strip = max(1, min(BUSY_PIXELS // pixels, round(_WORK / work)))
         of_group = pixels * self._strip
-        # Bounds of this form are exact, unlike those of the negative quotient of a negative.
-        groups = (rows + of_group - 1) // of_group
+        groups = ceil_div(rows, of_group)
         self.tiles = blocks * groups
         self._rows, self._groups = code.extent(rows), code.extent(groups)
         self._whole = code.extent(rows // pixels)

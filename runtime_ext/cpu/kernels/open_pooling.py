@@ -18,7 +18,7 @@ from runtime_ext.kernels.spec import Pooling
 from runtime_ext.kernels.statements import activate, divide
 from runtime_ext.kernels.tile_work import channels_a_tile
 from tvm_ios.errors import UserError
-from tvm_ios.shapes.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 
 def open_pooling(spec: Pooling, isa: Isa, finer: bool = False) -> tuple[Any, int]:
@@ -36,7 +36,7 @@ def open_pooling(spec: Pooling, isa: Isa, finer: bool = False) -> tuple[Any, int
     height, width = spec.window.output
     rows: int = spec.batch * height
     chunk = channels_a_tile(spec, finer)
-    chunks = -(-spec.channels // chunk)
+    chunks = ceil_div(spec.channels, chunk)
     code = TileCode(spec.buffers, isa, symbols=symbols_in(spec))
     indexed = replace(spec, data=code.access(spec.data))
     with code.tiles(rows * chunks) as tile:

@@ -13,7 +13,7 @@ from runtime_ext.cpu.kernels.rows import TileRun, column
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.kernels.code import Index, equal, is_number
 from runtime_ext.kernels.spec import Window
-from tvm_ios.shapes.extent import bounds, numbers_in_range
+from tvm_ios.shapes.extent import bounds, ceil_div, numbers_in_range
 
 #: Right borders, of rows of different remainders of the stride, that have code of their own.
 _MOST_BORDERS = 3
@@ -61,7 +61,7 @@ class OpenRow:
         self._is_sure = every is not None and (len(every) == 1 or every[0] > 0)
         self._over = code.extent(over)
         #: Pixels at either end that read padding.
-        self._left, self._right = (max(0, -(-n // stride)) for n in (window.pads[1], most))
+        self._left, self._right = (max(0, ceil_div(n, stride)) for n in (window.pads[1], most))
         self._input, self._output = map(code.extent, (window.input[1], window.output[1]))
         self._narrowest = bounds(window.output[1])[0]
 

@@ -18,7 +18,7 @@ from runtime_ext.kernels.statements import (
     store_vectors,
 )
 from runtime_ext.kernels.tile_work import is_long_run, work_a_tile
-from tvm_ios.shapes.extent import is_open, symbols_in
+from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 #: Vectors a loop step.
 _UNROLL = 4
@@ -47,7 +47,7 @@ def pointwise(spec: Pointwise, isa: Isa, finer: bool = False) -> tuple[Any, int]
 
 def _long_run(code: TileCode, spec: Pointwise, piece: int, isa: Isa) -> None:
     (statement,) = spec.statements
-    tiles = (statement.count + piece - 1) // piece
+    tiles = ceil_div(statement.count, piece)
     with code.tiles(tiles) as tile:
         write = partial(_channels, code, statement, isa, (0, 0, 0))
         if is_open(statement.count):
