@@ -16,17 +16,15 @@ from runtime_ext.cpu.kernels.contraction import (
     TilePlan,
     bytes_of_weights,
 )
-from runtime_ext.cpu.kernels.open_rows import OpenRow, RowWriter
+from runtime_ext.cpu.kernels.open_rows import OpenRow, RowWriter, require_apart
 from runtime_ext.cpu.kernels.passes import Fetch
 from runtime_ext.cpu.kernels.rows import TileRun, row_runs
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.cut import channel_parts, largest_divisor
-from runtime_ext.kernels.expression import loads
 from runtime_ext.kernels.spec import Contraction
 from runtime_ext.kernels.statements import divide
-from tvm_ios.errors import UserError
 from tvm_ios.shapes.extent import hint_of, is_open, symbols_in
 
 #: Multiply-adds of a loop step in smaller register tiles, about.
@@ -47,19 +45,6 @@ def open_convolution(spec: Contraction, isa: Isa) -> tuple[Any, int]:
     with code.tiles(writer.tiles) as tile:
         writer.tile(tile)
     return code.kernel()
-
-
-def require_apart(spec: Any) -> None:
-    """Raise UserError if a kernel reads a buffer that it writes.
-
-    Its tiles may store an element twice, which they may not read between.
-    """
-    read = {spec.data.buffer, *(a.buffer for s in spec.statements for a in loads(s.value))}
-    if read & {statement.target.buffer for statement in spec.statements}:
-        raise UserError(
-            f"there is no kernel of open extents for a {type(spec).__name__} that reads what it "
-            "writes: give exact shapes"
-        )
 
 
 class _Writer(ContractionWriter):

@@ -12,7 +12,9 @@ from runtime_ext.cpu.kernels.blocking import open_sizes
 from runtime_ext.cpu.kernels.rows import TileRun, column
 from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.kernels.code import Index, equal, is_number
-from runtime_ext.kernels.spec import Window
+from runtime_ext.kernels.expression import loads
+from runtime_ext.kernels.spec import Contraction, Pooling, Window
+from tvm_ios.errors import UserError
 from tvm_ios.shapes.extent import bounds, ceil_div, numbers_in_range
 
 #: Right borders, of rows of different remainders of the stride, that have code of their own.
@@ -37,6 +39,19 @@ class RowWriter:
 
     tile: Callable[[Index, TileRun], None]
     pixel: Callable[[Index, Index, Index], None]
+
+
+def require_apart(spec: Contraction | Pooling) -> None:
+    """Raise UserError if a kernel reads a buffer that it writes.
+
+    Its tiles may store an element twice, which they may not read between.
+    """
+    read = {spec.data.buffer, *(a.buffer for s in spec.statements for a in loads(s.value))}
+    if read & {statement.target.buffer for statement in spec.statements}:
+        raise UserError(
+            f"there is no kernel of open extents for a {type(spec).__name__} that reads what it "
+            "writes: give exact shapes"
+        )
 
 
 class OpenRow:
