@@ -17,26 +17,17 @@ from tvm_ios.schedule.stage import Strategy
 
 @dataclass(frozen=True)
 class UnitFunction:
-    """A unit, or merged units, as a function of a dialect.
+    """A unit, or merged units, as a function of a dialect."""
 
-    Attributes
-    ----------
-    function
-        The function: its first parameters are data, the others weights.
-    data
-        Tensors of the graph of units that are passed for the data parameters, in order.
-    constants
-        The dialect's constants that are passed for the other parameters.
-    outputs
-        Tensors that it returns, a tuple if there is more than one.
-    name
-        The name of the unit, or those of merged units joined by ``+``.
-    """
-
+    #: The function: its first parameters are data, the others weights.
     function: Any
+    #: Tensors of the graph of units that are passed for the data parameters, in order.
     data: tuple[int, ...]
+    #: The dialect's constants that are passed for the other parameters.
     constants: tuple[Any, ...]
+    #: Tensors that it returns, a tuple if there is more than one.
     outputs: tuple[int, ...]
+    #: The name of the unit, or those of merged units joined by ``+``.
     name: str
 
 

@@ -27,29 +27,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Profile:
-    """Timelines of a program's runs, and the peak speed of the machine.
+    """Timelines of a program's runs, and the peak speed of the machine."""
 
-    Attributes
-    ----------
-    runs
-        The timeline of each profiled run.
-    samples
-        Seconds of runs that were not profiled; of a device those that it reports.
-    peaks
-        The peak arithmetic and memory rates of the machine.
-    preemptions
-        Times in a run that the system stopped a lane to run something else.
-    device
-        The timing device; None for this machine.
-    beside
-        Runs of a second program, taken in turn with those of the first one.
-    """
-
+    #: The timeline of each profiled run.
     runs: tuple[Timeline, ...]
+    #: Seconds of runs that were not profiled; of a device those that it reports.
     samples: tuple[float, ...]
+    #: The peak arithmetic and memory rates of the machine.
     peaks: Peaks
+    #: Times in a run that the system stopped a lane to run something else.
     preemptions: float = 0.0
+    #: The timing device; None for this machine.
     device: str | None = None
+    #: Runs of a second program, taken in turn with those of the first one.
     beside: tuple[Timeline, ...] = ()
 
 

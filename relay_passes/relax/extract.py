@@ -28,24 +28,16 @@ from tvm_ios.graph.operators import is_bias, operator_flops
 
 @dataclass(frozen=True)
 class Extraction:
-    """A graph of operators, and the expressions in the module that they were read from.
+    """A graph of operators, and the expressions in the module that they were read from."""
 
-    Attributes
-    ----------
-    graph
-        Operators in the order of their bindings.
-    bindings
-        For each operator its bindings, in order: several if it has several outputs, or if the
-        module writes it as several operators.
-    values
-        For each tensor the variable or constant.
-    number
-        The tensor of each variable and constant, aliases included.
-    """
-
+    #: Operators in the order of their bindings.
     graph: OpGraph
+    #: For each operator its bindings, in order: several if it has several outputs, or if the module
+    #: writes it as several operators.
     bindings: tuple[tuple[relax.VarBinding, ...], ...]
+    #: For each tensor the variable or constant.
     values: tuple[Leaf, ...]
+    #: The tensor of each variable and constant, aliases included.
     number: Mapping[Leaf, int]
 
 

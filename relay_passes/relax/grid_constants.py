@@ -26,18 +26,12 @@ _Numbers = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Numbers of an image's cells: ``first`` plus multiples of a cell's row and column.
+    """Numbers of an image's cells: ``first`` plus multiples of a cell's row and column."""
 
-    Attributes
-    ----------
-    rows, columns
-        Extents of the image, perhaps open.
-    first, by_row, by_column
-        A number each for every row of the constant.
-    """
-
+    #: Extents of the image, perhaps open.
     rows: int
     columns: int
+    #: A number each for every row of the constant.
     first: _Numbers
     by_row: _Numbers
     by_column: _Numbers

@@ -45,42 +45,27 @@ _FUNCTION = "function"
 
 @dataclass(frozen=True)
 class OpenUnits:
-    """The units of a model for a range of shapes.
+    """The units of a model for a range of shapes."""
 
-    Attributes
-    ----------
-    units
-        The units, whose types have variables for open extents.
-    points
-        The shapes that they were compared with, as values of the symbols.
-    special
-        Shapes at the ends of the range at which the model has other units, each with the reason.
-    """
-
+    #: The units, whose types have variables for open extents.
     units: ScheduledUnits
+    #: The shapes that they were compared with, as values of the symbols.
     points: tuple[Values, ...]
+    #: Shapes at the ends of the range at which the model has other units, each with the reason.
     special: tuple[tuple[Values, str], ...]
 
 
 @dataclass(frozen=True)
 class OpenModel:
-    """A model that was read for a range of shapes.
+    """A model that was read for a range of shapes."""
 
-    Attributes
-    ----------
-    source
-        Its file, and how to read it.
-    proto
-        The model as it is written, or as torch writes it.
-    shapes
-        For each input, by name, its extents, open ones as expressions.
-    opened
-        Its units.
-    """
-
+    #: Its file, and how to read it.
     source: ModelSource
+    #: The model as it is written, or as torch writes it.
     proto: onnx.ModelProto
+    #: For each input, by name, its extents, open ones as expressions.
     shapes: Mapping[str, tuple[int, ...]]
+    #: Its units.
     opened: OpenUnits
 
 

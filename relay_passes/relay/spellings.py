@@ -23,21 +23,14 @@ from tvm_ios.graph.elements import AttrValue
 
 @dataclass(frozen=True)
 class Spelling:
-    """Several calls that together are one operator.
+    """Several calls that together are one operator."""
 
-    Attributes
-    ----------
-    kind, attrs
-        As in :mod:`tvm_ios.graph.operators`.
-    reads
-        The expressions that are its inputs.
-    calls
-        The calls, in order; only the last one is read by others.
-    """
-
+    #: As in :mod:`tvm_ios.graph.operators`.
     kind: str
     attrs: Mapping[str, AttrValue]
+    #: The expressions that are its inputs.
     reads: tuple[Any, ...]
+    #: The calls, in order; only the last one is read by others.
     calls: tuple[relay.Call, ...]
 
 

@@ -39,21 +39,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class EventGraph:
-    """A run of a program on streams.
+    """A run of a program on streams."""
 
-    Attributes
-    ----------
-    nodes
-        The launches in an order in which they may be issued: every node comes after those that it
-        waits for, and lanes take turns, so that no stream idles while another one's work is issued.
-    origin
-        The lane whose stream a run begins and ends on.
-    joins
-        Nodes whose events the origin waits for at the end.
-    """
-
+    #: The launches in an order in which they may be issued: every node comes after those that it
+    #: waits for, and lanes take turns, so that no stream idles while another one's work is issued.
     nodes: tuple[Node, ...]
+    #: The lane whose stream a run begins and ends on.
     origin: int
+    #: Nodes whose events the origin waits for at the end.
     joins: tuple[int, ...]
 
     @property

@@ -24,38 +24,27 @@ _OF_PORT = ("name", "shape", "dtype")
 
 @dataclass(frozen=True, slots=True)
 class PackageSummary:
-    """Facts of an executable, or of another runtime's build in the place of one.
-
-    Attributes
-    ----------
-    meta
-        The content of ``meta.json``.
-    named_kernels
-        How many units run each rKernel that the schedule names.
-    lanes, launches, kernels, arena_bytes
-        Threads or streams, launches of a run, different kernels, and bytes of the arena, for a
-        range of shapes at its most; None for another runtime's build, where they are unknown.
-    least_arena_bytes
-        Bytes of the arena at the least extents of a range; None without one.
-    inputs, outputs
-        Name, shape and type of each; an open extent is the text of its range.
-    files
-        The bytes of each file.
-    problem
-        Why it cannot run on this machine; None if it can.
-    """
+    """Facts of an executable, or of another runtime's build in the place of one."""
 
     path: Path
+    #: The content of ``meta.json``.
     meta: Mapping[str, Any]
+    #: How many units run each rKernel that the schedule names.
     named_kernels: Mapping[str, int]
+    #: Threads or streams, launches of a run, different kernels, and bytes of the arena, for a range
+    #: of shapes at its most; None for another runtime's build, where they are unknown.
     lanes: int | None
     launches: int | None
     kernels: int | None
     arena_bytes: int | None
+    #: Bytes of the arena at the least extents of a range; None without one.
     least_arena_bytes: int | None
+    #: Name, shape and type of each; an open extent is the text of its range.
     inputs: Sequence[Mapping[str, Any]]
     outputs: Sequence[Mapping[str, Any]]
+    #: The bytes of each file.
     files: Mapping[str, int]
+    #: Why it cannot run on this machine; None if it can.
     problem: str | None
 
 

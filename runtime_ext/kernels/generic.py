@@ -24,17 +24,11 @@ _SCANS = frozenset({"relax.cumsum", "relax.cumprod"})
 
 @dataclass(frozen=True, slots=True)
 class Generic:
-    """A Relax function of one operator, in the model's layouts.
+    """A Relax function of one operator, in the model's layouts."""
 
-    Attributes
-    ----------
-    function
-        The function; its parameters and then its results are the kernel's buffers.
-    shapes
-        The buffers' shapes and types, for the key.
-    """
-
+    #: The function; its parameters and then its results are the kernel's buffers.
     function: Any
+    #: The buffers' shapes and types, for the key.
     shapes: tuple[tuple[tuple[int, ...], str], ...]
 
     @property

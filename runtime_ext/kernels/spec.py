@@ -19,18 +19,12 @@ Numbers = Literal["uint8", "int16", "bfloat16"]
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """The storage of a tensor's numbers, which kernels read and write as float32.
+    """The storage of a tensor's numbers, which kernels read and write as float32."""
 
-    Attributes
-    ----------
-    numbers
-        ``bfloat16``: rounded, the bits in buffers of ``uint16``; or the integer type of tensors
-        that hold integers.
-    shift
-        Added to integers, so that none is negative.
-    """
-
+    #: ``bfloat16``: rounded, the bits in buffers of ``uint16``; or the integer type of tensors that
+    #: hold integers.
     numbers: Numbers
+    #: Added to integers, so that none is negative.
     shift: int = 0
 
     @property
@@ -63,20 +57,13 @@ def extents(shape: PhysicalShape) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that stores an expression into a buffer.
+    """A statement that stores an expression into a buffer."""
 
-    Attributes
-    ----------
-    value
-        The expression. Its loads, like ``target``, are relative to channel ``begin``.
-    target
-        The elements that are written.
-    begin, count
-        The range of the kernel's channels.
-    """
-
+    #: The expression. Its loads, like ``target``, are relative to channel ``begin``.
     value: Expr
+    #: The elements that are written.
     target: Access
+    #: The range of the kernel's channels.
     begin: int
     count: int
 
@@ -263,22 +250,15 @@ class Pointwise:
 
 @dataclass(frozen=True, slots=True)
 class Interleave:
-    """Expressions of equally many channels, one channel of each in turn.
-
-    Attributes
-    ----------
-    values
-        One for each group; channel ``c`` of group ``i`` becomes channel ``c * groups + i``.
-    target
-        The target's access; contiguous along the channels.
-    count
-        Channels of a group.
-    """
+    """Expressions of equally many channels, one channel of each in turn."""
 
     buffers: tuple[PhysicalShape, ...]
     grid: tuple[int, int, int]
+    #: One for each group; channel ``c`` of group ``i`` becomes channel ``c * groups + i``.
     values: tuple[Expr, ...]
+    #: The target's access; contiguous along the channels.
     target: Access
+    #: Channels of a group.
     count: int
 
 
@@ -288,51 +268,38 @@ class Recurrence:
 
     Accesses are over a grid whose axes are steps, rows of the batch, one, and gates or elements of
     a state.
-
-    Attributes
-    ----------
-    kind, activations, reverse, late
-        See :class:`runtime_ext.kernels.recurrence_operator.Recurrent`.
-    steps, batch, hidden
-        Extents.
-    gates
-        What the inputs contribute to the gates, one after another, with all biases.
-    weight
-        The buffer that holds the packed weights ``[block][element of the state][gate][element of
-        the block]``.
-    width
-        Elements of a state in a block; 0 until the device chooses.
-    scale
-        The buffer of the scales of products, by gate; None unless each state is quantised to eight
-        bits, as weights are.
-    bias, peepholes
-        The buffers of a late GRU's bias, in its last part, or of a quantised LSTM's, and of
-        peepholes, or None.
-    state, memory
-        The state and the memory before the first step; None if they are zeros.
-    target
-        The states of all steps.
-    last
-        The last memory; None if nothing reads it.
     """
 
     buffers: tuple[PhysicalShape, ...]
+    #: See :class:`runtime_ext.kernels.recurrence_operator.Recurrent`.
     kind: str
     activations: tuple[str, ...]
     reverse: bool
     late: bool
+    #: Extents.
     steps: int
     batch: int
     hidden: int
+    #: What the inputs contribute to the gates, one after another, with all biases.
     gates: Access
+    #: The buffer that holds the packed weights ``[block][element of the state][gate][element of the
+    #: block]``.
     weight: int
+    #: Elements of a state in a block; 0 until the device chooses.
     width: int
+    #: The buffer of the scales of products, by gate; None unless each state is quantised to eight
+    #: bits, as weights are.
     scale: int | None
+    #: The buffers of a late GRU's bias, in its last part, or of a quantised LSTM's, and of
+    #: peepholes, or None.
     bias: int | None
     peepholes: int | None
+    #: The state and the memory before the first step; None if they are zeros.
     state: Access | None
     memory: Access | None
+    #: The states of all steps.
     target: Access
+    #: The last memory; None if nothing reads it.
     last: Access | None
 
     @property

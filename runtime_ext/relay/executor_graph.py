@@ -29,26 +29,17 @@ class KernelForm(Protocol):
 
 @dataclass(frozen=True)
 class UnitGraph:
-    """Units of a built module.
+    """Units of a built module."""
 
-    Attributes
-    ----------
-    graph
-        One operator for each unit; its inputs are data.
-    code
-        For each unit its kernels. The parameters are its inputs, ``constants`` and its outputs.
-    constants
-        For each unit the names of the constants among its parameters.
-    places
-        For each unit its stage and group.
-    constant_outputs
-        For each output that is a constant its name.
-    """
-
+    #: One operator for each unit; its inputs are data.
     graph: OpGraph
+    #: For each unit its kernels. The parameters are its inputs, ``constants`` and its outputs.
     code: tuple[UnitCode, ...]
+    #: For each unit the names of the constants among its parameters.
     constants: tuple[tuple[str, ...], ...]
+    #: For each unit its stage and group.
     places: tuple[tuple[int, int], ...]
+    #: For each output that is a constant its name.
     constant_outputs: Mapping[int, str]
 
 

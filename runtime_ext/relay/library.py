@@ -26,23 +26,15 @@ from tvm_ios.files.atomic import temporary_folder
 
 @dataclass(frozen=True)
 class ArgumentSlice:
-    """A kernel argument that is a range of the outermost axis of the buffer that is passed.
+    """A kernel argument that is a range of the outermost axis of the buffer that is passed."""
 
-    Attributes
-    ----------
-    argument
-        Its place among the kernel's buffers.
-    axis
-        The axis of the range; all extents before it are 1.
-    extent
-        The extent of the range along the axis.
-    offset
-        The byte at which it begins.
-    """
-
+    #: Its place among the kernel's buffers.
     argument: int
+    #: The axis of the range; all extents before it are 1.
     axis: int
+    #: The extent of the range along the axis.
     extent: int
+    #: The byte at which it begins.
     offset: int
 
 

@@ -38,21 +38,14 @@ class OpenExtentError(UserError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Symbol:
-    """A whole number that each shape chooses.
+    """A whole number that each shape chooses."""
 
-    Attributes
-    ----------
-    name
-        The name of the dimension.
-    least, most
-        The range, both included.
-    hint
-        The number for which undecided comparisons are answered.
-    """
-
+    #: The name of the dimension.
     name: str
+    #: The range, both included.
     least: int
     most: int
+    #: The number for which undecided comparisons are answered.
     hint: int
 
     def __str__(self) -> str:

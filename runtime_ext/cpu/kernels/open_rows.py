@@ -27,17 +27,11 @@ _FAR = 1 << 20
 
 @dataclass(frozen=True)
 class RowWriter:
-    """Writers of the pixels of a row.
+    """Writers of the pixels of a row."""
 
-    Attributes
-    ----------
-    tile
-        Writes the register tile that begins at a column.
-    pixel
-        Writes the pixel at a column, of the kernel columns in a range.
-    """
-
+    #: Writes the register tile that begins at a column.
     tile: Callable[[Index, TileRun], None]
+    #: Writes the pixel at a column, of the kernel columns in a range.
     pixel: Callable[[Index, Index, Index], None]
 
 

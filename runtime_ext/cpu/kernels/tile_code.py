@@ -40,16 +40,11 @@ class Tail:
     """The rows that are left after whole register tiles: one smaller tile.
 
     Rows that do not exist are computed as the last one again, and not stored.
-
-    Attributes
-    ----------
-    count
-        The rows that exist.
-    least, size
-        The fewest and most of them for which this tile is written.
     """
 
+    #: The rows that exist.
     count: Index
+    #: The fewest and most of them for which this tile is written.
     least: int
     size: int
 
