@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime_ext.execution.executable import Executable, load
 from runtime_ext.execution.foreign_build import ForeignBuild
-from runtime_ext.execution.kernel_files import TVM
+from runtime_ext.execution.packages.kernel_files import TVM
 from runtime_ext.isa.isa import BYTES
 from runtime_ext.native_errors import ExecutableError
 from runtime_ext.profiling import profile_here, profile_there

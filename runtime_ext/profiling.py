@@ -13,7 +13,7 @@ from runtime_ext.cuda.event_graph import event_graph
 from runtime_ext.cuda.launch_graphs import launch_graph
 from runtime_ext.cuda.machine_code.launchable import LaunchedWork
 from runtime_ext.execution.executor import Span
-from runtime_ext.execution.kernel_files import read_launched
+from runtime_ext.execution.packages.kernel_files import read_launched
 from runtime_ext.machine.hardware import last_level_cache
 from tvm_ios.errors import UserError
 from tvm_ios.explain.bounds import Peaks

@@ -33,8 +33,8 @@ from runtime_ext.deployment.files import (
 )
 from runtime_ext.deployment.writer import only_writer
 from runtime_ext.execution.executable import Executable
-from runtime_ext.execution.kernel_files import TVM, kernel_file
-from runtime_ext.execution.package import VERSION_OF_PARTS, seal
+from runtime_ext.execution.packages.kernel_files import TVM, kernel_file
+from runtime_ext.execution.packages.package import VERSION_OF_PARTS, seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.isa.levels import level_of
 from tvm_ios.deployment.entry import Entry, OpenAxis, TensorType, batch_of

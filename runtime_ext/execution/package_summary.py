@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_ext.execution.executable import load
-from runtime_ext.execution.package import META, VERSION, open_folder, require_sums
+from runtime_ext.execution.packages.package import META, VERSION, open_folder, require_sums
 from runtime_ext.execution.ports import read_ports
 from runtime_ext.native_errors import ExecutableError
 from tvm_ios.errors import UserError

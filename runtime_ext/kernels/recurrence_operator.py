@@ -1,6 +1,6 @@
 """An operator that TVM's Relax lacks: all steps of an LSTM, GRU or RNN in one direction.
 
-Its arguments are those of the operators of :mod:`tvm_ios.onnx.rewrites.recurrent_loops`, without
+Its arguments are those of the operators of :mod:`tvm_ios.onnx.rewrites.recurrence.loops`, without
 those that are not given.
 """
 

@@ -12,7 +12,7 @@ import tvm
 from tvm.script import tirx as T
 
 from runtime_ext.execution.executable import Executable
-from runtime_ext.execution.package import seal
+from runtime_ext.execution.packages.package import seal
 from runtime_ext.execution.ports import Port
 from runtime_ext.machine.cpu_features import required_features
 from tvm_ios.graph.op_graph import OpGraph

@@ -20,7 +20,7 @@ import tvm_ffi
 
 from runtime_ext.execution import runtime_module
 from runtime_ext.execution.executable import Executable
-from runtime_ext.execution.package import seal
+from runtime_ext.execution.packages.package import seal
 from runtime_ext.native_errors import ExecutableError, ForkError, SessionError
 from tests.cpp_compiler import compiler
 from tests.execution.small_executable import (

@@ -65,7 +65,7 @@ class ExecutableOfItsOwn:
 
     def require_writable(self) -> None:
         """As :meth:`Destination.require_writable`."""
-        from runtime_ext.execution.package import require_writable
+        from runtime_ext.execution.packages.package import require_writable
 
         require_writable(self.path)
 
