@@ -36,22 +36,16 @@ FunctionT = TypeVar("FunctionT", bound=UnitFunction)
 
 @dataclass(frozen=True)
 class UnitCall(Generic[FunctionT]):
-    """A call that ``main`` makes for a schedule.
+    """A call that ``main`` makes for a schedule."""
 
-    Attributes
-    ----------
-    units
-        The unit, or the units that are merged or chained.
-    function
-        The function that computes them.
-    kernel
-        Name of the rKernel, if the schedule names one.
-    """
-
+    #: The unit, or the units that are merged or chained.
     units: tuple[int, ...]
+    #: The function that computes them.
     function: FunctionT
+
     stage: int
     group: int
+    #: Name of the rKernel, if the schedule names one.
     kernel: str | None
 
 

@@ -17,23 +17,17 @@ from tvm_ios.program.program import Launch, Program
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A launch and the events that it waits for.
-
-    Attributes
-    ----------
-    number
-        The launch's number in its lane, from 0.
-    awaits
-        Nodes of other lanes whose events the stream waits for before the launch.
-    forks
-        Whether the stream first waits for the event at the begin of the run, because nothing else
-        orders the launch after that.
-    """
+    """A launch and the events that it waits for."""
 
     lane: int
+    #: The launch's number in its lane, from 0.
     number: int
+
     launch: Launch
+    #: Nodes of other lanes whose events the stream waits for before the launch.
     awaits: tuple[int, ...]
+    #: Whether the stream first waits for the event at the begin of the run, because nothing else
+    #: orders the launch after that.
     forks: bool
 
 

@@ -95,85 +95,66 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """A convolution, or a matrix product as the convolution of a single row of pixels.
+    """A convolution, or a matrix product as the convolution of a single row of pixels."""
 
-    Attributes
-    ----------
-    buffers
-        Physical shapes of the function's buffers.
-    batch, window, channels, groups
-        Extents; ``channels`` are the input channels of one group.
-    data
-        The input; ``prologue`` is applied to what is read (``acc`` stands for it).
-    weight
-        The buffer that holds the packed weights
-        ``[block][kernel row][kernel column][input channel][output channel of the block]``.
-    parts
-        Output channels that are packed together: those of each group, or of each output of a
-        split. Each part is padded to whole blocks.
-    blocking
-        The device's cut; :data:`~runtime_ext.kernels.cut.UNCUT` until it is chosen.
-    """
-
+    #: Physical shapes of the function's buffers.
     buffers: tuple[PhysicalShape, ...]
+    #: Extents; ``channels`` are the input channels of one group.
     batch: int
     window: Window
     channels: int
     groups: int
+    #: The input; ``prologue`` is applied to what is read (``acc`` stands for it).
     data: Access
+
     prologue: Expr
+    #: The buffer that holds the packed weights ``[block][kernel row][kernel column][input
+    #: channel][output channel of the block]``.
     weight: int
+    #: Output channels that are packed together: those of each group, or of each output of a split.
+    #: Each part is padded to whole blocks.
     parts: tuple[int, ...]
+    #: The device's cut; :data:`~runtime_ext.kernels.cut.UNCUT` until it is chosen.
     blocking: ContractionCut
+
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Products of two matrices that are both data, for each image and height of the grid.
-
-    Attributes
-    ----------
-    grid
-        Images, heights, rows.
-    columns, depth
-        Extents of the second matrix.
-    data
-        The first matrix; its last stride is along the depth.
-    other
-        The second matrix; its third stride is along the depth, its last, 1, along the columns.
-    """
+    """Products of two matrices that are both data, for each image and height of the grid."""
 
     buffers: tuple[PhysicalShape, ...]
+    #: Images, heights, rows.
     grid: tuple[int, int, int]
+    #: Extents of the second matrix.
     columns: int
     depth: int
+    #: The first matrix; its last stride is along the depth.
     data: Access
+    #: The second matrix; its third stride is along the depth, its last, 1, along the columns.
     other: Access
+
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """A reduction over a window, channel by channel: pooling, or a depthwise convolution.
-
-    Attributes
-    ----------
-    kind
-        ``"max"``; ``"sum"``; ``"mean"``, over the pixels that exist; or ``"depthwise"``.
-    weight
-        The buffer that holds a depthwise convolution's weights ``[kernel row][kernel column]
-        [channel]``; None for pooling.
-    """
+    """A reduction over a window, channel by channel: pooling, or a depthwise convolution."""
 
     buffers: tuple[PhysicalShape, ...]
+    #: ``"max"``; ``"sum"``; ``"mean"``, over the pixels that exist; or ``"depthwise"``.
     kind: str
+
     batch: int
     window: Window
     channels: int
     data: Access
     prologue: Expr
+    #: The buffer that holds a depthwise convolution's weights ``[kernel row][kernel column]
+    #: [channel]``; None for pooling.
     weight: int | None
+
     statements: tuple[Statement, ...]
 
 
@@ -192,50 +173,41 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """Softmax or layer normalisation of every run of ``count`` elements along the last axis.
-
-    Attributes
-    ----------
-    kind
-        ``"softmax"`` or ``"layer_norm"`` (without scale and bias, which are statements').
-    grid
-        Extents of the other axes.
-    epsilon
-        The epsilon of a layer normalisation.
-    """
+    """Softmax or layer normalisation of every run of ``count`` elements along the last axis."""
 
     buffers: tuple[PhysicalShape, ...]
+    #: ``"softmax"`` or ``"layer_norm"`` (without scale and bias, which are statements').
     kind: str
+    #: Extents of the other axes.
     grid: tuple[int, int, int]
+
     count: int
     data: Access
     prologue: Expr
+    #: The epsilon of a layer normalisation.
     epsilon: float
+
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """An image enlarged by whole factors.
-
-    Attributes
-    ----------
-    pixels
-        Rows and columns of the input.
-    rows, columns
-        For each result between one input and the next, ``(first, weight)``: the result is
-        ``(1 - weight) * input[i + first] + weight * input[i + first + 1]``, of the inputs that
-        exist, or else the nearest of them.
-    """
+    """An image enlarged by whole factors."""
 
     buffers: tuple[PhysicalShape, ...]
     batch: int
+    #: Rows and columns of the input.
     pixels: tuple[int, int]
+
     channels: int
     data: Access
     prologue: Expr
+    #: For each result between one input and the next, ``(first, weight)``: the result is ``(1 -
+    #: weight) * input[i + first] + weight * input[i + first + 1]``, of the inputs that exist, or
+    #: else the nearest of them.
     rows: tuple[tuple[int, float], ...]
     columns: tuple[tuple[int, float], ...]
+
     statements: tuple[Statement, ...]
 
 

@@ -44,21 +44,15 @@ Sliced = dict[str, tuple[str, tuple[ArgumentSlice, ...]]]
 
 @dataclass(frozen=True)
 class RelayLibrary:
-    """The kernels that ``relay.build`` made of a module, for a CPU.
+    """The kernels that ``relay.build`` made of a module, for a CPU."""
 
-    Attributes
-    ----------
-    factory
-        The graph executor's factory module.
-    forms
-        The loops of each kernel.
-    sliced
-        Additional symbols: kernels with some arguments sliced out of larger tensors.
-    """
-
+    #: The graph executor's factory module.
     factory: Any
+    #: The loops of each kernel.
     forms: Mapping[str, KernelLoops]
+
     target: tvm.target.Target
+    #: Additional symbols: kernels with some arguments sliced out of larger tensors.
     sliced: Sliced = field(default_factory=dict[str, tuple[str, tuple[ArgumentSlice, ...]]])
 
     def function(self, symbol: str) -> Any:
