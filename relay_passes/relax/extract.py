@@ -12,13 +12,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from relay_passes.dialect import DialectError, require_elements
-from relay_passes.relax.expressions import (
-    Leaf,
-    bindings_of,
-    data_type,
-    leaves,
-    static_shape,
-)
+from relay_passes.relax.expressions import Leaf, bindings_of, data_type, leaves, static_shape
 from relay_passes.relax.operators import kind_and_attrs
 from relay_passes.relax.spellings import operator_groups, spelled_kind_and_attrs
 from tvm_ios.graph.elements import Operator, Tensor

@@ -210,10 +210,7 @@ def _is_begin(array: Array, last: Array) -> bool:
 
 
 def _largest(
-    unit: str,
-    data: tuple[Any, ...],
-    points: Sequence[Sequence[Array]],
-    grids: Collection[int],
+    unit: str, data: tuple[Any, ...], points: Sequence[Sequence[Array]], grids: Collection[int]
 ) -> dict[int, Array]:
     """Return the constants of a unit that depend on the shape, by place, at the range's end.
 

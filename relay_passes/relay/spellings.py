@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
-from relay_passes.relay.expressions import (
-    children,
-    constant_value,
-    operator_name,
-    static_shape,
-)
+from relay_passes.relay.expressions import children, constant_value, operator_name, static_shape
 from relay_passes.same_attributes import ints
 from tvm_ios.graph.elements import AttrValue
 

@@ -184,11 +184,7 @@ def _compete(ways: Mapping[str, Way], in_flight: int, rules: Rules, peers: Peers
 
 
 def _errors(
-    results: Mapping[str, Sequence[Array]],
-    reference: str,
-    peers: Peers,
-    *,
-    quantised: bool,
+    results: Mapping[str, Sequence[Array]], reference: str, peers: Peers, *, quantised: bool
 ) -> dict[str, float]:
     """Return the largest relative difference of each way's outputs to the reference's.
 

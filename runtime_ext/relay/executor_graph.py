@@ -120,11 +120,7 @@ class _Reader:
         return UnitGraph(graph, tuple(code), tuple(constants), places, constant_outputs)
 
     def _unit(
-        self,
-        name: str,
-        number: int,
-        members: Sequence[int],
-        readers: Mapping[_Entry, set[int]],
+        self, name: str, number: int, members: Sequence[int], readers: Mapping[_Entry, set[int]]
     ) -> tuple[Operator, UnitCode, tuple[str, ...]]:
         written = [entry for node in members for entry in self._writes(node)]
         read = dict.fromkeys(e for node in members for e in self._reads(node))

@@ -25,14 +25,7 @@ from runtime_ext.kernels.spec import (
     Window,
 )
 from tests.kernels import open_kernels
-from tests.kernels.open_kernels import (
-    TARGETS,
-    OpenKernel,
-    kernel_of,
-    nothing,
-    on_targets,
-    random,
-)
+from tests.kernels.open_kernels import TARGETS, OpenKernel, kernel_of, nothing, on_targets, random
 from tvm_ios.errors import UserError
 from tvm_ios.files.array_files import Array
 from tvm_ios.program.constant_transform import packing

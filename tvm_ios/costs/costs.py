@@ -161,10 +161,7 @@ class ProgramCosts(Protocol):
         ...
 
     def contest(
-        self,
-        schedules: Mapping[str, Schedule],
-        limits: Rules,
-        report: Callable[[int], None],
+        self, schedules: Mapping[str, Schedule], limits: Rules, report: Callable[[int], None]
     ) -> Mapping[str, Sequence[float]]:
         """Return the seconds of each run of several schedules' programs, which run in turn.
 

@@ -172,12 +172,7 @@ def product_forms(
 
 
 def _tiled(
-    rows: int,
-    columns: int,
-    depth: float,
-    bytes_moved: int,
-    tile: Tile,
-    device: DeviceDescription,
+    rows: int, columns: int, depth: float, bytes_moved: int, tile: Tile, device: DeviceDescription
 ) -> KernelEstimate:
     height, width, *thread = tile
     arithmetic = math.prod(thread) / 2

@@ -195,11 +195,7 @@ class _Measuring:
     """A measurer that measures each stage key once, as long as the budget lasts."""
 
     def __init__(
-        self,
-        measure: Measure,
-        budget: Budget,
-        begin: float,
-        progress: Steps | None,
+        self, measure: Measure, budget: Budget, begin: float, progress: Steps | None
     ) -> None:
         self.seconds: dict[str, float] = {}
         self._measure = measure

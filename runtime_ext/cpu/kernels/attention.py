@@ -57,12 +57,7 @@ class _Writer:
     """A writer of a tile's code: scores, their softmax, and the product with the values."""
 
     def __init__(
-        self,
-        spec: Attention,
-        isa: Isa,
-        code: TileCode,
-        matrix: tuple[Index, Index],
-        row: int,
+        self, spec: Attention, isa: Isa, code: TileCode, matrix: tuple[Index, Index], row: int
     ) -> None:
         self.isa, self.code, self.matrix, self.row = isa, code, matrix, row
         self.scores, self.softmax, self.values = spec.scores, spec.softmax, spec.values

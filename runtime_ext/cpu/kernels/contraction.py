@@ -140,12 +140,7 @@ class ContractionWriter:
     """
 
     def __init__(
-        self,
-        spec: Contraction,
-        plan: TilePlan,
-        isa: Isa,
-        code: TileCode,
-        stored_shift: Index = 0,
+        self, spec: Contraction, plan: TilePlan, isa: Isa, code: TileCode, stored_shift: Index = 0
     ) -> None:
         self.spec, self.plan, self.isa, self.code = spec, plan, isa, code
         self._shift = stored_shift

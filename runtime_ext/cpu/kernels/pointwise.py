@@ -11,12 +11,7 @@ from runtime_ext.cpu.kernels.tile_code import TileCode
 from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index
 from runtime_ext.kernels.spec import Pointwise, Statement
-from runtime_ext.kernels.statements import (
-    is_padded,
-    reads_in_order,
-    store_statement,
-    store_vectors,
-)
+from runtime_ext.kernels.statements import is_padded, reads_in_order, store_statement, store_vectors
 from runtime_ext.kernels.tile_work import is_long_run, work_a_tile
 from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 

@@ -13,13 +13,7 @@ from runtime_ext.isa.isa import Isa
 from runtime_ext.kernels.code import Index, broadcast, constant, equal, load, widths
 from runtime_ext.kernels.expression import Access
 from runtime_ext.kernels.spec import Product
-from runtime_ext.kernels.statements import (
-    Store,
-    divide,
-    is_padded,
-    reads_in_order,
-    store_vectors,
-)
+from runtime_ext.kernels.statements import Store, divide, is_padded, reads_in_order, store_vectors
 from tvm_ios.shapes.extent import ceil_div, is_open, symbols_in
 
 #: Vectors of columns of a register tile, at most.

@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from runtime_ext.cuda.machine_code.kernel import CudaKernel
-from tvm_ios.devices.device import (
-    DeviceDescription,
-    Multiprocessor,
-    described_archs,
-    largest_gpu,
-)
+from tvm_ios.devices.device import DeviceDescription, Multiprocessor, described_archs, largest_gpu
 from tvm_ios.devices.occupancy import multiprocessor_of, resident_blocks
 from tvm_ios.errors import UserError
 
